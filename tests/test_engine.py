@@ -77,7 +77,7 @@ def test_a_start_does_not_wait_for_an_unreadable_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def damaged(*_: object, **__: object) -> None:
-        raise Unavailable(Reason.NOT_READY, "store: Corrupt database file. Ask again.")
+        raise Unavailable(Reason.NOT_READY, "store: Corrupt database file. Retry.")
 
     async def run() -> None:
         with monkeypatch.context() as patch:
@@ -87,7 +87,7 @@ def test_a_start_does_not_wait_for_an_unreadable_store(
 
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "quarantine_not_counted"]
-    assert line.__dict__["detail"] == "store: Corrupt database file. Ask again."
+    assert line.__dict__["detail"] == "store: Corrupt database file. Retry."
 
 
 def has_published(engine: Engine, count: int) -> bool:

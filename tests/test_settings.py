@@ -51,7 +51,7 @@ def test_all_invalid_variables_are_reported_together(monkeypatch: pytest.MonkeyP
         read_settings()
     assert str(error.value).splitlines() == [
         "EMBEDSINK_DEDUP_DAY: does not exist. Did you mean EMBEDSINK_DEDUP_DAYS?",
-        "EMBEDSINK_FLAVOUR_OF_ICE: does not exist. README lists those that do. Unset it.",
+        "EMBEDSINK_FLAVOUR_OF_ICE: does not exist. docs/configuration.md lists the settings. Unset it.",
         'EMBEDSINK_STORE_THREADS: "none" is not an integer, at least 1. Change or unset it.',
     ]
 

@@ -19,14 +19,14 @@ total as (
         tenant,
         surface,
         count(*)::bigint as stage_count,
-        -- The columns of the stages, in one number.
+        -- A digest of all other columns.
         sum(
             hash(ingest_seq, occurred_at, session, viewer, seq, status, agent_id, question_key) % 1000000007
         )::hugeint as digest
     from stage
     group by all
 )
--- Equal rows come in pairs.
+-- A row without its equal from the other table is a difference.
 select any_value(only_in) as only_in, * exclude (only_in)
 from total
 group by all

@@ -19,7 +19,7 @@ total as (
         tenant,
         surface,
         sum(columns('^(.*_count)$'))::bigint as '\1',
-        -- Sessions and viewers, in one number.
+        -- A digest of sessions and viewers.
         sum(event_count * (hash(session, viewer) % 1000000007))::hugeint as digest,
         min(first_at) as first_at,
         max(last_at) as last_at,
@@ -27,7 +27,7 @@ total as (
     from part
     group by all
 )
--- Equal rows come in pairs.
+-- A row without its equal from the other table is a difference.
 select any_value(only_in) as only_in, * exclude (only_in)
 from total
 group by all

@@ -1,5 +1,5 @@
 -- One row per day, deployment and viewer with a download in scope, in the period or the 28 days before it, in days of the
--- reader's time zone. A day that `since` cuts is complete.
+-- reader's time zone. The day of `since` is complete.
 create or replace view export_day as
 select
     day_of(occurred_at) as day,

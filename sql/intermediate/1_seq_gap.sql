@@ -1,9 +1,9 @@
 -- One row per event in scope with missing events before it in its session: how many, by `seq`, which starts at 0.
--- An event of any time or scope fills a gap, so that neither a period nor a surface makes one; so do numbered actions, and late
--- events. A gap before an action counts at the next event. If several events have one number, the first counts.
--- Numbers from a million on are left out: no session has as many events, and a sender could claim quadrillions of losses.
+-- Events of any time or scope fill gaps, as do numbered actions and late events. So a filter by period or surface makes no gap.
+-- A gap before an action counts at the next event. If several events have one number, the first counts.
+-- Numbers from a million on are ignored: no session has that many events, and a sender could claim quadrillions of losses.
 create or replace view seq_gap as
--- Sessions that lack no number within the scope are left out first, for speed alone: as bits, what they have is all ones.
+-- For speed, first exclude the sessions without a gap in scope: in a bit mask of their numbers, all bits are ones.
 with suspect as (
     select key_id, session
     from event_in_scope

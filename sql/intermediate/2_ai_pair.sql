@@ -18,7 +18,7 @@ with counted as (
         rows between unbounded preceding and current row
     )
 ),
--- Each end without an open question is a new low of the difference between questions and ends.
+-- Each end without an open question is a new minimum of the number of questions minus the number of ends.
 matched as (
     select
         *,

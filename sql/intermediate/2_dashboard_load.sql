@@ -2,8 +2,8 @@
 -- is_loaded states for a view event whether the next event of its dashboard, deployment and session is a load, at most a day
 -- later. Events of other dashboards don't count, because a page may contain several. It is null while the load may still come
 -- (a minute, by the server's clock), without a session or public id, and for loads.
--- Pairs are made before the filter by tenant. Events after `until` are read, so that a dashboard viewed before midnight and
--- loaded after it does not count as failed.
+-- View events and loads are paired before the filter by tenant. Events after `until` are read, so that a dashboard viewed
+-- before midnight and loaded after it does not count as failed.
 create or replace view dashboard_load as
 with queued as (
     select

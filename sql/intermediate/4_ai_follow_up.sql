@@ -9,8 +9,8 @@ with question as (
         deployment, session, submitted_at, finished_at, surface, viewer, status, occurred_at, ingest_seq, query
     from ai_lifecycle
     union all by name
-    -- Questions that may only follow: after the period, on other surfaces, of other tenants. A question in both parts makes
-    -- no difference, because only the first and the last of a slot count.
+    -- Questions that can only be follow-ups: after the period, on other surfaces, of other tenants. A question in both parts
+    -- makes no difference, because only the first and the last of a slot count.
     select deployment, session, occurred_at as submitted_at, query
     from event_of_any_tenant
     where type = 'ai-query'
@@ -23,7 +23,7 @@ with question as (
           or occurred_at >= getvariable('until')::timestamp
       )
 ),
--- Each text once: computing a shape takes longer than the rest of the view.
+-- Compute the shape of each text once, because that takes longer than the rest of the view.
 shape as (
     select query, shape_of(query) as query_shape from (select distinct query from question)
 ),

@@ -1,5 +1,5 @@
--- One row per run of consecutive old segments of one day, instead of a row a segment. The variable `fold_below` is the first
--- number that stays as it is.
+-- One row per run of consecutive old segments of one day, instead of one row per segment. The variable `fold_below` is the
+-- first segment number that is not merged.
 create or replace temp table folded as
 with ledger as (
     select

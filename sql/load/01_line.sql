@@ -1,15 +1,14 @@
--- Journal segments, line by line. With 03_incoming_line and 10_conflict_rejection the only SQL that knows the format of
--- journal lines (embedsink.ingest.records). One row per line, in the order of the journal. The trailers of groups have no
--- kind.
+-- Journal segments, line by line. Only this file, 03_incoming_line and 10_conflict_rejection depend on the format of journal
+-- lines (embedsink.ingest.records). One row per line, in the order of the journal. The trailers of groups have no kind.
 
--- What the place of a line among all that are read has to be moved by, so that lines are numbered within their segment.
+-- By file: what to add to the number of a line among all lines to get its ingest_seq.
 set variable ingest_seq_base = (
     select map(list(path), list(number * 4294967296 - lines_before))
     from (select unnest(getvariable('segments'), recursive := true))
 );
 
--- A view: who asks it reads the segments again, and pays for the fields that it names. That is a third cheaper than a
--- temporary table of all of them, and holds no memory.
+-- A view: each query parses the segments again, but only the fields that it reads. That takes a third less time than a
+-- temporary table with all fields, and no memory.
 create or replace temp view line as
 select * exclude (filename), getvariable('ingest_seq_base')[filename] + row_number() over () as ingest_seq
 from read_json(

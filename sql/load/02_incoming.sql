@@ -1,7 +1,7 @@
 -- Columns of events and actions for journal lines.
 
--- One row per accepted envelope. The client's clock is moved by the server's only when the two differ by more than a
--- minute (transit is not skew), and nothing happens later than a minute after it was received.
+-- One row per accepted envelope. The client's clock is corrected by the server's only if they differ by more than a minute,
+-- because transit takes time too. No event occurs more than a minute after its receipt.
 create or replace temp view incoming_envelope as
 with clock as (
     select
@@ -25,7 +25,7 @@ select
     ) as occurred_at
 from clock;
 
--- One row per event. Deployment and tenant are the context's, or what the `ready` payload says of itself.
+-- One row per event. Deployment and tenant come from the context, or else from the payload of a `ready` event.
 create or replace temp view incoming_event as
 select
     envelope_id as event_id,

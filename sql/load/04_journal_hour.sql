@@ -1,5 +1,5 @@
 -- Begins a journal hour when the server's clock is an hour or more away from the start of the last one, in either direction: a
--- clock that jumps begins one hour too many. Imported lines have the time of their file and begin no hour.
+-- jump of the clock begins an extra hour. Imported lines have the time of their file and begin no hour.
 insert into journal_hour by name
 with loaded as (
     select min(ingest_seq) as first_ingest_seq, make_timestamp(max(received_at) * 1000) as began_at

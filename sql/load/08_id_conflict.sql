@@ -1,6 +1,6 @@
 -- Runs only if duplicate_line has rows.
--- One row per duplicate id with other content than the first envelope with this id. A retry may have another time and context,
--- so only the embed's own fields are compared; for a `ready` these include deployment and tenant.
+-- One row per duplicate id whose content differs from that of the first envelope with this id. A retry may have another time
+-- and context, so only the embed's own fields are compared; for a `ready` these include deployment and tenant.
 insert into id_conflict
 with delivered as (
     select true as is_new, 'event' as kind, event_id as id, * exclude (event_id)

@@ -31,7 +31,7 @@ conflicting as (
         context.tenant as tenant,
         context.page as page,
         'id_conflict' as reason,
-        'id: ' || id_conflict.id || ' was seen before with other content. Make a new id for each event.' as detail,
+        'id: ' || id_conflict.id || ' was received before with other content. Create a new id for each event.' as detail,
         -- Puts unknown fields, which the journal stores separately, back into the envelope.
         json_merge_patch(
             sent.envelope,

@@ -1,5 +1,5 @@
--- Losses that forwarders report. A sender without a response reports its counts again, and they may have grown. So of one id
--- only the part above the highest earlier count becomes a row. A report without an id always counts.
+-- Losses that forwarders report. A sender that gets no response reports its counts again, and they may have grown. So only the
+-- increase over the highest earlier count of the same id becomes a row. A report without an id always counts.
 insert into loss by name
 with reported as materialized (
     select

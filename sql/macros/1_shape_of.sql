@@ -5,8 +5,8 @@
 -- belongs to its number unless a word precedes it: `week-5`.
 --
 -- Senders choose these texts, and each report computes their shapes again. So only the first 1,000 characters count, up to the
--- last space. Of more than 30 combining marks in a row the others are dropped (UAX #15, section 13: no language has as many),
--- because sorting them takes the square of their number.
+-- last space. In a run of more than 30 combining marks, only the first 30 remain (UAX #15, section 13: no language has that
+-- many), because sorting them takes quadratic time.
 create or replace macro shape_of(original) as
 trim(regexp_replace(
     regexp_replace(

@@ -1,6 +1,6 @@
 -- One row per day and deployment with an active viewer on that day or in the 29 days before it. Any event with a viewer counts.
--- Days are days of the reader's time zone (`timezone`); `interval` has no effect. Days after `until`, or after the current day of
--- the server's clock, are left out, unless a viewer was active on them: such a row counts that day alone.
+-- Days are days of the reader's time zone (`timezone`); `interval` has no effect. Days after `until`, or after the current day
+-- of the server's clock, are omitted, unless a viewer was active on them: such a row counts that day alone.
 -- Traits: clock, windows.
 create or replace view activity as
 with viewer_day as materialized (

@@ -1,5 +1,5 @@
 -- One row per period and deployment with received, missing or lost events.
--- A lost event is often a missing one too, when a later event of its session shows the gap. So the two are never added.
+-- A lost event is also missing once a later event of its session arrives. So the two counts are never added.
 -- Traits: windows.
 create or replace view completeness as
 with lost as (

@@ -1,6 +1,6 @@
 -- One row per period, deployment, surface, format and target with a download.
 -- An impossible row count (negative, above a hundred billion, or with a fraction) is not added. The sum is null when no
--- download has a row count; images have none. Viewers are made distinct in a step of their own (sql/README.md).
+-- download has a row count; images have none. A separate step makes viewers distinct (sql/README.md).
 create or replace view downloads as
 with exported as (
     select

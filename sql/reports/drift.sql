@@ -3,17 +3,17 @@
 -- unknown fields.
 create or replace view drift as
 with unknown as (
-    select type, 'payload.' as place, extra as members, occurred_at, ingest_seq from event_in_scope where extra is not null
+    select type, 'payload.' as prefix, extra as members, occurred_at, ingest_seq from event_in_scope where extra is not null
     union all
     select type, '', envelope_extra, occurred_at, ingest_seq from event_in_scope where envelope_extra is not null
 ),
 member as (
-    select type, place, occurred_at, ingest_seq, unnest(map_entries(members::map(varchar, json)), recursive := true)
+    select type, prefix, occurred_at, ingest_seq, unnest(map_entries(members::map(varchar, json)), recursive := true)
     from unknown
 )
 select
     type,
-    place || left(key, 64) as field,
+    prefix || left(key, 64) as field,
     min(occurred_at) as first_seen_at,
     count(*) as event_count,
     left(arg_min(coalesce(value::varchar, 'null'), (occurred_at, ingest_seq)), 64) as example,

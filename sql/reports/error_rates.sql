@@ -1,8 +1,7 @@
 -- One row per period, deployment and surface with any event, including those without errors.
--- A rate is null where its denominator is 0. Sessions are made distinct in a step of their own, and counted as doubles
--- (sql/README.md).
+-- A rate is null where its denominator is 0. A separate step makes sessions distinct, and sums are doubles (sql/README.md).
 create or replace view error_rates as
-with seen as (
+with session_period as (
     select
         period_of(began_at) as period_start,
         deployment,
@@ -25,7 +24,7 @@ select
     count(session) as session_count,
     count(session) filter (errors > 0) as session_with_error_count,
     (session_count - session_with_error_count) / nullif(session_count, 0) as error_free_session_rate
-from seen
+from session_period
 group by period_start, deployment, surface
 order by period_start, deployment, surface;
 

@@ -27,7 +27,7 @@ comment on column load_times.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column load_times.public_id is
 'Public id of the dashboard; null when neither the event nor the view event before it has one.';
-comment on column load_times.loaded_count is 'Loads: times that all widgets had rendered.';
+comment on column load_times.loaded_count is 'Loads: dashboard-loaded events, sent when all widgets have rendered.';
 comment on column load_times.never_loaded_count is
 'View events older than a minute without a load before the dashboard''s next view event in the session.';
 comment on column load_times.load_p50_ms is
@@ -40,4 +40,4 @@ comment on column load_times.widget_count_avg is
 'Mean number of widgets over the loads that have one; null when none has.';
 comment on column load_times.view_count is 'View events on the surface dashboard.';
 comment on column load_times.unpaired_view_count is
-'View events without a session or a public id; never_loaded_count leaves them out, because their load is unknown.';
+'View events without a session or a public id; never_loaded_count excludes them, because it is unknown whether they loaded.';

@@ -47,7 +47,7 @@ counted as (
     cross join stage
     group by deployment, surface, stage, stage_number
 )
--- Of the sessions with ready alone: a share over one would be no share.
+-- The share counts only sessions with ready, so it never exceeds 1.
 select
     deployment,
     surface,

@@ -1,11 +1,11 @@
 -- One row per deployment and session with any event in scope, in the order in which the sessions began.
 -- The deployment is part of a session's identity: a session id in another deployment adds nothing here, and no reader sees
 -- another deployment's part. The key is not part of it: a new key must not split a session.
--- Texts are set only where all events agree. Surfaces and modes are few, so they are bits: with the least and the greatest of
--- each text, 833,000 more sessions don't fit into 64 MiB.
+-- Texts are set only where all events agree. Surfaces and modes are few, so they are bits. The minimum and maximum of each text
+-- would take more memory: 833,000 more sessions would not fit into 64 MiB.
 -- Traits: windows.
 create or replace view sessions as
-with seen as (
+with session_event as (
     select
         deployment,
         session,
@@ -34,16 +34,16 @@ with seen as (
     group by deployment, session
 )
 select
-    seen.deployment,
-    seen.session,
+    session_event.deployment,
+    session_event.session,
     started_at,
     ended_at,
     duration_s,
-    seen.* exclude (deployment, session, started_at, ended_at)
-from seen
+    session_event.* exclude (deployment, session, started_at, ended_at)
+from session_event
 join session_duration
-    on seen.session = session_duration.session
-    and null_safe_key(seen.deployment) = null_safe_key(session_duration.deployment)
+    on session_event.session = session_duration.session
+    and null_safe_key(session_event.deployment) = null_safe_key(session_duration.deployment)
 order by started_at, ingest_seq;
 
 comment on view sessions is

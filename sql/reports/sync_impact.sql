@@ -1,5 +1,5 @@
 -- One row per dbt sync in scope, in the order of completion, including syncs without events around them.
--- Rates and percentiles are null where there is nothing to measure.
+-- Rates and percentiles of a window without events are null.
 create or replace view sync_impact as
 select
     deployment,

@@ -80,6 +80,6 @@ comment on column tenants.view_count is 'View events.';
 comment on column tenants.first_seen_at is 'Time of the first event in the period, in UTC.';
 comment on column tenants.last_seen_at is 'Time of the last event in the period, in UTC.';
 comment on column tenants.seconds_to_first_value_p50 is
-'Median active time from a session''s first event to its first drilldown, download or AI answer, measured like duration_s of sessions; null without any. Unit: s.';
+'Median active time from a session''s first event to its first drilldown, download or AI answer, computed like duration_s of sessions; null without such an event. Unit: s.';
 comment on column tenants.is_quiet is
 'Whether the tenant has no event in the last 14 days of the period, or before now.';

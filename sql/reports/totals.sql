@@ -1,8 +1,8 @@
 -- One row for everything in scope; no row without events.
 -- Sessions and viewers are distinct over the whole scope, so they are not the sums of other reports. A session is one
--- deployment's events with one session id, as in `sessions`. Each distinct count has a step of its own (sql/README.md).
+-- deployment's events with one session id, as in `sessions`. Each distinct count has a separate step (sql/README.md).
 create or replace view totals as
-with seen as (
+with session_error as (
     select session, bool_or(error_count > 0) as has_error
     from session_15min_in_scope
     where session is not null
@@ -10,7 +10,7 @@ with seen as (
 ),
 session_counted as (
     select count(*) as session_count, count(*) filter (has_error) as session_with_error_count
-    from seen
+    from session_error
 ),
 counted as (
     select

@@ -1,2 +1,2 @@
--- Deployments of rejections of which a load has only the counts.
+-- Deployments of the rejections that a load only counts.
 select distinct deployment from counted_rejection;

@@ -17,5 +17,5 @@ from session_15min_of_event()
 where ingest_seq between getvariable('rollup_from')::bigint and getvariable('rollup_to')::bigint
   and occurred_at >= timestamp '2012-01-01'
 group by all
--- Neighbours in time stay neighbours, so that a period reads little.
+-- Sorted by arrival, so that a period is in few row groups.
 order by min(ingest_seq);

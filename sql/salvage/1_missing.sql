@@ -19,5 +19,5 @@ from gap where last_number >= first_number
 union all
 select coalesce(max(last_number), 0) + 1, 2147483647 from known;
 
--- The ledgers of missing segments, as damaged files have them.
+-- The ledgers of missing segments, as read from damaged files.
 create or replace temp table salvaged_ledger as from loaded_segment limit 0;

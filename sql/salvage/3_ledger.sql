@@ -1,5 +1,5 @@
 -- The ledgers of salvaged segments. Envelopes that a damaged file counted and no file could supply are lost, apart from
--- rejections that were only counted. If no file has a readable ledger of a segment, its rows make one.
+-- rejections that were only counted. If no file has a readable ledger of a segment, its ledger is computed from its rows.
 insert into loaded_segment by name
 with stored as (
     select

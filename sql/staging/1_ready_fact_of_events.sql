@@ -12,7 +12,7 @@ from (
     from (
         select ingest_seq, session, type, deployment, tenant from event
         union all
-        select ingest_seq, session, null, deployment, '' from loss -- a loss has no tenant to lack
+        select ingest_seq, session, null, deployment, '' from loss -- losses have no tenant, so they can't lack one
     )
     where session is not null and ingest_seq >= first_seq and ingest_seq < end_seq
 )

@@ -1,7 +1,7 @@
 -- One row per stage of an AI query (an ai-query event) of the deployments in scope, from first_at on and before end_at (null:
 -- no limit). question_key stands for session, chat and text. Deployment and tenant are resolved as in event_between. Stages of
 -- all tenants and surfaces are included, because an answer may have another tenant or surface than its question. Stages newer
--- than the last rollup come from `event`. Without the variables that readers set, all stages do.
+-- than the last rollup come from `event`. If the variables that readers set are missing, all stages come from `event`.
 create or replace macro question_stage_between(first_at, end_at) as table
 with part as (
     select * exclude (batch_id)

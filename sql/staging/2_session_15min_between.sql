@@ -3,7 +3,7 @@
 -- in event_between.
 -- Rollups equal events because no period begins within a quarter of an hour (macros period_of and day_of). Events that no
 -- rollup covers are rows of their own: those newer than the last rollup, in quarters that first_at or end_at cuts, or before
--- 2012. Without the variables that readers set, all events are.
+-- 2012. If the variables that readers set are missing, all events are.
 create or replace macro session_15min_between(first_at, end_at) as table
 with single as (
     from session_15min_of_event()

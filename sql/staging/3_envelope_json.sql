@@ -1,6 +1,6 @@
 -- One row per accepted event and action: its envelope and context as JSON again. Events first, each table in its own order.
 -- Not limited by scope: readers join it by ingest_seq with rows in scope, or own the data folder.
--- Nulls are left out, because the store does not distinguish null from absent. The variable service_name is the vendor's word.
+-- Nulls are omitted, because the store does not distinguish null from absent. The variable service_name is the vendor's name.
 -- A ready event has its deployment and tenant in the payload instead of the context.
 create or replace view envelope_json as
 with known as (

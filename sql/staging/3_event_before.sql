@@ -1,5 +1,5 @@
--- One row per event before `until` of the deployments in scope, by the event's own deployment. A comparison asks whether any
--- exists, and stops at the first.
+-- One row per event before `until` of the deployments in scope, by the event's own deployment. A comparison tests only whether
+-- a row exists, and stops at the first.
 create or replace view event_before as
 select occurred_at
 from event

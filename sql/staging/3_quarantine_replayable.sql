@@ -1,7 +1,7 @@
--- One row per stored rejection that a replay tries, oldest first: not replayed yet, and possibly valid now. Only the one that
--- `quarantine_id` names, if it is set. After the ingest_seq `after`: one rejection, and the next ones while they are small,
--- because whole bodies of a megabyte must fit into memory. Times are epoch milliseconds, as in a delivery. `raw` is the whole
--- text.
+-- One row per stored rejection that a replay tries, oldest first: not replayed yet, and possibly valid now. If `quarantine_id`
+-- is set, only that rejection. The rows begin after the ingest_seq `after`: one rejection, and the next ones while they are
+-- small, because whole bodies of a megabyte must fit into memory. Times are epoch milliseconds, as in a delivery. `raw` is the
+-- whole text.
 create or replace view quarantine_replayable as
 with candidate as (
     select ingest_seq, quarantine_id, raw_length

@@ -32,7 +32,7 @@ ingested as (
                 coalesce(
                     sent ->> '$.type',
                     sent ->> '$.events[0].type',
-                    -- The end of a long text is in quarantine_rest, so it is no valid JSON here.
+                    -- The end of a long text is in quarantine_rest, so the text here is not valid JSON.
                     if(raw_length > length(raw), nullif(regexp_extract(raw, '"type"\s*:\s*"([^"\\]{1,128})"', 1), ''), null)
                 ),
                 '^[^:]*:(event|action):(.)',

@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 JUMP_S_MIN = 60.0
 POLL_INTERVAL_S = 1.0
-# This clock goes on while the machine sleeps. macOS lacks it, and its monotonic clock stops then.
+# This clock continues while the machine sleeps. macOS lacks it, and its monotonic clock stops during sleep.
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -22,7 +22,7 @@ class Jump(NamedTuple):
 
 
 class ClockWatch:
-    """A comparison of the system clock with a clock that can't be set. Poll it often, so that slow drift is no jump."""
+    """A comparison of the system clock with a clock that can't be set. Poll it often: slow drift is not a jump."""
 
     def __init__(self) -> None:
         self._offset_s = time.time() - _steady_s()

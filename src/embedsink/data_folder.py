@@ -108,7 +108,7 @@ def _is_data_folder(path: Path) -> bool:
     try:
         return folder.journal.is_dir() or folder.snapshot.exists()
     except OSError:
-        return False  # This user may not read it, such as lost+found.
+        return False  # This user can't read the folder, as with lost+found.
 
 
 def nested_message(path: Path) -> str:
@@ -190,7 +190,7 @@ class FolderLock:
             length = os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             os.ftruncate(descriptor, length)
         except OSError as error:
-            # A server must start on a full disk, so that it answers reports. The folder itself is locked.
+            # A server must start on a full disk, to answer reports. The folder itself is locked.
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
 

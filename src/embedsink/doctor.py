@@ -205,7 +205,7 @@ def _examine_journal(folder: DataFolder) -> Finding:
 
 
 def _examine_segment(path: Path) -> str | None:
-    """Return a message about a wrong file in the journal, or None."""
+    """Return a message about an invalid file in the journal, or None."""
     if not number_of(path):
         return f"{path.name}: is not a segment and is ignored. Move it elsewhere."
     try:

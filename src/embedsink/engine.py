@@ -95,7 +95,7 @@ class Engine:
         folder: the data folder; it is created if missing.
         settings: the limits.
         on_journal_failure: called once in another thread, when the disk has failed and the journal has ended.
-        closing_s_max: the seconds for which closing may go on loading; None for no limit. The next start loads the
+        closing_s_max: how long closing may spend on loading, in seconds; None for no limit. The next start loads the
             rest.
     """
 

@@ -3,7 +3,7 @@
     EmbedsinkError
     ├── Refused             the request is wrong; resending it unchanged fails again
     │   └── NothingAccepted     (client)
-    ├── Unavailable         the request is right; it succeeds later
+    ├── Unavailable         the request is valid; a retry may succeed
     ├── Misconfigured       the operator has to change something; the program does not start
     │   ├── FolderTaken         (data_folder)
     │   └── BackupDamaged       (backup)
@@ -27,7 +27,7 @@ from hashlib import sha256
 from embedsink.reasons import Reason
 
 PREVIEW_CHARACTERS_MAX = 64
-# The least similarity of a misspelt name to the intended one, as a ratio of `difflib`.
+# The minimum similarity of a misspelt name to the intended one, as a ratio of `difflib`.
 _SIMILARITY_MIN = 0.6
 _WORD = re.compile(r"[^_]+")
 # At least 32 characters: `sales_admin_total` is a measure, not a credential.
@@ -62,7 +62,7 @@ class Misconfigured(EmbedsinkError):
 
 
 def preview(value: object) -> str:
-    """Return a wrong value for an error message: escaped JSON of at most 64 characters, with keys redacted."""
+    """Return an invalid value for an error message: escaped JSON of at most 64 characters, with keys redacted."""
     text = ""
     try:
         # Stop encoding after the preview: the value may be a body of a megabyte. Each chunk has whole strings, so no

@@ -15,10 +15,10 @@ from embedsink.errors import redact_keys
 # A path or an error may be as long as a request. A shortened value ends with an ellipsis.
 VALUE_CHARACTERS_MAX = 512
 TRACEBACK_CHARACTERS_MAX = 16_384
-# Excluding the traceback. An escaped character may take twelve.
+# The limit of a line without its traceback. An escaped character may take twelve characters.
 LINE_CHARACTERS_MAX = 8_192
 _SHORT_CHARACTERS_MAX = 48
-# Per log event. Lines beyond the limit are counted.
+# The limits of each log event. Further lines are counted.
 LINES_PER_S = 20
 BURST_LINES = 100
 # embedsink logs some twenty events. Libraries may put values into theirs.

@@ -14,9 +14,9 @@ from embedsink.protocol.delivery import Rules
 
 MIB = 1_048_576
 PREFIX = "EMBEDSINK_"
-# What the command line reads beside the settings.
+# The environment variables of the command line, which are not settings.
 OPTIONS = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
-# What a journal line has around an envelope and its context, at most.
+# The maximum size of a journal line, without its envelope and context.
 _AROUND_BYTES = 1_024
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
@@ -153,11 +153,11 @@ class Settings(BaseModel):
     )
     session_gap_minutes: int = Field(
         30,
-        # The rollups that `tenants` reads know no gaps within a quarter of an hour.
+        # `tenants` reads rollups, which do not record gaps within a quarter of an hour.
         ge=15,
         le=1_440,
         description="Longest gap between two events of a session that counts as time spent. `duration_s` and the "
-        "time to first value leave out longer gaps.",
+        "time to first value exclude longer gaps.",
     )
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     frame_origins: str = Field(
@@ -173,7 +173,7 @@ class Settings(BaseModel):
 
     def check_that_all_fit(self) -> None:
         """Raise Misconfigured if the largest allowed body does not fit into the journal's write queue."""
-        # Escaped, a byte of a body that can't be read takes six; and each event is written with its context.
+        # A byte of an unreadable body takes six bytes when it is escaped. Each event is written with its context.
         largest = 6 * self.body_bytes_max + self.events_max * (self.context_bytes_max + _AROUND_BYTES)
         if largest > self.pending_bytes_max:
             raise Misconfigured(
@@ -223,7 +223,7 @@ def _known() -> list[str]:
 def _unknown(name: str) -> str:
     # A misspelt limit would have no effect, and the operator would not notice.
     meant = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in _known()])
-    instead = f"Did you mean {PREFIX}{meant}?" if meant else "README lists those that do. Unset it."
+    instead = f"Did you mean {PREFIX}{meant}?" if meant else "docs/configuration.md lists the settings. Unset it."
     return f"{preview(name)[1:-1]}: does not exist. {instead}"
 
 

@@ -276,7 +276,7 @@ def test_a_full_disk_is_reported_and_changes_nothing(file: KeyStore, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(Misconfigured, match=r"keys\.json: No space left on device\. Repair that"):
+    with pytest.raises(Misconfigured, match=r"keys\.json: No space left on device\. Fix the cause"):
         file.create(KeyKind.READ, now=NOW)
     with pytest.raises(Misconfigured):
         file.revoke(key.key_id, now=NOW)

@@ -11,7 +11,7 @@ from embedsink.ingest.fair_queue import FairQueue
 
 
 def queue_of(count_max: int = 100) -> FairQueue[str]:
-    return FairQueue(count_max=count_max, what="large bodies")
+    return FairQueue(count_max=count_max, noun="large bodies")
 
 
 def test_keys_and_their_addresses_are_served_round_robin() -> None:
@@ -59,7 +59,7 @@ def test_a_full_queue_of_single_items_refuses_the_next() -> None:
 
 def test_a_sender_with_few_items_is_not_refused_while_another_has_many() -> None:
     chance = random.Random(1)
-    queue: FairQueue[tuple[str, str]] = FairQueue(count_max=20, what="large bodies")
+    queue: FairQueue[tuple[str, str]] = FairQueue(count_max=20, noun="large bodies")
     for _ in range(5_000):
         # Two addresses of a public key send nearly all items.
         sender = chance.choices([("a", "1"), ("a", "2"), ("a", "3"), ("b", "1")], [50, 50, 1, 1])[0]

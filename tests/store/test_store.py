@@ -402,7 +402,7 @@ def test_a_memory_limit_that_cannot_be_raised_makes_the_store_unavailable_and_is
     loading.bodies(view())
     usual = memory_limit()
     with monkeypatch.context() as patch:
-        patch.setattr(limits.Raised, "_set", refuse)
+        patch.setattr(limits.RaisableSetting, "_set", refuse)
         for act in (loading.store.checkpoint, lambda: loading.store.salvage([], journal_numbers=[])):
             with pytest.raises(StoreRefused):
                 act()
@@ -489,7 +489,7 @@ def test_a_checkpoint_of_wide_rows_ends_readers_where_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_short: bool
 ) -> None:
     monkeypatch.setattr(database, "_READER_GRACE_S", 0.1)
-    monkeypatch.setattr(limits.Raised, "can_be", lambda *_: not is_short)
+    monkeypatch.setattr(limits.RaisableSetting, "accepts", lambda *_: not is_short)
     loading, ended = Loading(tmp_path), list[object]()
     loading.bodies(view({"title": "x" * 60_000}))
     with reading(loading.store, ended):
@@ -531,7 +531,7 @@ def test_a_rollback_waits_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store.duckdb")
     store.open()
-    set_, refusals = limits.Raised._set, iter([True] * 6)
+    set_, refusals = limits.RaisableSetting._set, iter([True] * 6)
 
     def set_where_there_is_room(raised: Any, connection: duckdb.DuckDBPyConnection) -> None:
         if next(refusals, False):
@@ -539,7 +539,7 @@ def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch
         set_(raised, connection)
 
     with contextlib.closing(store):
-        monkeypatch.setattr(limits.Raised, "_set", set_where_there_is_room)
+        monkeypatch.setattr(limits.RaisableSetting, "_set", set_where_there_is_room)
         with store.reader(EVERYTHING) as reader:
             assert list(reader.rows("views")) == []
         monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)
@@ -570,7 +570,7 @@ def test_a_store_that_is_up_to_date_is_opened_without_writing_to_it(tmp_path: Pa
     ids=["spill", "write"],
 )
 def test_a_report_without_disk_space_is_refused_with_that_reason(error: duckdb.Error) -> None:
-    refused = pytest.raises(Unavailable, match="disk: has no room for what does not fit into memory")
+    refused = pytest.raises(Unavailable, match="disk: has no space to spill this query to")
     with refused as refusal, unavailable_if_broken():
         raise error
     assert refusal.value.reason is Reason.STORAGE_LOW

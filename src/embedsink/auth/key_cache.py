@@ -41,7 +41,7 @@ class KeyCache:
         return next((key for key in self._keys.values() if key.key_id == key_id), None)
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed, and return whether it had. Costs a `stat`: call it twice a second.
+        """Read the file again if it has changed, and return whether it had. Call it twice a second: it costs a `stat`.
 
         If the file can't be read or is damaged, the keys stay as they were, and `problem` describes the error until
         the file is valid again. A missing file is valid and has no keys.

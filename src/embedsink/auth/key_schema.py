@@ -133,8 +133,8 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
 
 
 def _describe(error: ValidationError, entry: object, path: str) -> str:
-    """Return the first error as a sentence. An unknown field comes first: it may be a missing one, misspelt."""
-    errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    """Return the first error as a sentence. An unknown field comes first: it may be a misspelt required field."""
+    errors = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
     first, allowed = errors[0], ", ".join(KeyEntry.model_fields)
     if not isinstance(entry, dict):
         return f"{path}: {preview(entry)} is not an object with the fields {allowed}."

@@ -118,7 +118,7 @@ class KeyStore:
                 yield keys
                 self._write(_without_old(keys, now))
         except OSError as error:
-            raise Misconfigured(f"{self.path}: {error.strerror}. Repair that, then run this again.") from error
+            raise Misconfigured(f"{self.path}: {error.strerror}. Fix the cause, then run the command again.") from error
 
     def _write(self, keys: list[Key]) -> None:
         from embedsink.auth.key_schema import to_document  # Loads pydantic.

@@ -46,7 +46,7 @@ def open_others(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def open_snapshot_file(folder: DataFolder) -> IO[bytes] | None:
-    """Open the snapshot; None if it is missing. Call this last. The open file stays the same if it is replaced."""
+    """Open the snapshot; None if it is missing. Call this last. It stays open and unchanged if it is replaced."""
     return _open(folder.snapshot)
 
 

@@ -29,7 +29,8 @@ class ConcurrencyLimiter:
     """A limiter of running and waiting tasks; it refuses the rest. It belongs to one event loop.
 
     The last quarter of the running and of the waiting slots is for keys that use less than a quarter of them. A free
-    slot goes to the waiting key with the fewest running tasks; equal keys take turns. So no key can starve the others.
+    slot goes to the waiting key with the fewest running tasks. Keys with equally many take turns. So no key can starve
+    the others.
 
     Args:
         running_max: the number of tasks that may run.

@@ -103,7 +103,7 @@ class DbtSyncs:
         return await asyncio.shield(task)
 
     def forget_loaded(self) -> None:
-        """Remove the results from memory that the store has. The loader calls this in its thread, after a load."""
+        """Remove from memory the results that the store has. The loader calls this in its thread, after a load."""
         names = list(self._unloaded)
         if not names:
             return

@@ -18,16 +18,16 @@ class FairQueue(Generic[T]):
 
     Args:
         count_max: the maximum number of items.
-        what: the noun for the items, for the error message.
+        noun: the noun for the items in error messages.
     """
 
-    def __init__(self, *, count_max: int, what: str) -> None:
+    def __init__(self, *, count_max: int, noun: str) -> None:
         # Dictionaries are ordered: the first entry is served next, and moves to the end if it has more items.
         self._keys: dict[str, dict[str, deque[T]]] = {}
         self._count_by_key: Counter[str] = Counter()
         self._count = 0
         self._count_max = count_max
-        self._what = what
+        self._noun = noun
         self._filled = asyncio.Event()
 
     def put(self, item: T, *, key: str, address: str) -> T | None:
@@ -46,7 +46,7 @@ class FairQueue(Generic[T]):
     def full(self) -> Unavailable:
         """Return the error for a refused or evicted item."""
         return Unavailable(
-            Reason.OVERLOADED, f"server: the queue for {self._what} is full ({self._count_max:,}). Wait, then resend."
+            Reason.OVERLOADED, f"server: the queue for {self._noun} is full ({self._count_max:,}). Wait, then resend."
         )
 
     def _evict(self, key: str, address: str) -> T:

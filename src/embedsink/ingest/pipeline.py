@@ -15,7 +15,7 @@ from embedsink.reasons import Reason
 
 GZIP_MEMBERS_MAX = 16
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # RFC 1952 framing
-# The reasons of a whole body that is quarantined: nothing is dropped silently.
+# The reasons for which a whole body is quarantined, so that nothing is dropped silently.
 _QUARANTINED_REASONS = (
     Reason.NOT_JSON,
     Reason.NOT_UTF8,
@@ -87,7 +87,7 @@ def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> Par
             body = inflate(body, bytes_max=body_bytes_max)
         parsed = parse(body, job.received_at, rules, ndjson=job.is_ndjson)
     except Refused as refusal:
-        # Of a body that is too large, at least the limit was decompressed.
+        # A body that is too large was decompressed at least up to the limit.
         body_bytes = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
         return _encode_refused(body, job, refusal, body_bytes)
     return encode_delivery(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
@@ -143,7 +143,7 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
 
 
 def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
-    """Decompress up to `bytes_max` bytes of a gzip body; as few as can be read if it is damaged."""
+    """Decompress up to `bytes_max` bytes of a gzip body; of a damaged body, only the readable beginning."""
     try:
         return zlib.decompressobj(_GZIP_WINDOW).decompress(body[:bytes_max], bytes_max)
     except zlib.error:

@@ -28,7 +28,7 @@ class QuarantineBudget:
         self._used = {key_id: (byte_count, count) for key_id, byte_count, count in used}
 
     def has_room(self, key_id: str, *, byte_count: int, count: int) -> bool:
-        """Return whether the key may store so many more bytes and rejections today."""
+        """Return whether the key may store that many more bytes and rejections today."""
         used_bytes, used_count = self._used_by(key_id)
         return used_bytes + byte_count <= self._bytes_per_day and used_count + count <= self._count_per_day
 

@@ -2,7 +2,7 @@
 
     submit ─▶ fair queue by key and address ─▶ worker process ─▶ on_result(result)
 
-A thread would not do: it would delay each callback of the event loop by up to 5 ms (docs/decisions/0016).
+A thread is not sufficient, because it would delay each callback of the event loop by up to 5 ms (docs/decisions/0016).
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class IngestPool:
     """
 
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
-        self._queue: FairQueue[tuple[ParseJob, OnResult]] = FairQueue(count_max=WAITING_MAX, what="large bodies")
+        self._queue: FairQueue[tuple[ParseJob, OnResult]] = FairQueue(count_max=WAITING_MAX, noun="large bodies")
         self._worker = _Worker(rules, body_bytes_max=body_bytes_max)
         self._running: asyncio.Task[None] | None = None
         self._is_closed = False

@@ -35,7 +35,7 @@ class Capacity:
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
         self._folder_id = _id_of(folder)
-        # Until the first measurement the capacity is neither tight nor ample.
+        # Until the first measurement, `is_tight` and `has_headroom` are both false.
         self._disk_free_bytes, self._journal_spare_bytes = 2 * free_bytes_min, 0
         sizes = _segment_sizes(folder)
         # Each counter has one writer, so that no thread can overwrite another's update.
@@ -104,7 +104,8 @@ class Capacity:
         self.room_bytes = min(disk_spare_bytes, journal_spare_bytes)
         if disk_spare_bytes < 0:
             return (
-                "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to free space; resend afterwards."
+                "disk: has less free space than EMBEDSINK_FREE_BYTES_MIN. The operator has to free space; "
+                "resend afterwards."
             )
         if journal_spare_bytes < 0:
             return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."

@@ -17,7 +17,7 @@ class OpenSegment:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.end = 0
-        # A segment without lines is not loaded: otherwise each probe of an idle server would create one.
+        # A segment without lines is not loaded. Otherwise each probe of an idle server would add one to load.
         self.has_lines = False
         self.opened_at = time.monotonic()
         self._written_bytes = 0

@@ -44,7 +44,7 @@ class Recovery:
 
 
 def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
-    """Recover a journal folder. The operation is idempotent, also if it is killed.
+    """Recover a journal folder. The operation is idempotent, even after a kill.
 
     A torn tail of an open segment is moved to `damaged`, and the segment is sealed. Sealed segments are read only if
     two have the same identity: the loader checks each segment before it loads it.
@@ -121,7 +121,7 @@ def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
     elif damage is None:
         _seal(path, len(content), damaged, recovery)
     elif has_intact_group(content, damage.end) or (damage.was_complete and damage.end == 0):
-        # This is no torn tail but a disk failure, so an operator has to decide which part is good.
+        # This is a disk failure, not a torn tail, so an operator has to decide which part is valid.
         move_to_damaged(path, damaged=damaged)
         recovery.damaged.append(_damage_message(path, damage, content, "is damaged", "The segment was moved to"))
     else:
@@ -184,7 +184,7 @@ def _cut(path: Path, content: bytes, damage: Damage, damaged: Path, recovery: Re
 
 
 def _tail_path(tail: bytes, path: Path) -> Path:
-    """Return a free path: the given one or a numbered one. A partial file of a killed recovery is free too."""
+    """Return a free path: the given one or a numbered one. A partial file of a killed recovery counts as free."""
     names = (f"{path.name}.{count}" if count else path.name for count in itertools.count())
     candidates = map(path.with_name, names)
     return next(

@@ -24,7 +24,7 @@ _TRAILER = re.compile(rb'\{"group":\{"bytes":(\d{1,12}),"crc32":"([0-9a-f]{8})"\
 _NAME = re.compile(r"^((\d{12})-[0-9a-f]{8})(?:-(\d{1,12}))?\.(?:open|ndjson)(?:\.\d+)?$")
 # The length of an identity. For 100,000 names in each listing, slicing is faster than `identity_of`.
 IDENTITY_LENGTH = 21
-# A power failure leaves zeros in pages that were not written. Lines are JSON, which contains none.
+# A power failure leaves zeros in pages that were not written. Lines are JSON, which contains no zero bytes.
 _HOLE = b"\0\0"
 
 

@@ -315,8 +315,8 @@ class Journal:
     def _fail(self, error: Exception) -> Unavailable:
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
-        # The group is refused, so cut it off before the next start finds it. If the disk can't do that, ids prevent
-        # that a retry counts twice.
+        # The group is refused, so cut it off before the next start finds it. If the disk can't do that, ids prevent a
+        # retry from counting twice.
         with contextlib.suppress(OSError):
             if self._segment:
                 self._segment.undo_write()

@@ -52,7 +52,7 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
     """
     with path.open("rb") as file:
         if hasattr(os, "posix_fadvise"):
-            # Read from the disk, not from the page cache that has the written content.
+            # Read from the disk. The page cache contains what was written, not what the disk stores.
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         content = file.read(_HEADERS_BYTES)
         if len(content) < _HEADERS_BYTES:

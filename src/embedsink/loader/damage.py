@@ -83,7 +83,7 @@ class DamagedFiles:
         oldest = (time.time() if now is None else now) - DATABASE_DAYS_MAX * 86_400
         for path in databases:
             if path in databases[:-DATABASES_MAX] or path.stat().st_ctime < oldest:
-                _delete(path, f"{DATABASES_MAX} are kept, for {DATABASE_DAYS_MAX} days")
+                _delete(path, f"only the newest {DATABASES_MAX} are kept, for at most {DATABASE_DAYS_MAX} days")
 
     def delete_oldest_database(self) -> bool:
         """Free space. Return False if the folder has no database file."""
@@ -94,7 +94,7 @@ class DamagedFiles:
 
     def report_salvage(self, row_count: int, *, lost_count: int) -> None:
         """Report the rows that were salvaged from damaged files, and the events that were lost."""
-        message = f"store: it and its snapshots were damaged; {row_count:,} of their rows were salvaged"
+        message = f"store: the store and its snapshots were damaged; {row_count:,} of their rows were salvaged"
         if lost_count:
             self.record_loss(f"{message}, {lost_count:,} events are lost. The ledger lists their segments.")
         else:

@@ -26,7 +26,7 @@ class StoreDiskSpace:
             raise StoreRefused(f"less than {self._required_bytes:,} bytes are free on its disk")
 
     def raise_requirement(self) -> None:
-        """Require more space: a checkpoint filled the disk, or other programs did meanwhile."""
+        """Require more space, because a checkpoint or another program filled the disk."""
         self._required_bytes = min(2 * max(self._required_bytes, self._free_bytes()), FREE_BYTES_MAX)
 
     def reset_requirement(self) -> None:

@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
 ROLLUP_RETRY_S = 60.0
-# The longest time for the last snapshot of a closing server. Without it the next start has more to load.
+# The time limit for the last snapshot of a closing server. Without that snapshot, the next start has more to load.
 LAST_SNAPSHOT_S_MAX = 8.0
-# A thread that has not ended by then hangs with its disk. The server then ends without it.
+# A thread that has not ended by then is blocked by its disk. The server then ends without it.
 _THREAD_END_S_MAX = 4.0
 _DIGITS = re.compile(r"\d+")
 
@@ -42,10 +42,10 @@ class Loader:
     Args:
         folder: the data folder; the store is its `store.duckdb`.
         store: the store, which is not open yet.
-        snapshot_interval_s: the least time between two snapshots.
+        snapshot_interval_s: the minimum time between two snapshots.
         on_loaded: called in the loader's thread after each load.
         on_removed: called there with the size in bytes of each segment that leaves the journal.
-        closing_s_max: the seconds for which `close` may go on loading; None for no limit.
+        closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
         is_tight: whether the journal needs the space of its segments.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
     """

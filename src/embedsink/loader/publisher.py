@@ -42,7 +42,7 @@ class Publisher:
         damaged: the folder of damaged files.
         disk_space: the free space that the store needs.
         status: receives counts and times.
-        interval_s: the least time between two snapshots.
+        interval_s: the minimum time between two snapshots.
         on_change: called in another thread when `advance` can make progress.
         is_tight: whether the journal needs the space of its segments.
     """

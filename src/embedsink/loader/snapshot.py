@@ -41,7 +41,7 @@ class CopyProcess:
     ) -> None:
         self.target_damage: str | None = None
         self.path = target.with_name(target.name + _NEW_SUFFIX)
-        # An earlier child that could not be killed goes on writing to an unlinked file.
+        # An earlier child that could not be killed continues to write to an unlinked file.
         self.path.unlink(missing_ok=True)
         self._source = source
         self._on_change = on_change
@@ -105,7 +105,7 @@ class CopyProcess:
 
     def abandon(self) -> None:
         """Kill the child without waiting for it: a child that hangs in a system call ends when the disk responds."""
-        with contextlib.suppress(OSError):  # A hung disk may fail the unlink too.
+        with contextlib.suppress(OSError):  # On a hung disk, the unlink may fail too.
             self._child.kill()
             self.path.unlink(missing_ok=True)
 

@@ -95,7 +95,7 @@ class QuarantinePurge:
             StoreRefused, StoreBroken: the rejections may or may not be deleted.
         """
         count = self._delete(selected)
-        self._store.checkpoint()  # Without it the deletion would only be in memory.
+        self._store.checkpoint()  # Without a checkpoint, the deletion would only be in memory.
         return count
 
     def seconds_to_next(self) -> float | None:

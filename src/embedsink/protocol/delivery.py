@@ -67,7 +67,7 @@ class ParsedDelivery:
     Args:
         received_at: the time of the server's clock, in epoch milliseconds.
         catalog: the message types of the vendor.
-        context: the validated context, or what is valid of it.
+        context: the validated context; of an invalid context, only a valid deployment.
         sent_at: the time of the client's clock, in epoch milliseconds.
         lost: the number of lost events by reason, without zeros.
         key: the API key in the body.
@@ -96,7 +96,7 @@ class ParsedDelivery:
         return {number for number in numbers | {self.context.get("deployment")} if number is not None}
 
     def restrict_to(self, deployments: frozenset[int] | None) -> "ParsedDelivery":
-        """Return the delivery as a key for these deployments may send it (spec 5.3); None is a key for all.
+        """Return the delivery restricted to the deployments of its key (spec 5.3); None allows all.
 
         If the key has one deployment, it becomes the deployment of the context. If the key has several, envelopes
         without a deployment are rejected.
@@ -123,7 +123,7 @@ class ParsedDelivery:
         return self._reject_without_deployment()
 
     def with_default_context(self, context: dict[str, Any], sent_at: float | None) -> "ParsedDelivery":
-        """Return the delivery with this context and time where it has none of its own."""
+        """Return the delivery with this context and time as defaults."""
         return replace(self, context=self.context or context, sent_at=sent_at if self.sent_at is None else self.sent_at)
 
     def _reject_without_deployment(self) -> "ParsedDelivery":

@@ -24,7 +24,7 @@ def known_fields(delivery: dict[str, Any]) -> dict[str, Any]:
 
 
 def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
-    """Return whether the fields are valid. Their text must be: see `may_contain_bad_text`."""
+    """Return whether the fields are valid. The caller checks their text: see `may_contain_bad_text`."""
     try:
         delivery_validator.validate_python(_bounded(fields))
     except ValidationError:
@@ -42,9 +42,9 @@ def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str
     try:
         delivery_validator.validate_python(_bounded(_without(fields, problems)))
     except ValidationError as error:
-        for one in error.errors(include_url=False):
-            detail = f"{field_path(one['loc'])}: {describe_error(one)}"
-            problems.setdefault(str(one["loc"][0]), Problem(Reason.BAD_FIELD, detail))
+        for field_error in error.errors(include_url=False):
+            detail = f"{field_path(field_error['loc'])}: {describe_error(field_error)}"
+            problems.setdefault(str(field_error["loc"][0]), Problem(Reason.BAD_FIELD, detail))
     context_bytes = len(encode(_without(fields, problems).get("context")))
     if context_bytes > rules.context_bytes_max:
         limit = f"{rules.context_bytes_max:,} (EMBEDSINK_CONTEXT_BYTES_MAX)"
@@ -76,7 +76,7 @@ def set_valid_fields(parsed: ParsedDelivery, fields: dict[str, Any], problems: d
 def reject_all(
     delivery: dict[str, Any], parsed: ParsedDelivery, problems: dict[str, Problem], rules: Rules
 ) -> ParsedDelivery:
-    """Reject each envelope of an invalid delivery. Each is stored as a delivery of its own, to be replayed."""
+    """Reject each envelope of an invalid delivery. Each is stored as a separate delivery, for a replay."""
     events = delivery["events"]
     envelopes = events if isinstance(events, list) else [events]
     first_problem = next(iter(problems.values()))
@@ -126,7 +126,7 @@ def _repeated_fields(
 
 
 def _bounded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with as many members of the context and of the losses as it takes to detect an excess."""
+    """Return the fields with at most one excess member in the context and in the losses."""
     context, lost = fields.get("context"), fields.get("lost")
     if isinstance(context, dict):
         fields = fields | {"context": _with_one_unknown(context, CONTEXT_FIELDS)}

@@ -63,7 +63,7 @@ def _find_surface_problem(envelope: dict[str, Any], name: str, catalog: Catalog)
 
 def _find_field_problem(envelope: dict[str, Any], name: str, catalog: Catalog) -> Problem | None:
     try:
-        catalog.one[name].validate_python(envelope)
+        catalog.envelope_validators[name].validate_python(envelope)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = Reason.BAD_TIMESTAMP if first["loc"] == ("timestamp",) else Reason.BAD_FIELD

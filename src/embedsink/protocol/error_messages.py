@@ -27,7 +27,7 @@ _PATTERNS = {
 
 def field_path(location: tuple[int | str, ...]) -> str:
     """Return a path as in JavaScript: `payload.format`, `lost["a b"]`. Names that the client chose are quoted."""
-    # Pydantic marks an error about the name of a member, which is the part before, with "[key]".
+    # Pydantic appends "[key]" to the path of an error about a member's name.
     return "".join(_step(part) for part in location if part != "[key]").removeprefix(".")
 
 
@@ -41,7 +41,7 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
 
     Args:
         error: the error.
-        verb: what the reader of the message does with a valid value.
+        verb: the verb in front of the allowed values.
     """
     kind, value, limits = error["type"], preview(error.get("input")), error.get("ctx", {})
     if kind in TYPES:
@@ -76,4 +76,4 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
 
 def alternatives(expected: str) -> list[str]:
     """Return the values of a literal from pydantic's `'csv', 'xlsx' or 'png'`."""
-    return [one.strip("'") for one in re.split(", | or ", expected)]
+    return [value.strip("'") for value in re.split(", | or ", expected)]

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from pydantic.plugin._schema_validator import PluggableSchemaValidator
 from pydantic_core import SchemaValidator
 
-# Below Python 3.12, pydantic accepts a TypedDict with config only from here.
+# Before Python 3.12, pydantic accepts a TypedDict with config only from typing_extensions.
 from typing_extensions import TypedDict
 
 # Not "allow": the output of the validators is discarded, so they need not collect unknown fields.
@@ -30,7 +30,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Timestamp = Annotated[float, Field(ge=-62_135_596_800_000, le=253_402_300_799_999)]
 Uuid = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")]
 FilterUrlParameter = Annotated[str, Field(pattern=r"^f_[^.=]+\.[^=]+=[\s\S]")]
-# Each reason becomes a journal line.
+# The number of reasons is limited, because each one becomes a journal line.
 LOST_REASONS_MAX = 32
 Lost = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[int, Field(ge=0, le=2**53 - 1)]],
@@ -228,16 +228,16 @@ class Catalog:
         source: the `source` of all envelopes.
         types: the message types by their full names, such as `svc:event:view`.
         known_fields: the payload fields of the spec, by full type name.
-        one: the validators of single envelopes, by full type name.
-        many: the validator of a list of envelopes of any type.
+        envelope_validators: the validators of single envelopes, by full type name.
+        list_validator: the validator of a list of envelopes of any type.
         envelope_types: the TypedDicts of the envelopes, by full type name.
     """
 
     source: str
     types: dict[str, MessageType]
     known_fields: dict[str, frozenset[str]]
-    one: dict[str, Validator]
-    many: Validator
+    envelope_validators: dict[str, Validator]
+    list_validator: Validator
     envelope_types: dict[str, Any] = field(repr=False)
 
 
@@ -253,13 +253,14 @@ def catalog_for(service_name: str) -> Catalog:
     envelope_types = {name: _envelope_type(name, type_, source) for name, type_ in types.items()}
     any_envelope: Any = Annotated[Union[tuple(envelope_types.values())], Field(discriminator="type")]  # noqa: UP007
     # Fail at the first invalid envelope: one is enough to leave the fast path.
-    many: TypeAdapter[Any] = TypeAdapter(Annotated[list[any_envelope], Field(fail_fast=True)])
+    list_adapter: TypeAdapter[Any] = TypeAdapter(Annotated[list[any_envelope], Field(fail_fast=True)])
+    validators = {name: TypeAdapter(envelope_type).validator for name, envelope_type in envelope_types.items()}
     return Catalog(
         source=source,
         types=types,
         known_fields={name: _known_fields(type_) for name, type_ in types.items()},
-        one={name: TypeAdapter(envelope_type).validator for name, envelope_type in envelope_types.items()},
-        many=many.validator,
+        envelope_validators=validators,
+        list_validator=list_adapter.validator,
         envelope_types=envelope_types,
     )
 

@@ -91,7 +91,7 @@ def check_depth(value: Any, *, depth_max: int) -> None:
 
 
 def may_contain_bad_text(body: bytes) -> bool:
-    """Return whether a body has an escape of a NUL or a surrogate, without which `has_bad_text` is False."""
+    """Return whether a body escapes a NUL or a surrogate. If it does not, `has_bad_text` is False."""
     return _contains(b"\\u", body) and _BAD_ESCAPE.search(body) is not None
 
 
@@ -118,7 +118,7 @@ def _contains(escape: bytes, body: bytes) -> bool:
 
 
 def _has_unique_keys(compact: bytes, body: bytes) -> bool:
-    # Of two equal keys, orjson writes one: two quotation marks are missing. Nothing else changes their number.
+    # orjson writes only one of two equal keys, so two quotation marks are missing. Nothing else changes their number.
     return not _contains(_ESCAPED_QUOTATION_MARK, body) and compact.count(b'"') == body.count(b'"')
 
 

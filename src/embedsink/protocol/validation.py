@@ -36,7 +36,7 @@ def parse(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES, *, ndjson
         ndjson: whether each line is an envelope.
 
     Returns:
-        the accepted envelopes and the rejections, together as many as the body has.
+        the accepted envelopes and the rejections, which together are all envelopes of the body.
 
     Raises:
         Refused: the whole body is invalid (`not_json`, `too_many_events`, `empty`, …).
@@ -90,10 +90,10 @@ def _is_delivery(value: Any) -> bool:
 def _are_plain(envelopes: list[Any], document: Document, catalog: Catalog, rules: Rules) -> bool:
     """Return whether all envelopes are valid, and the number of brackets rules out excessive depth."""
     try:
-        catalog.many.validate_python(envelopes)
+        catalog.list_validator.validate_python(envelopes)
     except ValidationError:
         return False
-    # Of the two objects of each envelope (itself and its payload), only two can be nested in one another.
+    # Each envelope consists of two nested objects: itself and its payload. Envelopes don't nest in each other.
     if not is_shallow(document.body, flat_brackets=2 * len(envelopes), depth_max=rules.depth_max - 2):
         return False
     bytes_max = rules.envelope_bytes_max

@@ -54,7 +54,7 @@ class ReportColumn:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A named answer: the question, and what one row of the answer is."""
+    """A report: its name, its question, and the grain of its rows."""
 
     name: str
     title: str
@@ -152,7 +152,7 @@ def is_timed(name: str) -> bool:
 
 
 def is_windowed(name: str) -> bool:
-    """Return whether a view compares rows with each other: then finding a few of them takes as long as finding all."""
+    """Return whether a view compares rows with each other, so that reading a few rows takes as long as reading all."""
     return "windows" in _traits(name)
 
 
@@ -185,7 +185,8 @@ def type_of(column: Column) -> str:
 
 
 def _describe(reader: Reader, name: str) -> Report:
-    title, question, grain = [*reader.comment(name).splitlines(), "", "", ""][:3]  # Older ones may say less.
+    # Comments in older snapshots may have fewer lines.
+    title, question, grain = [*reader.comment(name).splitlines(), "", "", ""][:3]
     columns = []
     for column in reader.columns(name):
         comment = _COLUMN_COMMENT.match(column.comment)

@@ -50,7 +50,7 @@ def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions
     """Yield rows as CSV (RFC 4180) with a header line, times in ISO 8601 with Z, and empty fields for nulls.
 
     Args:
-        reader: with the scope.
+        reader: a reader with the scope.
         selection: a view, or a query on one. Validate names from requests with `known_name` and `known_columns`.
         options: see `CsvOptions`.
     """

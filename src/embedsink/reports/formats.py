@@ -26,7 +26,7 @@ def write_rows(
     """Write rows to a file.
 
     Args:
-        reader: with the scope.
+        reader: a reader with the scope.
         selection: the query.
         file: a file of the operating system, open for writing.
         format: the file format.

@@ -83,8 +83,8 @@ class PageRequest:
 
     Args:
         columns: column names, separated by commas; None for all.
-        limit: the most rows; None for all.
-        cursor: of the page before.
+        limit: the maximum number of rows; None for all.
+        cursor: the cursor from the previous page; None for the first page.
         query: the report and its scope, for which a cursor is valid.
         opaque: encrypts cursors, for a scoped key.
     """

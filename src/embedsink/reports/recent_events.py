@@ -8,7 +8,7 @@ from embedsink.store.reader import Reader
 
 ROWS_MAX = 100
 REJECTED_MAX = 100
-# The most bytes of envelopes in one message. The newest row is sent regardless of its length.
+# The maximum bytes of envelopes in one message. The newest row is sent regardless of its length.
 ENVELOPES_BYTES_MAX = 262_144
 _SEGMENT_LINES = 2**32
 OUTCOMES = ("accepted", "quarantined", "lost", "sync")

@@ -166,7 +166,7 @@ def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[]
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return aware.astimezone(UTC).replace(tzinfo=None)
     except OverflowError:
-        message = f"{name}: {preview(text)} is outside the years 1 to 9999 in UTC. Choose a time within."
+        message = f"{name}: {preview(text)} is outside the years 1 to 9999 in UTC. Choose a time in that range."
         raise Refused(Reason.BAD_PARAMETER, message) from None
 
 

@@ -35,7 +35,7 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     # a snapshot has its rows. Format 'v1.5.0', so that a downgrade from DuckDB 2.0 can read the file.
     options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
     if not path.exists():
-        options += f", block_size {_BLOCK_BYTES}"  # an existing file has its own
+        options += f", block_size {_BLOCK_BYTES}"  # an existing file keeps its block size
     quoted = str(path).replace("'", "''")  # from the operator; ATTACH has no parameters
     connection.execute(f"attach '{quoted}' as store ({options})")
     connection.execute("use store")

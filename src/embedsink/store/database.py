@@ -26,7 +26,7 @@ from embedsink.store.duckdb_errors import (
 )
 from embedsink.store.insert import LINE_BITS, changed_deployments, described, fill_session_ready, load_rows
 from embedsink.store.ledger import Ledger, ledger_of_load
-from embedsink.store.limits import Raised, StoreLimits
+from embedsink.store.limits import RaisableSetting, StoreLimits
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
 from embedsink.store.query import View
@@ -38,7 +38,7 @@ from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refus
 
 WIDE_ROW_BYTES = 2_048
 _CLOSE_TIMEOUT_S = 5.0
-# When a load lacks memory, readers may continue for the first time. Interrupted readers have the second time to end.
+# When a load lacks memory: how long readers may continue, and how long interrupted readers may take to end.
 _READER_GRACE_S = 1.0
 _INTERRUPT_TIMEOUT_S = 4.0
 _MEMORY_WAIT_S_MAX = 10.0
@@ -63,17 +63,17 @@ class Store:
         self.opened_count = 0
         self._connection: duckdb.DuckDBPyConnection | None = None
         self.revisions = Revisions()
-        self._unwritten_bytes = 0  # of segments, loaded since the last checkpoint
-        self._attached_bytes = 0  # of segments, loaded since the file was attached
+        self._unwritten_bytes = 0  # the size of the segments loaded since the last checkpoint
+        self._attached_bytes = 0  # the size of the segments loaded since the file was attached
         self._file: tuple[int, int] | None = None
         self._has_wide_rows = False
-        self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
-        self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
-        self._lacked_memory = False  # at the last checkpoint
-        self._views: dict[str, View] = {}  # of the database as it was opened
+        self._memory = RaisableSetting("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
+        self._threads = RaisableSetting("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
+        self._lacked_memory = False  # whether the last checkpoint lacked memory
+        self._views: dict[str, View] = {}  # the catalog of the open database
         self._lock = threading.RLock()  # also held while the reader count changes
         self._readers = OpenReaders(self._lock)
-        self._closing: duckdb.DuckDBPyConnection | None = None  # is closed when its last reader has ended
+        self._closing: duckdb.DuckDBPyConnection | None = None  # its last reader closes it
 
     def open(self) -> None:
         """Open or create the database, migrate its schema, and create its views again if their files have changed.
@@ -152,7 +152,7 @@ class Store:
 
         Args:
             scope: session variables.
-            is_brief: the query takes milliseconds, so it needs no second thread (which would have this priority).
+            is_brief: the query takes milliseconds, so one thread is sufficient.
 
         Raises:
             Unavailable: `not_ready` while the store is closed or broken.
@@ -171,14 +171,14 @@ class Store:
     def _reader(self, scope: Mapping[str, object], is_brief: bool) -> Reader:
         with self._lock:
             if self._connection is None:
-                raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
+                raise Unavailable(Reason.NOT_READY, "store: is being opened. Retry.", retry_after_s=2)
             with translated(), contextlib.ExitStack() as stack:
                 stack.enter_context(self._readers.counted())  # first, so that it is released last
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. Spilling needs memory too.
-                stack.enter_context(self._memory.more(cursor))
-                stack.enter_context(self._threads.more(cursor, only_if=not is_brief))
+                stack.enter_context(self._memory.raised(cursor))
+                stack.enter_context(self._threads.raised(cursor, only_if=not is_brief))
                 variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
                 reader = Reader(cursor, variables, resources=stack, views=self._views)
             self._readers.add(reader)
@@ -222,7 +222,7 @@ class Store:
         Each load compares its ids with those of seven days, regardless of its size. So several segments share a load.
 
         Args:
-            segments: sealed and sound ones, in the order of their numbers.
+            segments: sealed, intact segments in the order of their numbers.
 
         Raises:
             SqlUnfit, StoreRefused, StoreBroken: the store has no rows of them.
@@ -259,11 +259,11 @@ class Store:
         """Return the ledger and the changed deployments; None if these are unknown."""
         with contextlib.suppress(StoreTooSmall):
             return self._load(variables, [segment.number for segment in segments])
-        with contextlib.suppress(StoreTooSmall), translated(), self._memory.more(self._loading()):
+        with contextlib.suppress(StoreTooSmall), translated(), self._memory.raised(self._loading()):
             return self._load_unless_committed(segments, variables)
         with self._readers.paused():
             self._end_readers()
-            with translated(), self._memory.more(self._loading()):
+            with translated(), self._memory.raised(self._loading()):
                 return self._load_unless_committed(segments, variables)
 
     def _load_unless_committed(
@@ -300,7 +300,7 @@ class Store:
                 return self._roll_up(at_once)
             except StoreTooSmall:
                 continue
-        with translated(), self._memory.more(self._loading()):
+        with translated(), self._memory.raised(self._loading()):
             return self._roll_up(_ROLLUP_BATCH_ROWS[-1])
 
     def _roll_up(self, at_once: int) -> bool:
@@ -316,7 +316,7 @@ class Store:
             StoreRefused, StoreBroken: none is deleted, unless the commit failed.
         """
         try:
-            with translated(), self._memory.more(self._loading()), transaction(self._loading()):
+            with translated(), self._memory.raised(self._loading()), transaction(self._loading()):
                 count, deployments = purge_rejections(self._loading(), which)
         except (StoreRefused, StoreBroken):
             self.revisions.renew()
@@ -326,8 +326,8 @@ class Store:
         return count
 
     def reset_derived_tables(self) -> None:
-        """Discard the rollups, which the loader makes again, and derive `session_ready` again from the events."""
-        with translated(), self._memory.more(self._loading()), transaction(self._loading()):
+        """Delete the rollups, which the loader recomputes, and recompute `session_ready` from the events."""
+        with translated(), self._memory.raised(self._loading()), transaction(self._loading()):
             discard_rollups(self._loading())
             fill_session_ready(self._loading())
 
@@ -340,7 +340,7 @@ class Store:
             StoreRefused, StoreBroken: a part of the rows is in the store.
         """
         connection = self._loading()
-        with translated(), self._memory.more(connection):
+        with translated(), self._memory.raised(connection):
             salvaged = salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
             with transaction(connection):
                 fill_session_ready(connection)
@@ -377,9 +377,10 @@ class Store:
         with contextlib.ExitStack() as stack:
             if self._has_wide_rows:
                 stack.enter_context(self._readers.paused())
-                if self._lacked_memory or not self._memory.can_be(connection, f"{self.limits.counted_bytes_max // 2}B"):
+                half_bytes = self.limits.counted_bytes_max // 2
+                if self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B"):
                     self._end_readers()
-            stack.enter_context(self._memory.more(connection, only_if=self._has_wide_rows))
+            stack.enter_context(self._memory.raised(connection, only_if=self._has_wide_rows))
             yield
 
     def _reattach_when_due(self) -> None:

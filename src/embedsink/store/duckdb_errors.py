@@ -8,7 +8,7 @@ import duckdb
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.reasons import Reason
 
-# A failed commit has one of the later texts alone.
+# The error of a failed commit has only one of the later texts.
 _NO_MEMORY = ("Out of Memory", "failed to pin block", "could not allocate block", "failed to allocate data")
 # A wrong checksum, a truncated file, or a disk error.
 _DAMAGED = ("Corrupt database file", "Could not read")
@@ -57,9 +57,9 @@ def unavailable_if_broken() -> Iterator[None]:
             yield
     except (StoreBroken, StoreRefused) as error:
         if has_no_room(error):
-            full = "disk: has no room for what does not fit into memory. Ask for a shorter period, or make room."
+            full = "disk: has no space to spill this query to. Request a shorter period, or free space."
             raise Unavailable(Reason.STORAGE_LOW, full, retry_after_s=5) from error
-        raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
+        raise Unavailable(Reason.NOT_READY, f"store: {error}. Retry with a shorter period.") from error
 
 
 def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:

@@ -36,5 +36,5 @@ def execute_as(
         return connection.execute(sql, parameters)
     # DuckDB reads only the variables of the frame that calls it, so the call is made with these variables.
     execute = partial(connection.execute, sql, parameters)
-    found = eval("_embedsink_execute()", caller.f_globals, {**caller.f_locals, "_embedsink_execute": execute})  # noqa: S307
-    return cast("duckdb.DuckDBPyConnection | None", found)
+    result = eval("_embedsink_execute()", caller.f_globals, {**caller.f_locals, "_embedsink_execute": execute})  # noqa: S307
+    return cast("duckdb.DuckDBPyConnection | None", result)

@@ -10,7 +10,7 @@ from embedsink.store.sql_files import read_sql
 
 LINE_BITS = 32
 _COUNTED = "(select ingest_seq from incoming_line where kind = 'counted' union all select ingest_seq from id_conflict)"
-# Files of `sql/load/` that run only where this has rows: most of them parse the segments once more.
+# Files of `sql/load/` that run only if this query has rows, because most of them parse the segments once more.
 _ONLY_WITH = {
     "journal_hour": "incoming_line where not is_imported",
     "event": "incoming_line where kind = 'event'",
@@ -32,7 +32,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
     """Insert the rows of the segments that the variable `segments` describes, and their names.
 
     Args:
-        connection: to the database, in a transaction, with the variables that `sql/load/` reads.
+        connection: a connection to the database, in a transaction, with the variables that `sql/load/` reads.
     """
     for name, sql in read_sql("load").items():
         if name not in _ONLY_WITH or _has_rows(connection, _ONLY_WITH[name]):
@@ -43,14 +43,14 @@ def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     """Return the deployments whose readers may have other rows since the load.
 
     Args:
-        connection: to the database, in the transaction that loads, after `load_rows`.
+        connection: a connection to the database, in the transaction that loads, after `load_rows`.
     """
     steps = ["deployments_of_rows"]
     steps += ["deployments_of_replays"] * _has_rows(connection, "incoming_line where kind = 'replayed'")
     steps += ["deployments_of_counts"] * _has_rows(connection, "incoming_line where kind = 'counted'")
     steps += ["deployments_of_sessions"] * _has_rows(connection, "session_ready")
-    found = [row for name in steps for row in connection.execute(read_sql("revisions")[name]).fetchall()]
-    return {deployment for (deployment,) in found if deployment is not None}
+    rows = [row for name in steps for row in connection.execute(read_sql("revisions")[name]).fetchall()]
+    return {deployment for (deployment,) in rows if deployment is not None}
 
 
 def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:

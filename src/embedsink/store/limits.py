@@ -45,20 +45,21 @@ class StoreLimits:
         return max(self.counted_bytes, self.memory_bytes_max // 2)
 
 
-class Raised:
+class RaisableSetting:
     """A global setting of DuckDB with a usual and a higher value, which applies while any caller needs it."""
 
-    def __init__(self, name: str, usual: str, most: str) -> None:
+    def __init__(self, name: str, usual: str, raised: str) -> None:
         self._name = name
-        self._usual = usual
-        self._most = most
-        self._needing_count = 0
+        self._usual_value = usual
+        self._raised_value = raised
+        self._raised_count = 0
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def more(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
+    def raised(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
+        """Raise the setting in this block, unless `only_if` is false."""
         with self._lock:
-            self._needing_count += only_if
+            self._raised_count += only_if
         try:
             with self._lock:
                 self._set(connection)
@@ -66,10 +67,10 @@ class Raised:
         finally:
             # Also without a change: setting memory_limit makes DuckDB release 40 MiB of unused memory.
             with self._lock, contextlib.suppress(duckdb.Error):  # DuckDB retains memory in use
-                self._needing_count -= only_if
+                self._raised_count -= only_if
                 self._set(connection)
 
-    def can_be(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
+    def accepts(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
         """Return whether DuckDB accepts a value, such as a lower memory limit."""
         with self._lock:
             try:
@@ -80,4 +81,5 @@ class Raised:
         return True
 
     def _set(self, connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute(f"set global {self._name} = '{self._most if self._needing_count else self._usual}'")
+        value = self._raised_value if self._raised_count else self._usual_value
+        connection.execute(f"set global {self._name} = '{value}'")

@@ -16,7 +16,7 @@ class OpenReaders:
     """Counts the open readers of a store, ends them, and blocks new ones.
 
     Args:
-        lock: held while a reader is made; released while this class waits.
+        lock: held while a reader is created; released while this class waits.
     """
 
     def __init__(self, lock: threading.RLock) -> None:

@@ -13,7 +13,7 @@ PURGED_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PurgeFilter:
-    """The rejections to purge: those that match all conditions. None is no condition; times are UTC.
+    """The rejections to purge: those that match all conditions. None means no condition; times are UTC.
 
     `before` is a limit on the time of receipt, which may be long ago for imported rejections.
     """
@@ -28,7 +28,7 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) 
     """Delete the oldest matching rejections.
 
     Args:
-        connection: to the database, in a transaction.
+        connection: a connection to the database, in a transaction.
         which: the condition.
 
     Returns:
@@ -44,8 +44,8 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) 
     for name, value in variables.items():
         connection.execute(f"set variable purge_{name} = $1", [value])
     connection.execute(read_sql("purge")["purge_batch"])
-    found = connection.execute("select deployment, count(*) from purge_batch group by deployment").fetchall()
-    if found:
+    counts = connection.execute("select deployment, count(*) from purge_batch group by deployment").fetchall()
+    if counts:
         connection.execute(read_sql("load")["rejection_count"])
         connection.execute(read_sql("purge")["delete"])
-    return sum(count for _, count in found), {deployment for deployment, _ in found if deployment is not None}
+    return sum(count for _, count in counts), {deployment for deployment, _ in counts if deployment is not None}

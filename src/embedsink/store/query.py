@@ -29,9 +29,9 @@ class SelectQuery:
     """A SELECT over a view.
 
     Args:
-        view: the name of the view; never text of a client.
+        view: the name of the view; never text from a client.
         columns: columns in order; None for all.
-        limit: the most rows; None for all.
+        limit: the maximum number of rows; None for all.
         is_page: rows ordered by ingest_seq, after the variable `after` and up to the variable `up_to`.
         is_expensive: a page for which a few rows take as long as all. Its rows are stored temporarily.
         where: pairs of column and text; rows must have these values. Not for pages.
@@ -54,7 +54,7 @@ def select_sql(
 
     Args:
         selection: a selection of these columns.
-        columns: from the catalog, because identifiers can't be parameters.
+        columns: the columns of the catalog, because identifiers can't be parameters.
         expressions: by the SQL type or the name of a column, the expression to select, with {} for the column.
     """
     selected = ", ".join(_column_sql(column, expressions) for column in columns)

@@ -87,7 +87,7 @@ class Reader:
     """A reader of named views within one scope. It owns a connection: use it in one thread, and close it.
 
     Args:
-        connection: to the database.
+        connection: a connection to the database.
         scope: the variables to set; `deployments` among them. With `hides_ingest_seq` the column `ingest_seq` is null.
         resources: resources that are released with the reader.
         views: a cache of the catalog, which all readers of one opened database share.
@@ -150,7 +150,8 @@ class Reader:
             return are_views_current(self._connection)
 
     def _described(self, view: str) -> View:
-        # For all views at once: the engine reads the whole catalog anyway, which takes longer than a small report.
+        # Read the columns of all views at once: DuckDB reads the whole catalog anyway, which takes longer than a small
+        # report.
         if not self._views:
             self._views.update(self._read_views())
         return self._views.get(view, View("", ()))
@@ -182,8 +183,8 @@ class Reader:
     def page(self, selection: SelectQuery) -> int | None:
         """Set `up_to` so that a page has `limit` rows. Return the ingest_seq of its last row, if more follow.
 
-        Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row of a smaller ingest_seq that
-        becomes visible later is skipped: see embedsink.reports.pagination.
+        Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row with a smaller ingest_seq
+        that becomes visible later is skipped: see embedsink.reports.pagination.
         """
         limit = selection.limit or 1
         self.narrowed(requested_columns=None)
@@ -226,7 +227,7 @@ class Reader:
                     raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
                 return frame_of(result)
         except StoreTooSmall as error:
-            raise Unavailable(Reason.NOT_READY, f"sql: {error}\nAsk for less.") from error
+            raise Unavailable(Reason.NOT_READY, f"sql: {error}\nSelect fewer rows.") from error
         except (SqlUnfit, StoreRefused) as error:
             hint = "\nPass a list for ? and $1, or a dictionary for $name." if "Values were not" in str(error) else ""
             raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
@@ -285,7 +286,7 @@ class Reader:
 
         Args:
             view: a view with the column `occurred_at`.
-            since, until: of the longest period, in UTC.
+            since, until: the bounds of the longest period, in UTC.
         """
         self._drop_temp_table()
         self.narrowed(since=since, until=until)
@@ -310,7 +311,7 @@ class Reader:
         """Close the connection."""
         with self._closing:
             self._is_closed = True
-        # A rollback by DuckDB itself, as the connection closes, aborts the process where the database is broken.
+        # A rollback by DuckDB itself, as the connection closes, aborts the process if the database is broken.
         with contextlib.suppress(StoreBroken):
             roll_back(self._connection)
         self._resources.close()
@@ -377,7 +378,7 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
             return Reader(connection, scope, resources=stack)
     except duckdb.Error as error:
         refuse_newer_format(error, path.name)
-        raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
+        raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server publishes a new one.") from None
 
 
 def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
@@ -386,5 +387,5 @@ def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 
 def _address(file: IO[bytes] | Path) -> str:
-    # COPY has no parameters. The path is ours, or the operator's.
+    # COPY has no parameters. The path comes from this program or from the operator.
     return str(file).replace("'", "''") if isinstance(file, Path) else f"/dev/fd/{file.fileno()}"

@@ -4,13 +4,13 @@ import secrets
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-# Above this number all are discarded: their readers then see one change without new rows.
+# Above this number, all revisions are discarded. Their readers then get one change without new rows.
 DEPLOYMENTS_MAX = 10_000
 
 
 class _Load(NamedTuple):
-    loads: int  # number of loads so far
-    number: int  # of the newest segment loaded so far
+    loads: int  # the number of loads so far
+    number: int  # the number of the newest loaded segment
 
 
 class Revisions:
@@ -29,8 +29,8 @@ class Revisions:
         """Record a load that changed rows of these deployments.
 
         Args:
-            deployments: may include unchanged ones, must include all changed ones.
-            number: of the newest loaded segment.
+            deployments: all changed deployments, and possibly unchanged ones.
+            number: the number of the newest loaded segment.
         """
         self._last = _Load(self._last.loads + 1, max(self._last.number, number))
         if len(self._by_deployment) >= DEPLOYMENTS_MAX:
@@ -38,7 +38,7 @@ class Revisions:
         self._by_deployment |= dict.fromkeys(deployments, self._last)
 
     def of(self, deployments: Collection[int] | None) -> str:
-        """Return a text that changes when rows of these deployments may have changed; None is all.
+        """Return a text that changes when rows of these deployments may have changed; None means all.
 
         It depends on other deployments too, so hash it before a client gets it.
         """

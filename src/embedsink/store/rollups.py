@@ -12,7 +12,7 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -
     """Roll up segments with numbers below the watermark, in the transaction that loads them.
 
     Args:
-        connection: to the database, in a transaction.
+        connection: a connection to the database, in a transaction.
         loaded: the numbers of the loaded segments.
     """
     batch_id, watermark = _last_batch(connection)
@@ -27,9 +27,9 @@ def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: 
     """Roll up the oldest events above the watermark, if there are enough. Return the number of rollup rows.
 
     Args:
-        connection: to the database, in a transaction.
-        from_count: the least number of events to begin with.
-        at_once: the greatest number of events to roll up.
+        connection: a connection to the database, in a transaction.
+        from_count: the minimum number of events in a batch.
+        at_once: the maximum number of events in a batch.
     """
     batch_id, watermark = _last_batch(connection)
     # A variable is a constant for the planner, so older row groups are skipped.

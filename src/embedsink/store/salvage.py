@@ -85,8 +85,8 @@ def salvage(
     A kill in between leaves a part of the rows: begin again with a new file.
 
     Args:
-        connection: to the sound database.
-        files: the damaged ones, the most recent first.
+        connection: a connection to the intact database.
+        files: the damaged files, the most recent first.
         journal_numbers: the numbers of the segments in the journal.
         on_step: called between steps; an exception that it raises ends the salvage.
     """

@@ -68,8 +68,8 @@ def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _digest() -> str:
-    made_from = [duckdb.__version__, *read_sql("migrations").values(), *read_views().values()]
-    return blake2s("\0".join(made_from).encode(), digest_size=16).hexdigest()
+    sources = [duckdb.__version__, *read_sql("migrations").values(), *read_views().values()]
+    return blake2s("\0".join(sources).encode(), digest_size=16).hexdigest()
 
 
 def create_views(connection: duckdb.DuckDBPyConnection) -> None:
@@ -139,8 +139,8 @@ def refuse_newer_format(error: duckdb.Error, name: str) -> None:
 
 def applied_migrations(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Return the names of the applied migrations; an empty set if there is no such table."""
-    found = connection.execute("select 1 from duckdb_tables() where table_name = 'migration'").fetchone()
-    names = connection.execute("select name from migration").fetchall() if found else []
+    has_table = connection.execute("select 1 from duckdb_tables() where table_name = 'migration'").fetchone()
+    names = connection.execute("select name from migration").fetchall() if has_table else []
     return {name for (name,) in names}
 
 

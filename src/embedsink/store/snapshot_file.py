@@ -40,7 +40,7 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
 
     Args:
         path: the file; it is opened read-only.
-        numbers: of the segments to look for.
+        numbers: the numbers of the segments to look for.
 
     Raises:
         Misconfigured: a row can't be read.
@@ -74,14 +74,14 @@ def _refusal(error: Exception) -> str:
 def _segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
     # Names begin with the number, in twelve digits.
     [(last,)] = connection.execute("select max(segment) from loaded_segment").fetchall()
-    wanted = (
+    query = (
         "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
         "union (from loaded_segment select segment order by segment desc limit $2)"
     )
-    found = connection.execute(wanted, [[f"{number:012d}" for number in numbers], COMPARED_MAX]).fetchall()
+    rows = connection.execute(query, [[f"{number:012d}" for number in numbers], COMPARED_MAX]).fetchall()
     return Segments(
         last_number=int(last[:12]) if last else 0,
-        identities=frozenset(identity_of(segment) for (segment,) in found),
+        identities=frozenset(identity_of(segment) for (segment,) in rows),
         folded_to=_folded_to(connection),
     )
 

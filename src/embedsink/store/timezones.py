@@ -30,7 +30,7 @@ def utc_of(local: datetime, timezone: str) -> datetime:
     """Return the UTC time, without a zone, of a local time, consistent with `period_of` (sql/macros).
 
     DuckDB has a time-zone database of its own, and rules change: with two databases an hour could belong to no day. A
-    repeated local time is the first of both; a skipped one counts on with the offset before the change.
+    repeated local time means its first occurrence. For a skipped one, the offset before the change applies.
 
     Raises:
         OverflowError: the result is outside the years 1 to 9999.

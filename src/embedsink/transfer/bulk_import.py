@@ -17,7 +17,7 @@ from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.transfer.import_file import Delivery, relaxed
 
-# The most bytes of journal lines that share an fsync.
+# The maximum bytes of journal lines that share an fsync.
 WRITE_BYTES_MAX = 1_048_576
 RETRY_TIMEOUT_S = 300.0
 RETRY_PAUSE_S_MAX = 30.0
@@ -73,8 +73,8 @@ async def import_here(engine: Engine, deliveries: Iterable[Delivery], counts: Im
 
     Args:
         engine: the open data folder.
-        deliveries: of `read_deliveries`.
-        counts: updated after each durable write, so they are right after an error too.
+        deliveries: the deliveries from `read_deliveries`.
+        counts: updated after each durable write, so they are also correct after an error.
 
     Raises:
         Unavailable: the disk is full, or writing fails.
@@ -103,8 +103,8 @@ def import_there(
 
     Args:
         remote: the server and an ingest key.
-        deliveries: of `read_deliveries`.
-        counts: updated after each response, so they are right after an error too.
+        deliveries: the deliveries from `read_deliveries`.
+        counts: updated after each response, so they are also correct after an error.
         retry_timeout_s: how long an unreachable or overloaded server is retried, for each delivery.
 
     Raises:
@@ -152,12 +152,12 @@ def _writes(engine: Engine, delivery: Delivery) -> Iterator[_Write]:
 
 
 def _parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Write:
-    # Each envelope has an id already, so new ids are needed for rejections alone.
+    # Each envelope has an id already, so only rejections need new ids.
     ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
     lines = delivery_lines(parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, ids), delivery_id=delivery.id_names[0])
     counts = ImportCounts(accepted=len(parsed.accepted))
     counts.add_rejected(
-        len(parsed.rejected), *(delivery.describe(one.index, one.reason, one.detail) for one in parsed.rejected)
+        len(parsed.rejected), *(delivery.describe(entry.index, entry.reason, entry.detail) for entry in parsed.rejected)
     )
     return _Write(lines, counts)
 
@@ -234,7 +234,7 @@ def _add_response(delivery: Delivery, response: dict[str, Any], counts: ImportCo
     counts.accepted += response["accepted"]
     counts.add_rejected(
         response.get("rejectedCount", len(rejected)),
-        *(delivery.describe(one["index"], one["reason"], one["detail"]) for one in rejected),
+        *(delivery.describe(entry["index"], entry["reason"], entry["detail"]) for entry in rejected),
     )
 
 

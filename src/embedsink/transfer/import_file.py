@@ -22,9 +22,10 @@ from embedsink.protocol.strict_json import decode, encode
 EVENTS_MAX = 500
 DELIVERY_BYTES_MAX = 524_288
 SKEW_MS = 60_000
-# The most that an import or an export adds to an envelope: an id, and the tenant of the context to a ready event.
+# The maximum bytes that an import or an export adds to an envelope: an id, and the tenant of the context to a ready
+# event.
 ADDED_BYTES_MAX = 8_192
-# The levels of nesting around it: the object of the delivery and the array of its events.
+# The levels of nesting around an envelope: the object of the delivery and the array of its events.
 ADDED_LEVELS = 2
 
 # The first bytes of a gzip file (RFC 1952). No JSON begins with them.
@@ -45,7 +46,7 @@ class Delivery:
         received_at: when the events were first received, in epoch milliseconds. None means now.
         skew_ms: how far the client's clock was off; only for a server, which sets its own `received_at`.
         raw: the body of a line that could not be parsed.
-        problem: why the line can't be imported, where the file alone shows it.
+        problem: why the line can't be imported, if the file alone shows it.
     """
 
     line_numbers: list[int]
@@ -214,14 +215,14 @@ def _for_server_clock(delivery: Delivery) -> Delivery:
     return replace(delivery, shared=shared, received_at=None, skew_ms=skew_ms if is_skewed else None)
 
 
-def _can_merge(one: Delivery, other: Delivery, rules: Rules) -> bool:
+def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
     return (
-        one.raw is None
-        and other.raw is None
-        and one.problem is None
-        and "lost" not in one.shared
-        and (one.received_at, one.skew_ms) == (other.received_at, other.skew_ms)
+        first.raw is None
+        and second.raw is None
+        and first.problem is None
+        and "lost" not in first.shared
+        and (first.received_at, first.skew_ms) == (second.received_at, second.skew_ms)
         # Compared as JSON, since True == 1 in Python.
-        and encode(one.shared) == encode(other.shared)
-        and len(one.events) + len(other.events) <= min(EVENTS_MAX, rules.events_max)
+        and encode(first.shared) == encode(second.shared)
+        and len(first.events) + len(second.events) <= min(EVENTS_MAX, rules.events_max)
     )

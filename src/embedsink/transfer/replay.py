@@ -27,7 +27,7 @@ from embedsink.store.reader import EVERYTHING, Reader
 LIST_VIEW = "quarantine_in_scope"
 REPLAYABLE_VIEW = "quarantine_replayable"
 UNTRIED_VIEW = "quarantine_not_replayable"
-# How long loading may make no progress before a replay or a purge gives up.
+# The time without loading progress after which a replay or a purge fails.
 LOADING_STALL_S_MAX = 30.0
 _POLL_S = 0.05
 
@@ -51,7 +51,7 @@ def rows_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) 
     """Return the newest stored rejections in the reader's scope as JSON, an array of objects with times in UTC.
 
     Args:
-        reader: with the scope.
+        reader: a reader with the scope.
         limit: up to 1,000.
         quarantine_id: selects one rejection, and returns its complete `raw`. In a list, a long `raw` is shortened.
     """
