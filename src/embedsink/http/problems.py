@@ -24,7 +24,7 @@ ADVICE: dict[int | None, str] = {
     400: "Fix the request. Don't resend it unchanged.",
     401: "Get a valid key.",
     403: "Use the right key. Nothing is stored.",
-    404: "Correct the address.",
+    404: "Correct the URL.",
     405: "Use a method listed in `Allow`.",
     408: "Resend.",
     409: "Use another name. The stored content stays unchanged, and nothing new is stored.",
