@@ -1,4 +1,4 @@
-// The iframe with the embed, and the chooser of its surface.
+// The iframe with the embed, and the buttons that select its surface.
 
 import { embedUrl } from "/actions.js";
 import { make } from "./dom.js";
