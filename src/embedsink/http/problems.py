@@ -84,7 +84,7 @@ class ProblemResponse(Response):
         if reason in _CHALLENGES:
             self.headers["WWW-Authenticate"] = _CHALLENGES[reason]
         if reason is Reason.BODY_TOO_SLOW:
-            # The rest of the body may never come (RFC 9110, section 15.5.9).
+            # The rest of the body may never arrive (RFC 9110, section 15.5.9).
             self.headers["Connection"] = "close"
 
 

@@ -166,7 +166,7 @@ class IngestProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_handler()
 
     def _abort(self) -> None:
-        """Close at once, and drop unsent bytes, by a linger time of 0 s."""
+        """Close at once, and drop unsent bytes, with a linger time of 0 s."""
         if not self.transport.is_closing():
             with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as same:
                 same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
