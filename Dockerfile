@@ -1,6 +1,6 @@
 # tests/test_wheel.py runs the COPY and RUN steps of the first stage, CMD and HEALTHCHECK without Docker.
 
-# The digest decides (Python 3.13.15, Debian trixie, all platforms); the tag is for readers. To upgrade it:
+# The digest selects the image (Python 3.13.15, Debian trixie, all platforms); the tag only informs readers. To upgrade it:
 # docker buildx imagetools inspect python:3.13-slim
 FROM python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b AS build
 WORKDIR /build

@@ -26,7 +26,7 @@ MEASUREMENTS: dict[str, Callable[..., Iterator[Result]]] = {
 
 
 def _report(results: Iterable[Result], json: Path | None) -> None:
-    """Print the results, also those before an error."""
+    """Print the results, including those from before an error."""
     # Tables in files and pipes may be wider than 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=140)
     measured: list[Result] = []

@@ -29,11 +29,11 @@ def measure(
     known = [NO_ATTACK, *ATTACKS]
     unknown = sorted(set(names or []) - set(known))
     if unknown:
-        raise BenchError(f"abuse: there is no attack {', '.join(unknown)}. Choose from: {', '.join(known)}.")
+        raise BenchError(f"abuse: {', '.join(unknown)} does not exist. Choose from: {', '.join(known)}.")
     for name in names or known:
         with fresh_folder(data_root) as folder, Server(folder) as server:
             _, attacker_key = KeyStore(folder.keys).create(KeyKind.INGEST, now=0.0)
-            send_for(server.url, server.ingest_key, seconds=1.0)  # Warm up what starts lazily.
+            send_for(server.url, server.ingest_key, seconds=1.0)  # Start the lazy parts of the server.
             with _attacking(name, server.port, attacker_key):
                 latencies = send_for(server.url, server.ingest_key, seconds=seconds)
                 memory_mib = server.tree_memory_peak_mib()
@@ -50,7 +50,7 @@ def _attacking(name: str, port: int, key: str) -> Iterator[None]:
         return
     command = [sys.executable, "-m", "bench.attacker", "127.0.0.1", str(port), key, name]
     attacker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    time.sleep(4.0)  # Until the attack is at full strength: floods first open thousands of connections.
+    time.sleep(4.0)  # Floods first open thousands of connections.
     try:
         yield
     finally:

@@ -65,7 +65,7 @@ def _many_events(count: int) -> bytes:
 
 
 ATTACKS: dict[str, Attack] = {
-    "strangers' hostile JSON, 1 MiB": Attack(8, lambda: hostile_json(MIB - 64), has_key=False),
+    "hostile JSON without a key, 1 MiB": Attack(8, lambda: hostile_json(MIB - 64), has_key=False),
     "hostile JSON, 1 MiB": Attack(8, lambda: hostile_json(MIB - 64)),
     "hostile JSON, 32 KiB": Attack(64, lambda: hostile_json(32 * KIB - 64)),
     "deliveries of 1,000": Attack(16, lambda: _many_events(1_000)),
@@ -111,7 +111,7 @@ class _Client:
         self._piece_bytes = _SLOW_PIECE_BYTES if attack.pause_s else len(request)
         self._reads = attack.reads
         self._head = b""
-        self._remaining_bytes = 0  # of a response's body
+        self._remaining_bytes = 0  # of the response body
         self.connection = socket.socket()
         if not attack.reads:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def background(tasks: Sequence[Callable[[threading.Event], None]]) -> Iterator[None]:
-    """Run each task in a thread during the block. Set their event at its end, and raise the first of their errors."""
+    """Run each task in a thread during the block. At its end, set the stop event, and raise their first error."""
     ended = threading.Event()
     with ThreadPoolExecutor(len(tasks)) as pool:
         futures = [pool.submit(task, ended) for task in tasks]

@@ -25,7 +25,7 @@ def measure(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPO
         for length in [WARM_UP_S] + [seconds] * rounds:
             of_empty.append(burst(empty, bodies, key=key, connections=CONNECTIONS, seconds=length))
             of_server.append(burst(server, bodies, key=key, connections=CONNECTIONS, seconds=length))
-            # Loading continues during our rounds, but must not slow the next round of the empty handler.
+            # The server loads during its own rounds. It must not load during the next round of the empty handler.
             server.catch_up()
     del of_empty[0], of_server[0]
     for name, bursts in (("empty handler", of_empty), ("ingest", of_server)):

@@ -1,6 +1,6 @@
 """The time until the first paint and until all tiles of each dashboard, over millions of events, in Chromium.
 
-Each visit has an empty browser cache, and a period that no earlier visit had.
+Each visit has an empty browser cache, and a period that no earlier visit used.
 """
 
 import shutil

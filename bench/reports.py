@@ -163,7 +163,7 @@ def _create_by_hand(store: Store, since: datetime | None) -> None:
     pending = read_views()
     for name in ("event_on_any_surface", "event_at_any_time", "event_of_any_tenant"):
         pending[name] = f"create or replace view {name} as select * from event"
-    # Texts need no number that would be the same tomorrow.
+    # These macros need not give the same values in every version of DuckDB, so they use plain text and `hash`.
     pending["digest_of"] = "create or replace macro digest_of(text) as text"
     pending["question_key_of"] = (
         "create or replace macro question_key_of(session, chat, query) as hash(session, chat, query)"

@@ -30,7 +30,7 @@ class BenchError(EmbedsinkError):
 
 
 class MeasuredServer(ChildServer):
-    """A server whose CPU time and memory are measured; it has to end cleanly."""
+    """A server whose CPU time and memory are measured; it must end cleanly."""
 
     def __init__(self, module: list[str], *, ready_path: str) -> None:
         port = next(free_ports(*PORTS))

@@ -11,8 +11,8 @@ from bench.traffic import delivery_of, visits
 from embedsink.data_folder import DataFolder
 from embedsink.demo.traffic import Delivery
 
-# Visits. A quarter of a million events, then a million in all: the blocks that a checkpoint frees and the next one
-# reuses are some megabytes, at any size of the store.
+# Visits with about 250,000 events, then with 750,000 more. Free blocks, which the next checkpoint reuses, take some
+# megabytes at any size of the store, so the smaller store has more bytes per event.
 STEPS = (10_000, 33_000)
 
 

@@ -15,7 +15,7 @@ VISIT_SPACING_MS = 1_600
 
 
 def visits(seed: int, *, length_factor: float = LENGTH_FACTOR) -> Iterator[Visit]:
-    """Yield visits endlessly, from a day ago. The same seed gives the same visits, except for their ids and times."""
+    """Yield visits endlessly, starting a day ago. Equal seeds give equal visits, except for ids and times."""
     return endless_visits(Random(seed), count(now_ms() - 86_400_000, VISIT_SPACING_MS), length_factor=length_factor)
 
 
@@ -36,5 +36,5 @@ def view_in(deployment: int) -> Delivery:
 
 
 def now_ms() -> int:
-    """Return epoch milliseconds."""
+    """Return the current time in epoch milliseconds."""
     return time.time_ns() // 1_000_000

@@ -21,7 +21,7 @@ LIVE_PATH = "/api/v1/events/live"
 
 
 def measure(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
-    """Throughput and latency of single events while ten readers have dashboards open, against none."""
+    """Throughput and latency of single events, with and without ten readers who have dashboards open."""
     without: list[Burst] = []
     with_readers: list[Burst] = []
     responses_per_s: list[float] = []
@@ -60,7 +60,7 @@ class _Reader:
         with client, client.stream("GET", LIVE_PATH) as stream:
             if stream.status_code != httpx.codes.OK:
                 raise BenchError(f"{LIVE_PATH}: {stream.status_code}.")
-            # The loader loads the last segment after the burst, so every reader receives a line and sees the end.
+            # After the burst the last segment is loaded, so every reader gets one more line and checks `ended`.
             for line in stream.iter_lines():
                 if ended.is_set():
                     return

@@ -47,7 +47,7 @@ def write_single_bodies(path: Path) -> Path:
 
 
 def write_delivery_bodies(path: Path, *, event_count: int) -> Path:
-    """Write deliveries with so many events each, as a forwarder sends them."""
+    """Write deliveries with this number of events each, as a forwarder sends them."""
     deliveries = (
         {
             "sentAt": visit.envelopes[event_count - 1]["timestamp"],
@@ -61,7 +61,7 @@ def write_delivery_bodies(path: Path, *, event_count: int) -> Path:
 
 
 def burst(server: MeasuredServer, bodies: Path, *, key: str, connections: int, seconds: float) -> Burst:
-    """Send requests to a server for so many seconds.
+    """Send requests to a server for this number of seconds.
 
     Raises:
         BenchError: wrk failed, or a response was not a 2xx.

@@ -101,7 +101,7 @@ def test_a_line_reports_the_number_of_omitted_lines(limit: LineLimit, caplog: py
     written = passed(limit, "refused", 1_000)
     wait_until(lambda: bool(caplog.records), what="the summary is logged", timeout_s=SUMMARY_INTERVAL_S + 10)
     [line] = [json.loads(JsonLines().format(record)) for record in caplog.records]
-    assert (line["event"], line["of"], line["count"]) == ("lines_left_out", "refused", 1_000 - written)
+    assert (line["event"], line["of"], line["count"]) == ("lines_skipped", "refused", 1_000 - written)
 
 
 @pytest.mark.server

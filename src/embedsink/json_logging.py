@@ -53,7 +53,7 @@ class JsonLines(logging.Formatter):
 class LineLimit(logging.Filter):
     """A filter that passes `LINES_PER_S` lines per second of each event after a burst, and counts the others.
 
-    Once a second, a line `lines_left_out` reports their number. So neither a client nor a bug can fill the disk.
+    Once a second, a line `lines_skipped` reports their number. So neither a client nor a bug can fill the disk.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class LineLimit(logging.Filter):
         with self._lock:
             counts, self._left_out, self._summary = self._left_out, Counter(), None
         for event, count in counts.items():
-            log.warning("lines_left_out", extra={"of": event, "count": count})
+            log.warning("lines_skipped", extra={"of": event, "count": count})
 
 
 def log_as_json() -> None:

@@ -964,7 +964,7 @@ def test_a_refused_sync_result_is_reported_with_the_reason(
     assert_failed(called(*words), "result.json: is not JSON")
     assert_failed(called(*words, "--job", "job 1"), "body: Expecting value")
     result_file.write_text(json.dumps(SYNC))
-    assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job in the address.')
+    assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job in the URL.')
     reader = server.key("read")
     assert_failed(called(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
 

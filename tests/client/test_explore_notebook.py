@@ -29,11 +29,11 @@ LOAD_TIMEOUT_S = 60.0
 LIVE_PAUSE_S = 0.05
 CHARTS = {
     "views_chart",
-    "rhythm_chart",
+    "heatmap_chart",
     "dashboards_chart",
     "reach_chart",
     "drilldowns_chart",
-    "fates_chart",
+    "status_chart",
     "latency_chart",
     "answers_chart",
     "error_rates_chart",
@@ -41,7 +41,7 @@ CHARTS = {
     "downloads_chart",
     "completeness_chart",
     "rejections_chart",
-    "followed_chart",
+    "next_events_chart",
 }
 # Asked of the kernel when the notebook has run: the type of each column of each frame.
 PROBE = """
@@ -157,9 +157,9 @@ def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[s
 
 
 def fields(encoding: dict[str, Any]) -> set[str]:
-    """The columns that a mark shows; `place` is made by the chart itself."""
+    """The columns that a mark shows; the chart itself computes `stack_order`."""
     channels = [one for part in encoding.values() for one in (part if isinstance(part, list) else [part])]
-    return {channel["field"] for channel in channels if "field" in channel} - {"place"}
+    return {channel["field"] for channel in channels if "field" in channel} - {"stack_order"}
 
 
 def contrast(one: str, other: str) -> float:
@@ -204,7 +204,7 @@ class TestRun:
         rows = views["datasets"][views["data"]["name"]]
         assert {row["surface"] for row in rows} == {"dashboard", "app", "chat"}
         assert len({row["period_start"] for row in rows}) >= 5
-        assert views["title"]["subtitle"] == f"{sum(row['view_count'] for row in rows):,} in all"
+        assert views["title"]["subtitle"] == f"{sum(row['view_count'] for row in rows):,} in total"
 
     def test_frames_have_proper_types(self, ran: Ran) -> None:
         expected = {
@@ -225,7 +225,7 @@ class TestRun:
             "answers",  # the frame of `ai_query_groups`
             "error_rates",
         }
-        reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "held"}
+        reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "event_totals"}
         for name in reports:
             for column, type_ in ran.frames[name].items():
                 known = [types for pattern, types in expected.items() if re.fullmatch(pattern, column)]

@@ -414,7 +414,7 @@ def test_a_killed_server_ends_the_demo_with_an_error_and_deletes_the_folder(begi
     folder = demo.data_folder
     os.kill(int((folder / "lock").read_text()), signal.SIGKILL)
     assert demo.child.wait(END_SECONDS_MAX) == 1
-    assert demo.stderr.read_text().startswith("server: ended with -9.")
+    assert demo.stderr.read_text().startswith("server: ended with exit code -9.")
     assert "Traceback" not in demo.stderr.read_text()
     assert not folder.exists()
 
@@ -428,7 +428,7 @@ def test_a_port_in_use_is_an_error_that_names_it(begin: Begin) -> None:
             [sys.executable, "-m", "embedsink", "demo", "--port", str(port)], capture_output=True, text=True, timeout=30
         )
     assert ran.returncode == 1
-    assert f"--port {port}: is in use. Choose another, or leave --port out for a free one." in ran.stderr
+    assert f"--port {port}: is in use. Choose another, or omit --port to use a free one." in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

@@ -88,7 +88,7 @@ def test_an_unknown_command_is_detected(line: str) -> None:
 
 def test_every_documented_script_exists() -> None:
     texts = [block.text for block in blocks("sh", "python")] + [code for _, code in inline("scripts/")]
-    names = {name for text in texts for name in re.findall(r"\bscripts/(\w+)", text)}
+    names = {name for text in texts for name in re.findall(r"\bscripts/([\w-]+)", text)}
     assert names >= {"test", "check", "bench", "demo"}
     assert [name for name in names if not (ROOT / "scripts" / name).is_file()] == []
 

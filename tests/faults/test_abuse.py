@@ -42,7 +42,7 @@ def attacked(server: RunningServer, name: str, key: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     "name",
     [
-        "strangers' hostile JSON, 1 MiB",
+        "hostile JSON without a key, 1 MiB",
         "hostile JSON, 1 MiB",
         "deliveries of 1,000",
         "GET flood, 4,000 connections",

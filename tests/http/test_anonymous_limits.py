@@ -189,7 +189,7 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
 def test_an_address_without_a_valid_key_is_limited_and_valid_keys_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "RESPONSE_DELAY_S", 0.01)
     form = {"content-type": "application/x-www-form-urlencoded"}
     with open_server(tmp_path) as server:
         key, read = server.key(), server.key("read")
@@ -223,7 +223,7 @@ def test_an_address_without_a_valid_key_is_limited_and_valid_keys_are_not(
 def test_every_path_counts_requests_without_a_valid_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "RESPONSE_DELAY_S", 0.01)
     with open_server(tmp_path) as server:
         ingest = server.key()
         assert server.ask(method, path).status_code != 429
@@ -237,7 +237,7 @@ def test_every_path_counts_requests_without_a_valid_key(
 def test_probes_are_always_answered_and_never_delayed_by_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.2)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "RESPONSE_DELAY_S", 0.2)
     with open_server(tmp_path, rate_anonymous_per_s=1_000) as server:
         use_up(server)
         started_at = time.monotonic()
@@ -250,7 +250,7 @@ def test_probes_are_always_answered_and_never_delayed_by_other_requests(
 
 
 def test_a_large_anonymous_body_costs_as_much_as_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "RESPONSE_DELAY_S", 0.01)
     with open_server(tmp_path, rate_anonymous_per_s=5) as server:
         assert server.post(b" " * (MIB - 1)).status_code == 401
         assert server.post(b" " * (MIB - 1)).status_code == 401
@@ -263,7 +263,7 @@ def use_up(server: Server) -> None:
 
 
 def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 3_600.0)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "RESPONSE_DELAY_S", 3_600.0)
     with open_server(tmp_path, rate_anonymous_per_s=1) as server:
         events = server.state["events"]
         replies: list[RawResponse] = []
@@ -290,13 +290,13 @@ def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatc
 
 def test_delayed_answers_are_spaced_by_the_rate_of_one_address() -> None:
     limits, delayed = AnonymousLimits(100), []
-    scope = {"state": {"delay_answer": lambda delay_s, answer: delayed.append((delay_s, answer))}}
+    scope = {"state": {"delay_response": lambda delay_s, answer: delayed.append((delay_s, answer))}}
     for _ in range(3):
-        limits.delay_answer(scope, lambda: None)
+        limits.delay_response(scope, lambda: None)
     assert [delay_s for delay_s, _ in delayed] == pytest.approx([1.01, 1.02, 1.03])
     for _, answer in delayed:
         answer()
-    limits.delay_answer(scope, lambda: None)
+    limits.delay_response(scope, lambda: None)
     assert delayed[-1][0] == pytest.approx(1.01)
 
 

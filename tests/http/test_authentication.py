@@ -228,7 +228,7 @@ def test_a_key_in_the_url_is_not_accepted(house: Server, name: str) -> None:
 def test_a_key_in_the_url_gets_another_error_than_a_bad_key_in_the_header(query: str, kind: KeyKind) -> None:
     key = new_token(kind)
     for authorization in ([], [f"Bearer {key}"], ["Bearer"]):
-        with pytest.raises(Refused, match=r"^address: contains a key or access_token, ") as refused:
+        with pytest.raises(Refused, match=r"^url: contains a key or access_token, ") as refused:
             parse_bearer_token(authorization, query.format(key=key))
         assert refused.value.reason == "bad_credential"
         assert key not in str(refused.value)
@@ -239,7 +239,7 @@ def test_a_key_in_the_url_is_an_error_only_where_a_key_is_required(house: Server
     for path in ("/api/v1/reports", "/api/v1/reports/views.csv", "/api/v1/reports/nothing"):
         answer = house.get(f"{path}?since={key}", key=key)
         assert (answer.status_code, problem(answer)) == (401, "bad_credential")
-        assert answer.json()["detail"].startswith("address: ")
+        assert answer.json()["detail"].startswith("url: ")
     for path, status in (("/healthz", 200), ("/metrics", 200), ("/nothing", 404)):
         assert house.get(f"{path}?access_token={key}").status_code == status
 

@@ -43,8 +43,8 @@ def test_an_invalid_query_answers_400_and_names_the_parameter(
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("e&" * PARAMETERS_MAX, "address: has 65 parameters; the limit is 64. Leave some out."),
-        ("e" * (QUERY_BYTES_MAX + 1), "address: its query has 8,193 bytes; the limit is 8,192. Shorten it."),
+        ("e&" * PARAMETERS_MAX, "url: has 65 parameters; the limit is 64. Leave some out."),
+        ("e" * (QUERY_BYTES_MAX + 1), "url: its query has 8,193 bytes; the limit is 8,192. Shorten it."),
     ],
 )
 def test_a_query_beyond_its_limits_is_refused_on_every_path(

@@ -102,7 +102,7 @@ def test_a_row_opens_with_its_envelope_and_its_error(inspector: Inspector) -> No
     shown = row.locator("pre").inner_text()
     assert json.loads(shown) == WRONG
     assert '\n  "payload": {\n    "format": "doc",\n' in shown
-    expect(row.locator("pre .wrong")).to_have_text('"doc"')
+    expect(row.locator("pre .invalid")).to_have_text('"doc"')
     expect(row.locator(".detail")).to_have_text('payload.format: "doc" is not one of csv, xlsx, png, pdf.')
     expect(row.locator("dl")).to_contain_text("u_42")
 

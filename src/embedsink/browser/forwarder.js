@@ -40,20 +40,20 @@ export const forward = (options) => {
   let lost = {};
   let flyingBytes = 0;
   let bytesMax = BODY_BYTES_MAX;
-  // After a failure, `timer` retries. Before that, only these flush: a network that is back, a page that comes to the front
-  // or is left, and the host. They wait too while `asked` is set: the server sent `Retry-After`.
+  // After a failure, `timer` retries. A retry is earlier if the network returns, the page is shown or hidden, or the host calls
+  // `flush`. But nothing is sent while `retryAfterMs` is set, from the server's `Retry-After`.
   let pause = 0;
-  let prefix, asked, wasLeft, isSaved, timer, place;
+  let prefix, retryAfterMs, wasLeft, isSaved, timer, queueName;
 
   /** Write the queue to storage and return its length. If the storage is full, its old content stays. */
   const save = () => {
-    const kept = stringify([lost, ...queue]);
+    const json = stringify([lost, ...queue]);
     attempt(() => {
       isSaved = 0;
-      if (kept[4]) isSaved = store[place] = kept;
-      else delete store[place];
+      if (json[4]) isSaved = store[queueName] = json;
+      else delete store[queueName];
     });
-    return kept.length;
+    return json.length;
   };
 
   /** Add counts of lost events, by reason. The next delivery reports them; `sign` -1 subtracts reported counts. */
@@ -69,11 +69,11 @@ export const forward = (options) => {
   /** Remove an event from the queue: it is durable, or lost for a reason. */
   const settle = (entry, reason) => {
     queue = queue.filter((other) => other != entry);
-    tell(entry, reason ? "lost" : "durable");
+    report(entry, reason ? "lost" : "durable");
     if (reason) lose({ [reason]: 1 });
   };
 
-  const tell = (entry, stage) => attempt(() => onEvent(parse(entry.text), stage));
+  const report = (entry, stage) => attempt(() => onEvent(parse(entry.text), stage));
 
   const forwarder = {
     ignored: 0,
@@ -85,12 +85,12 @@ export const forward = (options) => {
 
   /** Send queued events: one request at a time, but as many as the browser allows if the page may be about to close. */
   const flush = async (isLeaving) => {
-    if (wasLeft && isSaved && !store[place]) {
+    if (wasLeft && isSaved && !store[queueName]) {
       // While this page was in the back/forward cache, another page took over its queue and reported its losses.
       queue = [];
       lost = {};
     }
-    if ((flyingBytes && !isLeaving) || asked) return;
+    if ((flyingBytes && !isLeaving) || retryAfterMs) return;
     // A page that closes gets no response, so it reports no losses: the next page would report them again.
     const reported = flyingBytes || isLeaving ? {} : { ...lost };
     const batch = [];
@@ -109,12 +109,12 @@ export const forward = (options) => {
           entry.sent = 1;
           bytes += entry.size;
           batch.push(entry);
-          tell(entry, "sent");
+          report(entry, "sent");
         }
     }
     if (!bytes) return;
     try {
-      // A string is sent as text/plain, with the key in the body. That needs no preflight, for which a closing page has no time.
+      // A string is sent as text/plain, with the key in the body. That avoids a preflight, for which a closing page has no time.
       const body = stringify({
         ...parse(batch[0].context),
         events: batch.map(({ text }) => parse(text)),
@@ -139,26 +139,26 @@ export const forward = (options) => {
       answer = Object(error);
     }
     flyingBytes -= bytes;
-    timer = asked = clearTimeout(timer);
+    timer = retryAfterMs = clearTimeout(timer);
     // A 202 without rejections has an empty list, which equals "".
     if (answer.rejected != "") attempt(() => onError(answer));
     // A 422 stores the events too, in the quarantine.
-    const isKept = /202|422/.test(status);
+    const isStored = /202|422/.test(status);
     // The body is too large, or it can't be parsed, so that the server finds no key in it.
     const isUnreadable = status == 413 || answer.reason == "no_credential";
     if (batch[1] && isUnreadable) {
       // Split the batch to find the event.
       bytesMax = bytes / 2;
-    } else if (isKept || /^4(?!08|29)/.test(status)) {
+    } else if (isStored || /^4(?!08|29)/.test(status)) {
       pause = 0;
       bytesMax = BODY_BYTES_MAX;
-      if (isKept) lose(reported, -1);
-      for (const entry of batch) settle(entry, !isKept && (isUnreadable ? "unreadable" : "http_" + status));
+      if (isStored) lose(reported, -1);
+      for (const entry of batch) settle(entry, !isStored && (isUnreadable ? "unreadable" : "http_" + status));
       save();
     } else {
       pause = Math.min(pause * 2 || 1e3, 3e4);
-      asked = Math.min(wait | 0, 3600) * 1e3;
-      timer = setTimeout(() => flush((timer = asked = 0)), Math.max(asked, (1 + Math.random()) * pause));
+      retryAfterMs = Math.min(wait | 0, 3600) * 1e3;
+      timer = setTimeout(() => flush((timer = retryAfterMs = 0)), Math.max(retryAfterMs, (1 + Math.random()) * pause));
     }
     for (const entry of batch) entry.sent = 0;
     next();
@@ -171,7 +171,7 @@ export const forward = (options) => {
   };
 
   const adopt = () => {
-    own(place);
+    own(queueName);
     for (const other in store) if (other.startsWith(prefix)) own(other);
     flush();
   };
@@ -181,7 +181,7 @@ export const forward = (options) => {
     const load = (lock) => {
       if (lock) {
         // Without locks, the queue may be a live tab's. Only an empty queue takes one over, or tabs would copy forever.
-        if (other != place && (lock.name || !queue[0]))
+        if (other != queueName && (lock.name || !queue[0]))
           attempt(() => {
             const [counts, ...entries] = parse(store[other]);
             for (const entry of entries) {
@@ -202,7 +202,7 @@ export const forward = (options) => {
 
   /** Return the session that the previous page of this tab stored in `slot`, or a new one. Store it on `pagehide`. */
   const begin = (slot, id, forget) => {
-    // The session is stored only between two pages, so a duplicated tab or a second frame finds none and starts its own.
+    // The session is stored only between two pages, so a duplicated tab or a second frame starts its own.
     const session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
       slot,
       id,
@@ -270,7 +270,7 @@ export const forward = (options) => {
         size: new Blob([text]).size,
         at: Date.now(),
       };
-      tell(entry, "seen");
+      report(entry, "seen");
       queue.push(entry);
       // localStorage has 5 MiB, which the host page needs too.
       if (save() > 5e5) settle(entry, "queue_overflow");
@@ -286,7 +286,7 @@ export const forward = (options) => {
     origin = new URL(new URL(key && origin).origin).origin;
     endpoint ||= new URL("api/v1/events", import.meta.url);
     prefix = "embedsink " + endpoint + " ";
-    place = prefix + uuid();
+    queueName = prefix + uuid();
     on("pagehide", () => {
       flush(1);
       wasLeft = 1;

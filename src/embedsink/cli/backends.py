@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from embedsink.store.reader import Reader
 
 CHUNK_BYTES = 65_536
-# A larger report needs a temporary file. A smaller one works on a full disk too.
+# Reports up to this size stay in memory, so they also work on a full disk.
 IN_MEMORY_BYTES_MAX = 8 * 1_048_576
-# The parameters that select columns and rows, and not a scope.
+# The parameters that select columns and rows. All others are a scope.
 ROW_PARAMS = ("columns", "limit")
 
 # Parameters of the HTTP API by their names.

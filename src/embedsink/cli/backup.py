@@ -110,7 +110,7 @@ def _row(repository: "Repository", name: str) -> tuple[object, ...]:
 
 
 def _seconds(moment: str) -> str:
-    """Return a manifest's time without its fraction, which is earlier, so that messages promise no event too many."""
+    """Return a manifest's time, rounded down to seconds: a later time would promise events that the backup lacks."""
     return f"{moment[:19]}Z"
 
 

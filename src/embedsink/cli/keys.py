@@ -78,7 +78,7 @@ def create(
     )
     print_message(f"{key.key_id}: a key to {_purpose(key)}. Store it safely: it is not shown again.")
     if key.kind is KeyKind.INGEST and key.origins:
-        # On a terminal the tag is ready to copy. Otherwise stderr may be a log, which must not contain the key.
+        # Only a terminal shows the tag with the key: otherwise stderr may be a log.
         print_message(_script_tag(token if sys.stdout.isatty() else "THE-KEY-ON-STDOUT"))
     typer.echo(token)
 

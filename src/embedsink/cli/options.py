@@ -116,7 +116,8 @@ Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Only this tena
 Timezone = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="The time zone of days and of times without an offset, such as Europe/Berlin. Else UTC."
+        metavar="NAME",
+        help="The time zone of days and of times without an offset, such as Europe/Berlin. Default: UTC.",
     ),
 ]
 

@@ -65,7 +65,7 @@ def render(
     """Draw a dashboard as a self-contained PDF, PNG, SVG or HTML file.
 
     From a data folder it draws the last snapshot, also while a server runs. Values that only a server has, such as the
-    age of its journal, need --url. A PDF has one page, as long as the dashboard.
+    age of its journal, need --url. A PDF has one page, with the height of the dashboard.
     """
     from embedsink.dashboards.image.render import FORMATS
     from embedsink.dashboards.image.render import render as rendered
@@ -149,8 +149,8 @@ def _find(name: str, data: Path) -> "Dashboard":
     from embedsink.data_folder import DataFolder
     from embedsink.errors import Misconfigured
 
-    mistakes: dict[str, Misconfigured] = {}
-    dashboards = read_dashboards(DataFolder(data).dashboards, on_error=mistakes.__setitem__)
-    if name in mistakes:
-        raise mistakes[name]
+    errors: dict[str, Misconfigured] = {}
+    dashboards = read_dashboards(DataFolder(data).dashboards, on_error=errors.__setitem__)
+    if name in errors:
+        raise errors[name]
     return find_dashboard(dashboards, name)

@@ -56,7 +56,7 @@ Guard = Annotated[bool, typer.Option(help="In csv, put an apostrophe before text
 Bom = Annotated[bool, typer.Option("--bom", help="Begin csv with a byte-order mark, for Excel.")]
 Describe = Annotated[bool, typer.Option("--describe", help="Describe a row and each column.")]
 AllReports = Annotated[
-    bool, typer.Option("--all", help="Write every report as csv to the ZIP or the folder of -o. Replaces files there.")
+    bool, typer.Option("--all", help="Write every report as csv to the ZIP or folder of -o, and replace files there.")
 ]
 FormatOption = Annotated[
     str | None,

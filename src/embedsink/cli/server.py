@@ -38,7 +38,7 @@ def serve(
     An address that other machines reach requires a certificate or --behind-proxy, so that keys are encrypted.
     """
     if (certificate is None) != (private_key is None):
-        raise WrongUse("--certificate: needs --private-key, and the other way round. Pass both or neither.")
+        raise WrongUse("--certificate: needs --private-key, and vice versa. Pass both or neither.")
     from embedsink.data_folder import DataFolder
     from embedsink.http.server import Listening, serve
     from embedsink.json_logging import log_as_json

@@ -17,7 +17,7 @@ EXAMPLES = examples(
     "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://events.example.com",
     "curl -s …/result | embedsink sync-result - --deployment 12 --url https://events.example.com",
 )
-# Long enough for a restart of the server.
+# A restart of the server takes less time.
 RETRY_TIMEOUT_S = 60.0
 RETRY_PAUSE_S_MAX = 10.0
 _ADVICE = "Pass the result as the platform returned it."

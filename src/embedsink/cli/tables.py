@@ -6,7 +6,7 @@ import typer
 
 from embedsink.cli.output import print_message, strip_control
 
-# Wide enough for a time with microseconds and the gap, and to recognise a text.
+# The width of a time with microseconds and the gap. It also shows enough of a text to recognise it.
 TEXT_WIDTH_MIN = 31
 # The width of a table that goes to a file or a pipe: no cell is cut or wrapped.
 UNLIMITED_WIDTH = 100_000
@@ -78,7 +78,7 @@ def _print(
             Text(strip_control(column)),
             justify="right" if is_number else "left",
             overflow="ellipsis" if is_single_line else "fold",
-            # rich makes the other columns narrower.
+            # Numbers are never cut: rich shrinks the other columns.
             no_wrap=is_single_line and is_number,
         )
     for row in cells:

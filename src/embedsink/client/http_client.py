@@ -21,7 +21,7 @@ TIMEOUT_S = 60.0
 RETRY_AFTER_S_MAX = 60
 _PROBLEM_BYTES_MAX = 1_048_576
 _CHUNK_BYTES = 65_536
-# The types of proxies' and login pages' responses, and of responses without a type. No response below /api/v1 has them.
+# The media types of proxies and login pages, and of responses without a type. embedsink never sends them below /api/v1.
 _FOREIGN_TYPES = ("text/html", "text/plain")
 _PAUSE_S_MIN = 0.5
 
@@ -85,7 +85,7 @@ class HttpClient:
 
         Args:
             path: the segments of the path.
-            query: the parameters. None is left out, and a list is repeated.
+            query: the parameters. None is omitted, and a list repeats its parameter.
 
         Raises:
             Refused: the request is wrong, or the key does not allow it.

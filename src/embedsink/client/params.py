@@ -14,7 +14,7 @@ _TIMES = ("since", "until")
 
 
 class ScopeParams(TypedDict, total=False):
-    """The parameters that select events and set the length of a period. None is the same as a missing one."""
+    """The parameters that select events and set the length of a period. None means that the parameter is missing."""
 
     since: str | date | None
     until: str | date | None

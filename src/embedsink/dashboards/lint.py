@@ -191,7 +191,7 @@ def columns_read(tile: OfReport) -> Iterator[tuple[str, str]]:
 
 
 def _columns_summed(tile: OfReport) -> Iterator[tuple[str, str]]:
-    """Yield the columns owner values the tile sums or multiplies."""
+    """Yield the columns whose values the tile sums or multiplies, with their paths in the file."""
     if not isinstance(tile, Figure):
         yield from (
             (where, column)

@@ -103,7 +103,7 @@ class _Rows(_OfReport):
 
 
 class TopValues(_Part):
-    """The limit of series: the values of `column` with the largest sums of `by`."""
+    """The limit on series: only the values of `column` with the largest sums of `by`."""
 
     column: Column
     by: Column

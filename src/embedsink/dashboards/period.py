@@ -113,7 +113,7 @@ def _previous_of_custom(scope: Scope, now: datetime) -> tuple[str, str] | None:
 
 
 def _whole_days(first: datetime, end: datetime) -> tuple[str, str] | None:
-    """Return the same number of local days before whole days, or None. Local days can have 23 or 25 hours."""
+    """Return as many local days before whole days, or None for partial days. Local days can have 23 or 25 hours."""
     before = first - (end - first)
     are_whole = first.time() == end.time() == time.min
     # In the first days of the calendar, local times can be outside the range of UTC.

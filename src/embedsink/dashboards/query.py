@@ -95,7 +95,7 @@ def answer_section(
 
 
 def _cache_pairs(reader: Reader, sources: Mapping[_Source, Sequence[_Tile]], request: "_Request") -> None:
-    """Pair AI queries once for all tiles, of the period and the previous period."""
+    """Pair the AI queries of both periods once, for all tiles."""
     period = request.period
     groups = [group for (name, overrides), group in sources.items() if name in PAIRED and not overrides]
     compared = [group for group in groups if period.before and any(map(_has_before, group))]

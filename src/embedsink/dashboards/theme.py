@@ -75,7 +75,7 @@ def vega_config(palette: Palette) -> dict[str, Any]:
     text = {"labelColor": palette.muted, "titleColor": palette.muted, "labelFontSize": 12, "titleFontSize": 12}
     return {
         "background": "transparent",
-        # Axes choose their own digits.
+        # Only for tooltips: Vega chooses the digits of axes.
         "tooltipFormat": {"numberFormat": ",.3~f"},
         "font": FONT,
         "padding": {"left": 0, "right": 2, "top": 4, "bottom": 4},

@@ -9,7 +9,7 @@ class Deployment(NamedTuple):
     number: int
     origin: str
     tenants: tuple[str, ...]
-    weight: int  # of its traffic, relative to the other deployments
+    weight: int  # its share of the traffic, relative to other deployments
 
 
 class Customer(NamedTuple):
@@ -43,7 +43,7 @@ class Failure(NamedTuple):
     name: str | None
     context: str | None
     is_fatal: bool | None = None
-    weight: int = 2  # of its frequency, relative to the other failures
+    weight: int = 2  # its frequency, relative to other failures
     newest_sync: Literal["fixes", "causes"] | None = None  # the effect of the newest dbt sync on it
 
 

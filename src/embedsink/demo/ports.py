@@ -16,8 +16,9 @@ _FALLBACK_PORTS = (8_330, 1_000)
 def free_ports(first: int, count: int) -> Iterator[int]:
     """Yield free ports endlessly; the port after each is free, too.
 
-    Each caller starts at a random port, so that concurrent callers rarely compete. Choose a range below the ephemeral
-    ports (on Linux 32,768 and up): the system may give one of those to a connection before the server binds it.
+    Each caller starts at a random port, so that concurrent callers rarely try the same port. Choose a range below the
+    ephemeral ports (on Linux 32,768 and up): the system may give one of those to a connection before the server binds
+    it.
 
     Args:
         first: the lowest port.
@@ -38,7 +39,7 @@ def choose_port(requested: int | None) -> int:
     if _is_free(requested or PREFERRED_PORT):
         return requested or PREFERRED_PORT
     if requested:
-        raise Misconfigured(f"--port {requested}: is in use. Choose another, or leave --port out for a free one.")
+        raise Misconfigured(f"--port {requested}: is in use. Choose another, or omit --port to use a free one.")
     return next(free_ports(*_FALLBACK_PORTS))
 
 

@@ -114,7 +114,7 @@ class Browsers:
 
 
 def _parse(status: int, content: bytes) -> dict[str, Any]:
-    """Return the answer to a body that the server stored, also where it quarantined all of it."""
+    """Return the response to a body that the server stored, or quarantined as a whole."""
     answer: dict[str, Any] = json.loads(content)
     is_stored = status in (202, 422) or answer.get("reason") == Reason.NOT_JSON
     if not is_stored:

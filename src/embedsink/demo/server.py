@@ -90,13 +90,13 @@ class ChildServer:
             self._log.close()
 
     def check(self, *, within_s: float = 0.0) -> None:
-        """Raise EmbedsinkError with the last lines of the log if the server exits within so many seconds."""
+        """Raise EmbedsinkError with the last lines of the log if the server exits within `within_s`."""
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(within_s)
             self._log.seek(0)
             lines = self._log.read().decode(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
             raise EmbedsinkError(
-                "\n".join([f"server: ended with {self._child.returncode}. The end of its log:", *lines])
+                "\n".join([f"server: ended with exit code {self._child.returncode}. The end of its log:", *lines])
             )
 
     def get(self, path: str, key: str = "") -> bytes:
@@ -153,7 +153,7 @@ class DemoServer(ChildServer):
         data_folder: a folder with keys.
         port: the port on loopback.
         embed: the origin of the simulated embed.
-        read_key: one of the keys. It also tells our server from one that took the port a moment before.
+        read_key: one of the keys. A server that took the port in the meantime refuses it.
         stop: cancels the start.
     """
 

@@ -76,11 +76,11 @@ def _embed_app(hosts: tuple[str, ...]) -> Starlette:
     headers = demo_headers(frames="'none'", framed_by=" ".join(hosts))
 
     async def show(request: Request) -> Response:
-        # Every embed page address (spec 4.3) gets the same page; its script reads the surface from the address.
+        # Every embed URL (spec 4.3) gets the same page; its script reads the surface from the URL.
         is_embed = request.url.path.startswith("/embed/")
         page = pages.get("index.html" if is_embed else request.path_params["path"])
         if page is None:
-            return PlainTextResponse("There is no such page.\n", 404, headers)
+            return PlainTextResponse("This page does not exist.\n", 404, headers)
         return Response(page.content, headers=headers, media_type=page.media_type)
 
     return Starlette(routes=[Route("/{path:path}", show)])

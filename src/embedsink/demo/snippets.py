@@ -56,8 +56,8 @@ def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
 def _program() -> str:
     """Return the command for this installation: its name where PATH finds it, otherwise its path."""
     installed = Path(sys.executable).with_name("embedsink")
-    found = shutil.which("embedsink")
-    if found and Path(found).resolve() == installed.resolve():
+    command = shutil.which("embedsink")
+    if command and Path(command).resolve() == installed.resolve():
         return "embedsink"
     return shlex.quote(str(installed)) if installed.exists() else f"{shlex.quote(sys.executable)} -m embedsink"
 

@@ -13,7 +13,7 @@ class Stopped(Exception):
 
 
 class Stop:
-    """The stop request. While it is entered, signals only set it, so that they interrupt no step halfway."""
+    """The stop request. Inside its `with` block, signals only set it, so that they never interrupt a step."""
 
     def __init__(self) -> None:
         self._is_requested = False

@@ -33,7 +33,12 @@ _DAY = {"period_start": "day"}
 _USE = {"session_count": "sessions", "viewer_count": "viewers", "view_count": "views"}
 _EXPORT = {"format": "format", "target": "target", "exported_row_count": "rows", "download_count": "downloads"}
 _DRILLDOWN = {"member": "measure", "viewer_count": "viewers", "drilldown_count": "drilldowns"}
-_AI = {"submitted_count": "asked", "completed_count": "done", "error_count": "failed", "abandoned_count": "abandoned"}
+_AI = {
+    "submitted_count": "submitted",
+    "completed_count": "done",
+    "error_count": "failed",
+    "abandoned_count": "abandoned",
+}
 _ERRORS = {"errors_per_view": "per view", "fatal_count": "fatal", "error_count": "errors"}
 REPORT_TABLES = (
     ReportTable("views", "view_count", {**_DAY, "deployment": "deployment", "surface": "surface", **_USE}),

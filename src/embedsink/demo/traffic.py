@@ -174,7 +174,7 @@ def _ms(moment: datetime) -> int:
 
 
 def _until(visit: Visit, now_ms: int) -> Visit:
-    """Remove the envelopes after now: the latest visits are not over."""
+    """Remove the envelopes after now: the latest visits have not ended."""
     visit.envelopes = [envelope for envelope in visit.envelopes if envelope["timestamp"] <= now_ms]
     return visit
 

@@ -1,6 +1,6 @@
 """How the demo's traffic changes over its days, so that the last seven days differ from the seven before.
 
-An age is in days before now. Singular occurrences are on working days, on whichever weekday the demo runs.
+An age is in days before now. One-off events are on working days, regardless of the weekday on which the demo runs.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ DAY_MS = 86_400_000
 WORKING_DAY_VISITS = 56
 WEEKEND_FACTOR = 0.2
 GROWTH_PER_DAY = 0.01
-# Beyond the 14 days after which a tenant or a dashboard counts as quiet.
+# More than the 14 days after which a tenant counts as inactive and a dashboard as unused.
 QUIET_AGE = 14.2
 NEW_AGE = 5.5
 # Early in the last seven days, so that these have fewer errors than the seven days before.
@@ -27,12 +27,12 @@ _WEEKEND = 5
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How viewers use the embed at a moment, and how well it works for them.
+    """How viewers use the embed at a given time, and how well it works for them.
 
     Args:
-        age: the age of the moment.
-        is_synced: whether the newest dbt sync is over. It fixes the most frequent errors, causes a rarer one, and makes
-            dashboards load faster.
+        age: the age of that time.
+        is_synced: whether the newest dbt sync has completed. It fixes the most frequent errors, causes a rarer one, and
+            makes dashboards load faster.
     """
 
     age: float
@@ -76,7 +76,7 @@ BEHAVIOUR_NOW = Behaviour(0, is_synced=True)
 
 
 class Calendar:
-    """The days before now, and the moments of singular occurrences.
+    """The days before now, and the times of one-off events.
 
     Args:
         now_ms: epoch milliseconds.
@@ -88,12 +88,12 @@ class Calendar:
 
     @property
     def synced_at(self) -> datetime:
-        """When the newest dbt sync ended; the day before is a working day, too."""
+        """The time at which the newest dbt sync ended. The day before it is also a working day."""
         return self._first_working_day(_SYNCED_AGES, _SYNCED_AT, in_a_row=2)
 
     @property
     def exported_at(self) -> datetime:
-        """When one viewer exported unusually many rows."""
+        """The time at which one viewer exported unusually many rows."""
         return self._first_working_day(_EXPORTED_AGES, _EXPORTED_AT, in_a_row=1)
 
     def day(self, age: int) -> datetime:
@@ -106,10 +106,10 @@ class Calendar:
         return round(WORKING_DAY_VISITS * factor * (1 - GROWTH_PER_DAY * age))
 
     def behaviour_at(self, at_ms: int) -> Behaviour:
-        """Return the behaviour at a moment."""
+        """Return the behaviour at a given time."""
         return Behaviour((self._now_ms - at_ms) / DAY_MS, is_synced=at_ms >= self.synced_at.timestamp() * 1000)
 
     def _first_working_day(self, ages: tuple[int, ...], moment: time, *, in_a_row: int) -> datetime:
-        """Return a moment on the first of the days that ends so many working days in a row."""
+        """Return a time on the first of these days that ends a run of `in_a_row` working days."""
         age = next(age for age in ages if all(self.day(age + n).weekday() < _WEEKEND for n in range(in_a_row)))
         return datetime.combine(self.day(age), moment, UTC)

@@ -31,7 +31,7 @@ FAILING_SHARE = 0.26
 # The first dashboards have the most views.
 _DASHBOARD_WEIGHTS = (6, 4, 3, 2, 2, 2)
 _STEP_WEIGHTS = {"drill": 12, "download": 5, "filter": 3, "move": 5, "ask": 3, "refresh": 1}
-# Five times as many rows as any other export.
+# No other export has more than a fifth of these rows.
 _UNUSUAL_ROWS = 52_480
 _UNUSUAL_TENANT, _UNUSUAL_VIEWER = "initech", "u_initech_4"
 
@@ -53,7 +53,7 @@ class Visit:
 
     @property
     def context(self) -> dict[str, Any]:
-        """The context of a delivery: what the host page knows."""
+        """The context of a delivery: the values that the host page adds."""
         return {
             "deployment": self.deployment.number,
             "session": self.session,
@@ -63,7 +63,7 @@ class Visit:
         }
 
     def step_count(self, most: int) -> int:
-        """Return the number of steps, of at most so many."""
+        """Return the number of steps of this visit, at most `most`."""
         return 1 + int(self.length * most)
 
     def wait(self, least_s: float, most_s: float) -> None:
@@ -131,7 +131,7 @@ def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Dra
     """Return a whole visit, from `ready` to the last click."""
     deployment = _pick(DEPLOYMENTS, draws.deployment)
     tenant = rng.choice(behaviour.tenants(deployment))
-    # Viewers with low numbers return often, those with high numbers seldom.
+    # Viewers with low numbers return often, those with high numbers rarely.
     viewer = f"u_{tenant}_{int(behaviour.viewers_per_tenant * rng.random() ** 1.7) + 1}"
     surface = behaviour.surface(draws.surface)
     visit = Visit(rng, deployment, tenant, viewer, _new_session(rng), surface, started_at_ms, behaviour, draws.length)
@@ -297,7 +297,7 @@ def _ask(visit: Visit) -> None:
 
 
 def _fail(visit: Visit, failure: Failure) -> None:
-    """End the visit with an error, unless the newest dbt sync fixed it before or causes it only later."""
+    """End the visit with an error, unless the newest dbt sync has fixed it, or has not caused it yet."""
     if failure.newest_sync == ("fixes" if visit.behaviour.is_synced else "causes"):
         return
     visit.wait(2, 20)

@@ -1,4 +1,4 @@
-"""The rate limit of each address for requests without a valid key. Answers beyond the limit are delayed."""
+"""The rate limit of each address for requests without a valid key. Responses beyond the limit are delayed."""
 
 import asyncio
 import time
@@ -17,16 +17,16 @@ from embedsink.http.rate_limiter import TokenBuckets
 from embedsink.http.sessions import Sessions
 from embedsink.reasons import Reason
 
-# A connection gets at most one delayed answer a second.
-ANSWER_DELAY_S = 1.0
+# A connection gets at most one delayed response a second.
+RESPONSE_DELAY_S = 1.0
 # A body of this size costs as much as one more request.
 BODY_BYTES_PER_REQUEST = 131_072
-# Orchestrators and load balancers always get their own answer. Their requests have separate buckets.
+# Orchestrators and load balancers never get a 429 here, only a delay. These paths have separate buckets.
 _PROBES = ("/healthz", "/readyz")
 
 
 class AnonymousLimits:
-    """Token buckets by address for requests without a valid key, and the count of delayed answers.
+    """Token buckets by address for requests without a valid key, and the count of delayed responses.
 
     Args:
         requests_per_s: the rate of each address.
@@ -53,21 +53,21 @@ class AnonymousLimits:
         self._buckets.charge(name, cost, now)
         return None
 
-    def delay_answer(self, scope: Scope, answer: Callable[[], None]) -> None:
-        """Call `answer` after a second plus its turn in the queue, so that delayed answers keep to one address's rate.
+    def delay_response(self, scope: Scope, respond: Callable[[], None]) -> None:
+        """Call `respond` after a second plus its wait in a queue, which empties at the rate of one address.
 
-        The connection may be closed for other connections meanwhile. If its client leaves, `answer` is called at once,
-        so the queue is never longer than the number of connections.
+        The connection may be closed for other connections meanwhile. If its client disconnects, `respond` is called at
+        once, so the queue is never longer than the number of connections.
         """
 
         def release() -> None:
             self._delayed_count -= 1
-            answer()
+            respond()
 
         self._delayed_count += 1
-        delay_s = ANSWER_DELAY_S + self._delayed_count / self._buckets.rate_per_s
-        delay_answer = scope["state"].get("delay_answer") or asyncio.get_running_loop().call_later
-        delay_answer(delay_s, release)
+        delay_s = RESPONSE_DELAY_S + self._delayed_count / self._buckets.rate_per_s
+        delay_response = scope["state"].get("delay_response") or asyncio.get_running_loop().call_later
+        delay_response(delay_s, release)
 
 
 class AnonymousLimitMiddleware:
@@ -86,7 +86,7 @@ class AnonymousLimitMiddleware:
             is_probe = scope["path"] in _PROBES
             if limited := self._charge(scope, is_probe=is_probe):
                 delayed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._limits.delay_answer(scope, lambda: None if delayed.done() else delayed.set_result(None))
+                self._limits.delay_response(scope, lambda: None if delayed.done() else delayed.set_result(None))
                 await delayed
                 if not is_probe:
                     await problem_response(Request(scope), limited)(scope, receive, send)

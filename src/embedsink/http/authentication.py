@@ -18,8 +18,8 @@ _KEY_IN_URL = re.compile(rf"{TOKEN_START.pattern}|(?:^|[&;])access_token=")
 # One message for all invalid keys, so that clients don't learn why a key is invalid.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
 # The same message whether the key is valid or not: keys in a URL are never looked up.
-_KEY_IN_ADDRESS = (
-    "address: contains a key or access_token, and addresses are often logged. Remove it, and send the key in the "
+_KEY_IN_URL_MESSAGE = (
+    "url: contains a key or access_token, and URLs are often logged. Remove it, and send the key in the "
     "header `Authorization: Bearer <key>`. If the key is valid, replace it."
 )
 
@@ -34,7 +34,7 @@ def parse_bearer_token(authorization: list[str], query: str) -> str | None:
         raise Refused(Reason.TWO_CREDENTIALS, "authorization: is given twice. Send one key.")
     # Checked even if the header contains a valid key.
     if query and _KEY_IN_URL.search(unquote(query)):
-        raise Refused(Reason.BAD_CREDENTIAL, _KEY_IN_ADDRESS)
+        raise Refused(Reason.BAD_CREDENTIAL, _KEY_IN_URL_MESSAGE)
     if not authorization:
         return None
     scheme, _, token = authorization[0].partition(" ")

@@ -29,8 +29,8 @@ class Dashboards:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.mistakes: dict[str, str] = {}
-        self.by_name = read_dashboards(folder, on_error=self._add_mistake)
+        self.errors: dict[str, str] = {}
+        self.by_name = read_dashboards(folder, on_error=self._add_error)
         self._operator_names = {path.stem for path in dashboard_files(folder)}
         self._reports: dict[str, Report] = {}  # empty until `check` succeeds
 
@@ -48,10 +48,10 @@ class Dashboards:
         by_operator = {name: dashboard for name, dashboard in self.by_name.items() if name in self._operator_names}
         built_in = {name: dashboard for name, dashboard in self.by_name.items() if name not in by_operator}
         check_dashboards(built_in, reports.values())
-        mistakes = lint(by_operator, reports.values())
-        for name, error in mistakes.items():
-            self._add_mistake(name, error)
-        self.by_name = {name: dashboard for name, dashboard in self.by_name.items() if name not in mistakes}
+        errors = lint(by_operator, reports.values())
+        for name, error in errors.items():
+            self._add_error(name, error)
+        self.by_name = {name: dashboard for name, dashboard in self.by_name.items() if name not in errors}
         self._reports = reports
 
     def reports(self, engine: Engine, name: str) -> dict[str, Report]:
@@ -63,7 +63,7 @@ class Dashboards:
         try:
             self.check(engine)
         except Misconfigured as error:
-            log.error("dashboard_wrong", extra={"detail": str(error)})
+            log.error("dashboard_invalid", extra={"detail": str(error)})
             raise Unavailable(Reason.NOT_READY, _with_advice(error), retry_after_s=60) from error
         self.find(name)
         return self._reports
@@ -75,14 +75,14 @@ class Dashboards:
             Refused: `not_found`.
             Unavailable: `not_ready` for an invalid dashboard.
         """
-        if name in self.mistakes:
-            raise Unavailable(Reason.NOT_READY, self.mistakes[name], retry_after_s=60)
+        if name in self.errors:
+            raise Unavailable(Reason.NOT_READY, self.errors[name], retry_after_s=60)
         return find_dashboard(self.by_name, name)
 
-    def _add_mistake(self, name: str, error: Misconfigured) -> None:
+    def _add_error(self, name: str, error: Misconfigured) -> None:
         detail = _with_advice(error)
-        log.error("dashboard_wrong", extra={"detail": detail})
-        self.mistakes[name] = detail
+        log.error("dashboard_invalid", extra={"detail": detail})
+        self.errors[name] = detail
 
 
 def _with_advice(error: Misconfigured) -> str:

@@ -90,7 +90,7 @@ async def run_short_query(engine: Engine, key: Key, query: Callable[[Reader], T]
 
 @contextlib.asynccontextmanager
 async def query_timeout(engine: Engine) -> AsyncIterator[None]:
-    """Cancel the body after the time limit of a report, so that no query occupies its slot forever.
+    """Cancel the block after the time limit of a report, so that no query occupies its slot forever.
 
     Raises:
         Unavailable: the time limit was exceeded.

@@ -1,4 +1,4 @@
-"""The admission of a delivery: its transport, its key, its size and its rates. Nothing is parsed before."""
+"""The admission of a delivery: its transport, its key, its size and its rates. It parses nothing."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -190,7 +190,7 @@ class Admission:
         valid = next(filter(meta.engine.keys.find, tokens), None)
         if valid is None and not tokens:
             detail = f"the first {ANONYMOUS_BYTES_MAX:,} bytes of the body contain no key"
-            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {detail}. Send a key in one of both.")
+            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {detail}. Send a key in either.")
         meta.body_token = valid or tokens[0]
         self._authenticate(meta, meta.body_token)
         self.rates.admit(meta.sender, 0)

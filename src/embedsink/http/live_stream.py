@@ -26,7 +26,7 @@ HEARTBEAT_S = 15.0
 # Loads may follow each other every few tenths of a second, and people don't read faster than this. All streams poll at
 # the same ticks, so that they share queries.
 POLL_INTERVAL_S = 0.5
-# After a longer absence a stream skips the segments before, and its next message shows the gap. Reports contain them.
+# A client that resumes after more segments gets the newest of them, and its next message shows the gap.
 RESUME_SEGMENTS_MAX = 3_600
 # The bound for keys with a scope. A bound in segments would show them how much other deployments send.
 RECENT_DAYS = 7
@@ -94,7 +94,7 @@ class LiveStream:
         is_new = resume_after is None
         self._position = self._notifier.position if resume_after is None else resume_after
         self._shown_position = _shown_position(engine, filter, self._position) if is_new else self._position
-        self._recent_count = filter.recent_count if is_new else 0  # A client that resumes has these rows.
+        self._recent_count = filter.recent_count if is_new else 0  # A client that resumes already has these rows.
         self._wakeup = wakeup
         self._sent_at = time.monotonic()
 
@@ -136,7 +136,7 @@ class LiveStream:
         rows: list[dict[str, Any]] = []
         # In a busy hour the few newest segments contain enough rows.
         for span in self._recent_spans():
-            with suppress(Unavailable):  # The stream then begins with new events.
+            with suppress(Unavailable):  # On an error, the stream begins with new events.
                 rows = await _query_recent(self._engine, self._filter, span, key_id=self._key_id)
             if len(rows) >= self._recent_count:
                 break

@@ -47,7 +47,9 @@ class _Counters:
                 refused.add_metric([str(reason)], counters[f"refused.{reason}"])
         yield refused
         yield CounterMetricFamily(
-            "embedsink_unreadable_requests", "Requests that are no HTTP, or beyond its limits.", counters["not_http"]
+            "embedsink_unreadable_requests",
+            "Requests that are not valid HTTP, or exceed its limits.",
+            counters["not_http"],
         )
 
     def _journal(self) -> Iterator[Metric]:

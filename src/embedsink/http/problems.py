@@ -24,7 +24,7 @@ ADVICE: dict[int | None, str] = {
     400: "Fix the request. Don't resend it unchanged.",
     401: "Get a valid key.",
     403: "Use the right key. Nothing is stored.",
-    404: "Correct the address.",
+    404: "Correct the URL.",
     405: "Use a method listed in `Allow`.",
     408: "Resend.",
     409: "Use another name. The stored content stays unchanged, and nothing new is stored.",
@@ -84,7 +84,7 @@ class ProblemResponse(Response):
         if reason in _CHALLENGES:
             self.headers["WWW-Authenticate"] = _CHALLENGES[reason]
         if reason is Reason.BODY_TOO_SLOW:
-            # The rest of the body may never come (RFC 9110, section 15.5.9).
+            # The rest of the body may never arrive (RFC 9110, section 15.5.9).
             self.headers["Connection"] = "close"
 
 

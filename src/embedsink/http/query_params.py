@@ -19,7 +19,7 @@ from embedsink.reports.pagination import PageRequest, parse_number
 from embedsink.reports.scope import PARAMETERS, parse_scope
 from embedsink.reports.scope import Scope as ReportScope
 
-# All others may be given once only.
+# All other parameters may be given only once.
 REPEATABLE = ("deployment",)
 CSV_PARAMETERS = ("guard", "bom")
 PAGE_PARAMETERS = ("columns", "limit", "cursor")
@@ -56,10 +56,10 @@ class QueryLimits:
 
 def _find_excess(query: bytes) -> str | None:
     if len(query) > QUERY_BYTES_MAX:
-        return f"address: its query has {len(query):,} bytes; the limit is {QUERY_BYTES_MAX:,}. Shorten it."
+        return f"url: its query has {len(query):,} bytes; the limit is {QUERY_BYTES_MAX:,}. Shorten it."
     count = query.count(b"&") + 1
     if count > PARAMETERS_MAX:
-        return f"address: has {count:,} parameters; the limit is {PARAMETERS_MAX}. Leave some out."
+        return f"url: has {count:,} parameters; the limit is {PARAMETERS_MAX}. Leave some out."
     return None
 
 

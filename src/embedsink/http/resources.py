@@ -35,7 +35,7 @@ TAGS = (
     ),
     Tag("Quarantine", "Stored rejections with their reasons.", (quarantine,)),
     Tag("Deployments", "Deployments, and the results of their dbt syncs.", (deployments, dbt_syncs)),
-    Tag("Upkeep", "Health, metrics and documentation.", (health, openapi, docs, assets, vega_bundle, problems)),
+    Tag("Server", "Health, metrics and documentation.", (health, openapi, docs, assets, vega_bundle, problems)),
     Tag("Browser", "Modules for pages of any origin.", (browser,)),
 )
 

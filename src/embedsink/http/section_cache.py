@@ -7,7 +7,7 @@ from typing import Any
 from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
 
-# These are not settings: a response is of use until the next load, for a minute at most, and only to pages of the same
+# These are not settings: a response is useful until the next load, for a minute at most, and only to pages of the same
 # section. The cache has room for 32 sections in that time.
 RESPONSES_MAX = 32
 RESPONSE_BYTES_MAX = 4 * 1_048_576

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS_WAITING_MAX = 2_048
 PORT_MAX = 65_535
-# For journal, store, snapshots and reports, and for pending connections.
+# Descriptors of the journal, the store, snapshots and reports, and of pending connections.
 _DESCRIPTORS_RESERVED = 96 + HANDSHAKES_MAX
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 _NOT_LOCAL = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -89,7 +89,7 @@ class Listening:
         """Bind a socket to each local address of the host name. Clients can't connect before the server listens.
 
         Args:
-            read_timeout_s: the maximum time without progress of a client that reads an answer. Then the system closes
+            read_timeout_s: the maximum time without progress of a client that reads a response. Then the system closes
                 the connection.
 
         Raises:
@@ -165,7 +165,7 @@ def _serve_on(
         signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=sockets)
-    except SystemExit:  # uvicorn exits like this if the start fails.
+    except SystemExit:  # uvicorn raises this if the start fails.
         if app.failure is None:
             return 1
     if app.failure is not None:
@@ -179,7 +179,7 @@ def _config(app: "_Startup", settings: Settings, listening: Listening) -> uvicor
         interface="asgi3",
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.private_key,
-        proxy_headers=False,  # client_address.py and transport.py read the trusted ones.
+        proxy_headers=False,  # client_address.py and transport.py read the headers that a proxy adds.
         log_config=None,
         access_log=False,
         server_header=False,

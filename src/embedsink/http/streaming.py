@@ -27,7 +27,7 @@ class _Revoked(Exception):
 
 
 class Download(StreamingResponse):
-    """A stream that ends when its key is revoked. The system cuts clients that stop reading (server.py).
+    """A stream that ends when its key is revoked. The system disconnects clients that stop reading (server.py).
 
     Args:
         content: the chunks.
@@ -156,4 +156,4 @@ async def _abort_when_revoked(scope: Scope, is_key_live: Callable[[], bool]) -> 
             next_check.cancel()
         if not is_key_live():
             abort()
-            await asyncio.sleep(0)  # Until uvicorn knows that no client is left for the rest of the response.
+            await asyncio.sleep(0)  # uvicorn notices the abort, and drops the rest of the response.

@@ -134,7 +134,7 @@ def _field_errors(value: Any, job_id: str, service_name: str) -> Errors:
     except ValidationError as error:
         return [(field_path(one["loc"]), describe_error(one)) for one in error.errors(include_url=False)]
     if redact_keys(value["syncJobId"]) != job_id:
-        detail = f"{preview(value['syncJobId'])} is not {preview(job_id)}, the job in the address. Correct one of both."
+        detail = f"{preview(value['syncJobId'])} is not {preview(job_id)}, the job in the URL. Correct one of them."
         return [("syncJobId", detail)]
     return []
 
@@ -192,7 +192,7 @@ def instant_us(text: str) -> int:
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         instant = aware.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise PydanticCustomError("not_an_instant", "no ISO 8601 timestamp") from None
+        raise PydanticCustomError("not_an_instant", "not an ISO 8601 timestamp") from None
     if text[10:11] not in ("T", "t") and text[8:9] not in ("T", "t"):  # A date without a time.
-        raise PydanticCustomError("not_an_instant", "no ISO 8601 timestamp")
+        raise PydanticCustomError("not_an_instant", "not an ISO 8601 timestamp")
     return (instant - _EPOCH) // timedelta(microseconds=1)

@@ -111,7 +111,7 @@ class DbtSyncs:
             loaded = self._loaded_of(names)
         except Unavailable as error:
             # They stay in memory until a later load.
-            log.warning("syncs_held", extra={"detail": str(error)})
+            log.warning("sync_lookup_failed", extra={"detail": str(error)})
             return
         with contextlib.suppress(RuntimeError):  # The loop is closed: no request can follow.
             self._loop.call_soon_threadsafe(self._remove, loaded)

@@ -340,7 +340,7 @@ def test_an_invalid_file_of_an_operator_is_reported_and_does_not_stop_ingest(
         assert sentence in listed
         page = server.get("/dashboards/mine", headers={"cookie": cookie, "accept": "text/html"})
         assert (page.status_code, sentence in html.unescape(page.text)) == (503, True)
-    [seeded] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
+    [seeded] = [record for record in caplog.records if record.getMessage() == "dashboard_invalid"]
     assert seeded.__dict__["detail"] == sentence
 
 
@@ -381,7 +381,7 @@ def test_an_invalid_file_that_is_detected_late_is_reported_without_a_traceback(
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
         assert answer.json()["detail"].startswith("dashboards/mine.json: sections[0].charts[0].column: ")
         assert server.get("/api/v1/reports/views", key=server.key("read")).status_code == 200
-    [seeded] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
+    [seeded] = [record for record in caplog.records if record.getMessage() == "dashboard_invalid"]
     assert "dashboards/mine.json" in seeded.__dict__["detail"]
 
 

@@ -206,7 +206,7 @@ def test_pages_run_no_script_and_load_nothing_from_other_servers(server: Server,
 def test_hostile_text_is_escaped() -> None:
     column = ReportColumn(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     report = Report("views", HOSTILE, HOSTILE, HOSTILE, [column])
-    pages = docs_pages(describe_api(Settings()), [report], address=f"https://{HOSTILE}")
+    pages = docs_pages(describe_api(Settings()), [report], base_url=f"https://{HOSTILE}")
     table = Page(pages["/docs/reports/views"]).tables["Columns of views"]
     text = " ".join(HOSTILE.split())
     assert table.rows == [[text, text, text, shown(text)]]
@@ -227,7 +227,7 @@ def test_each_example_is_accepted_unchanged(server: Server, pages: dict[str, Pag
 
 def test_pages_contain_the_service_name_and_the_limits_of_this_server() -> None:
     settings = Settings(service_name="acme", events_max=7)
-    pages = docs_pages(describe_api(settings), [], address="https://events.example.com")
+    pages = docs_pages(describe_api(settings), [], base_url="https://events.example.com")
     page = Page(pages["/docs/sending"])
     assert "at most 7 envelopes" in " ".join(page.text.split())
     assert "acme-embed" in page.code["A forwarder in JavaScript"]

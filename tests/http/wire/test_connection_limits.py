@@ -337,7 +337,7 @@ def test_beyond_the_limit_of_unsent_bytes_the_longest_stalled_connection_is_clos
 
 async def held_answer(scope: Scope, receive: Receive, send: Send) -> None:
     held = asyncio.get_running_loop().create_future()
-    scope["state"]["delay_answer"](60.0, lambda: held.set_result(None))
+    scope["state"]["delay_response"](60.0, lambda: held.set_result(None))
     await held
     await empty_answer(scope, receive, send)
 

@@ -74,7 +74,7 @@ def spec_with_data(
 
 
 class _Labels:
-    """Label labels of limited length. Different labels stay different, because Vega merges bars with equal labels."""
+    """Labels of limited length. Different texts get different labels, because Vega merges bars with equal labels."""
 
     def __init__(self) -> None:
         self._by_text: dict[str, str] = {}

@@ -252,7 +252,7 @@ def _table(tile: Table, data: TileData, palette: Palette, box: _Box, y: float) -
 def _is_numeric(name: str, values: Sequence[Any]) -> bool:
     if name == "deployment" or _is_time(name):
         return False
-    # An empty column is aligned like its values would be.
+    # Align an empty column as its values would be.
     return name.endswith(_NUMERIC_SUFFIXES) or any(isinstance(value, int | float) for value in values)
 
 

@@ -30,7 +30,7 @@ async def show_file(request: Request) -> Response:
         return await _answer(request, file, REVALIDATED)
     known = ", ".join(f"/{name}" for name in browser_files())
     raise Refused(
-        Reason.NOT_FOUND, f"address: {preview(name)} does not exist. Available: {known}, and their versioned names."
+        Reason.NOT_FOUND, f"url: {preview(name)} does not exist. Available: {known}, and their versioned names."
     )
 
 

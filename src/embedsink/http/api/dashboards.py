@@ -87,7 +87,7 @@ async def show_section(request: Request) -> Response:
         return Response(body, media_type="application/json", headers=NO_CACHE | {"Cache-Control": "no-store"})
 
     async def query() -> bytes:
-        # A relative period must be that of the query's start, as the tag is, and not that of the request.
+        # Compute a relative period when the query starts, like its tag. The request may have arrived much earlier.
         period = await run_in_threadpool(parse_period, request, key)
         read = partial(_read_section, dashboards=dashboards, engine=engine, name=name, section=section, period=period)
         return await run_query(engine, engine.limiters.reports.slot(key.key_id), period.scope.variables(), read)

@@ -55,7 +55,7 @@ async def _show(request: Request) -> Response:
     engine: Engine = request.state.engine
     sync = None if has_bad_text(job_id) else await engine.syncs.find(deployment, job_id, key_id=key.key_id)
     if sync is None:
-        detail = f"syncJobId: {preview(job_id)} has no result in deployment {deployment}. Correct the address."
+        detail = f"syncJobId: {preview(job_id)} has no result in deployment {deployment}. Correct the URL."
         raise Refused(Reason.NOT_FOUND, detail)
     return _result_response(sync.result, engine)
 

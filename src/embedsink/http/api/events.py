@@ -43,7 +43,7 @@ class IngestEndpoint:
         self._body_bytes_max = settings.body_bytes_max
 
     def ingest(self, scope: Scope, body: bytes, reply: Reply) -> None:
-        """Process a request that has arrived completely. `reply` is called once, at once or when all is durable."""
+        """Process a request that has arrived completely. `reply` is called once, now or when all is durable."""
         try:
             meta = self.admission.admit(scope)
         except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
@@ -72,7 +72,7 @@ class IngestEndpoint:
     def _process(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
         """Authenticate, limit, validate, journal and answer a delivery whose head was admitted and whose body was read.
 
-        Validation includes the scope of the key. The answer follows the fsync.
+        Validation includes the scope of the key. The response follows the fsync.
         """
         try:
             self.admission.admit_body(meta, body)
@@ -170,14 +170,14 @@ class IngestEndpoint:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(outcome.rejection_lines))
 
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
-        """Answer with an error. Without a valid key the answer is delayed once the address exceeds its rate."""
+        """Answer with an error. Without a valid key the response is delayed once the address exceeds its rate."""
         limits = self.admission.anonymous_limits
         is_anonymous = "key_id" not in scope["state"] and isinstance(error, EmbedsinkError)
         limited = limits.charge(scope, cost=request_cost(scope)) if is_anonymous else None
         if limited is None:
             reply(error_response(scope, error))
         else:
-            limits.delay_answer(scope, lambda: reply(error_response(scope, limited)))
+            limits.delay_response(scope, lambda: reply(error_response(scope, limited)))
 
 
 class _IngestApp:

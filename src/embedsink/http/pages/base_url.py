@@ -11,7 +11,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.
 _HOST_CHARACTERS_MAX = 261
 
 
-def address_of(request: Request) -> str:
+def base_url_of(request: Request) -> str:
     """Return the scheme, host and port of the request, such as `https://events.example.com`."""
     transport: Transport = request.state.transport
     # If keys require HTTPS, examples always use it.

@@ -64,16 +64,14 @@ class DashboardPages:
         dashboards: the dashboard files.
         vega: the chart library.
         settings: with the service name and the origins that may embed the pages.
-        opened_with: the demo's token, which logs in every reader on this machine; None for other servers.
+        token: the demo's token, which logs in every reader on this machine; None for other servers.
     """
 
-    def __init__(
-        self, dashboards: Dashboards, vega: VegaBundle, settings: Settings, *, opened_with: str | None
-    ) -> None:
+    def __init__(self, dashboards: Dashboards, vega: VegaBundle, settings: Settings, *, token: str | None) -> None:
         self.dashboards = dashboards
         self.vega = vega
         self.headers = page_headers(frame_origins=settings.frame_origins)
-        self._opened_with = opened_with
+        self._token = token
         self.types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).types})
 
     def redirect(self, request: Request, known: Sequence[str]) -> Response | None:
@@ -85,7 +83,7 @@ class DashboardPages:
             Refused: `bad_parameter` for a misspelt name, because ignoring a filter would show unfiltered data.
         """
         check_transport(request.scope)
-        key = session_key(request, or_navigation=True) or self._opening_key(request)
+        key = session_key(request, or_navigation=True) or self._demo_key(request)
         if key is None:
             return RedirectResponse(_login_url(request), 303, headers=self.headers)
         check_kind(key, [KeyKind.READ])
@@ -103,23 +101,21 @@ class DashboardPages:
         page = await run_in_threadpool(render, template, links=self._links(), **variables)
         headers = self.headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
-        if session_key(request, or_navigation=True) is None and (key := self._opening_key(request)):
+        if session_key(request, or_navigation=True) is None and (key := self._demo_key(request)):
             headers["Set-Cookie"] = sessions.cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
-    def _opening_key(self, request: Request) -> Key | None:
+    def _demo_key(self, request: Request) -> Key | None:
         """Return the demo's key if the reader is on this machine."""
-        if self._opened_with is None or not is_loopback_host(request):
+        if self._token is None or not is_loopback_host(request):
             return None
         engine: Engine = request.state.engine
-        return find_key(self._opened_with, engine)
+        return find_key(self._token, engine)
 
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self.dashboards.by_name.items()]
         invalid = [
-            Link(name, name, message)
-            for name, message in sorted(self.dashboards.mistakes.items())
-            if is_page_name(name)
+            Link(name, name, message) for name, message in sorted(self.dashboards.errors.items()) if is_page_name(name)
         ]
         return [*links, *invalid, INSPECTOR]
 
@@ -134,7 +130,8 @@ def _login_url(request: Request) -> str:
 def _foreign_parameters(names: Sequence[str], known: Sequence[str]) -> set[str]:
     """Return the unknown parameters that are not misspelt parameters of the page.
 
-    Mail programs, chats and advertisements add parameters to links. The tabs add the period to pages without one.
+    Mail programs, chats and advertisements add parameters to links. The tabs add the period, also for pages that have
+    none.
 
     Raises:
         Refused: `bad_parameter` for more unknown names than are compared.

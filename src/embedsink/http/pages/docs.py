@@ -23,7 +23,7 @@ from embedsink.http.openapi.errors import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT, Schema, html_page
-from embedsink.http.pages.base_url import address_of
+from embedsink.http.pages.base_url import base_url_of
 from embedsink.http.pages.docs_content import messages_of, shown_reasons
 from embedsink.http.pages.docs_examples import examples
 from embedsink.http.pages.schema_text import type_text
@@ -38,7 +38,7 @@ from embedsink.store.reader import EVERYTHING
 # Clients choose the Host header, so the number of compressed pages in memory (about 5 kB each) is limited.
 COMPRESSED_PAGES_MAX = 256
 # No host can have this name (RFC 2606, section 2), so replacing it can't change other text.
-_ADDRESS = "https://this-server.invalid"
+_PLACEHOLDER_URL = "https://this-server.invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class _Group:
 
 
 class Docs:
-    """The documentation pages. They require no key, so they are rendered once and compressed once for each address."""
+    """The documentation pages. They require no key, so they are rendered once and compressed once for each base URL."""
 
     def __init__(self, openapi: OpenApi) -> None:
         self._openapi = openapi
@@ -88,23 +88,23 @@ class Docs:
         self._compressed: dict[tuple[str, str], TaggedFile] = {}
 
     async def show(self, request: Request) -> Response:
-        """Return a page whose examples contain the address that the reader used, or 304 if it is unchanged.
+        """Return a page whose examples contain the base URL that the reader used, or 304 if it is unchanged.
 
         Raises:
             Refused: `not_found` for an unknown page.
             Unavailable: `not_ready` while the store, which describes the reports, is unavailable.
         """
-        pages, address = await self._rendered(request.state.engine), address_of(request)
+        pages, base_url = await self._rendered(request.state.engine), base_url_of(request)
         path = "/".join(("/docs", *request.path_params.values()))
         if path not in pages:
             raise Refused(Reason.NOT_FOUND, f"{preview(path)} does not exist. /docs lists all pages.")
-        file = self._compressed.get((path, address))
+        file = self._compressed.get((path, base_url))
         if file is None:
-            body = pages[path].replace(_ADDRESS, escape(address)).encode()
+            body = pages[path].replace(_PLACEHOLDER_URL, escape(base_url)).encode()
             file = TaggedFile("text/html; charset=utf-8", f"W/{content_etag(body)}", body)
             if len(self._compressed) < COMPRESSED_PAGES_MAX:
                 file = replace(file, content=b"", compressed=await run_in_threadpool(gzip.compress, body))
-                self._compressed[path, address] = file
+                self._compressed[path, base_url] = file
         return await file.answer(request, HEADERS | NO_CACHE)
 
     async def _rendered(self, engine: Engine) -> dict[str, str]:
@@ -116,16 +116,16 @@ class Docs:
     def _render(self, engine: Engine) -> dict[str, str]:
         with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = all_reports(reader)
-        return docs_pages(self._openapi, reports, address=_ADDRESS)
+        return docs_pages(self._openapi, reports, base_url=_PLACEHOLDER_URL)
 
 
-def docs_pages(openapi: OpenApi, reports: list[Report], *, address: str) -> dict[str, str]:
+def docs_pages(openapi: OpenApi, reports: list[Report], *, base_url: str) -> dict[str, str]:
     """Return the HTML of all documentation pages by URL path.
 
     Args:
         openapi: the description of the server, with its settings.
         reports: the report catalog.
-        address: the scheme, host and port in the examples.
+        base_url: the scheme, host and port in the examples.
     """
     settings = openapi.settings
     groups = [
@@ -135,7 +135,7 @@ def docs_pages(openapi: OpenApi, reports: list[Report], *, address: str) -> dict
         for group in openapi.groups
     ]
     content: dict[str, Any] = {
-        "address": address,
+        "base_url": base_url,
         "examples": examples(settings.service_name),
         "formats": [str(format) for format in REPORT_FORMATS],
         "groups": groups,

@@ -114,7 +114,9 @@ _FORM_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST)
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
-    next_page = parameter("next", {"type": "string", "examples": ["/dashboards/overview"]}, "The page to open then.")
+    next_page = parameter(
+        "next", {"type": "string", "examples": ["/dashboards/overview"]}, "The page to open after the login."
+    )
     body_reasons = (Reason.MEDIA_TYPE, Reason.BODY_TOO_LARGE, Reason.BODY_TOO_SLOW, Reason.OVERLOADED)
     return [
         Operation(

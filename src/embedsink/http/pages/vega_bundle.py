@@ -103,7 +103,7 @@ class VegaBundle:
             draft.replace(self._file)
         except OSError as error:
             # The page still gets the bundle; the next start builds it again.
-            log.warning("bundle_not_kept", extra={"detail": f"{self._file}: {error.strerror}."})
+            log.warning("bundle_not_stored", extra={"detail": f"{self._file}: {error.strerror}."})
             with contextlib.suppress(OSError):
                 self._file.with_suffix(".new").unlink()  # An incomplete file would use disk space.
 

@@ -19,10 +19,10 @@ HEAD_BYTES_MAX = 16_384
 # The maximum number of fields in a head and in trailers. Browsers send about 20, and proxies add some.
 FIELDS_MAX = 100
 HEAD_TIMEOUT_S = 10.0
-# The maximum bytes to read of a body after its answer: clients finish sending before they read a 413. Each MiB takes
+# The maximum bytes to read of a body after its response: clients finish sending before they read a 413. Each MiB takes
 # the event loop 0.8 ms.
 UNREAD_BYTES_MAX = 2 * 1_048_576
-# A connection with more unsent bytes is stalled, and counted. Below, it is not counted.
+# A connection with more unsent bytes counts as stalled.
 UNSENT_BYTES_HIGH = 16_384
 _TOO_LONG = f"The head is larger than {HEAD_BYTES_MAX:,} bytes."
 _TOO_LARGE = (
@@ -43,10 +43,10 @@ def limited_connections(
 
 
 class LimitedConnection(IngestProtocol):
-    """Closes connections whose head is too large or too slow, and connections that continue to send after an answer.
+    """Closes connections whose head is too large or too slow, and connections that continue to send after a response.
 
     A new connection beyond `connections_max` closes the connection that has waited longest: for a complete request, for
-    its client to read, or with a delayed answer. So clients with many connections can't block new connections.
+    its client to read, or with a delayed response. So clients with many connections can't block new connections.
     """
 
     _head_bytes = 0
@@ -55,7 +55,7 @@ class LimitedConnection(IngestProtocol):
     _request_bytes = 0
     _framing_bytes = 0
     _timer: asyncio.TimerHandle | None = None
-    _delayed_answer: Callable[[], None] | None = None
+    _delayed_response: Callable[[], None] | None = None
     _delay_timer: asyncio.TimerHandle | None = None
     _is_ending = False
 
@@ -79,14 +79,14 @@ class LimitedConnection(IngestProtocol):
         self._registry.evict_beyond_limit(len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting, and send no delayed answer."""
+        """Stop waiting, and send no delayed response."""
         self._stop_waiting()
         self._registry.remove(self)
         super().connection_lost(exc)
         self._send_delayed()
 
     def shutdown(self) -> None:
-        """Close after all answers. Send a delayed answer now, and delay no further answers."""
+        """Close after all responses. Send a delayed response now, and delay no further responses."""
         self._is_ending = True
         super().shutdown()
         self._send_delayed()
@@ -110,13 +110,13 @@ class LimitedConnection(IngestProtocol):
         self._registry.add_waiting(self)
         self._mark_busy()
 
-    def delay_answer(self, delay_s: float, answer: Callable[[], None]) -> None:
-        """Call `answer` after a delay, or when the connection ends. Until then the connection may be evicted."""
+    def delay_response(self, delay_s: float, respond: Callable[[], None]) -> None:
+        """Call `respond` after a delay, or when the connection ends. Until then the connection may be evicted."""
         if self._is_ending:
-            answer()
+            respond()
             return
         self._running.body = b""  # Free the body during the delay.
-        self._delayed_answer = answer
+        self._delayed_response = respond
         self._delay_timer = self.loop.call_later(delay_s, self._send_delayed)
         self._registry.add_waiting(self)
 
@@ -143,7 +143,7 @@ class LimitedConnection(IngestProtocol):
         self._body_bytes = 0
         super()._feed(data)
         if self.transport.is_closing():
-            return  # It was invalid, or its answer was the last.
+            return  # The request was invalid, or its response closes the connection.
         if self._deferred is not None:
             self._open_bytes = self._unread_bytes = 0
             self._stop_waiting()  # The head is complete, and its body is arriving.
@@ -173,7 +173,7 @@ class LimitedConnection(IngestProtocol):
                 self._refuse_head(_TOO_LONG)
 
     def on_response_complete(self) -> None:
-        """Wait again after an answer, unless the next request has already arrived."""
+        """Wait again after a response, unless the next request has already arrived."""
         is_last = not self.pipeline
         super().on_response_complete()
         if not is_last:
@@ -184,28 +184,28 @@ class LimitedConnection(IngestProtocol):
     def _mark_busy(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         is_complete = cycle is not None and not cycle.response_complete and not cycle.more_body
-        if is_complete and self._delayed_answer is None and not self.flow.write_paused:
+        if is_complete and self._delayed_response is None and not self.flow.write_paused:
             self._registry.remove_waiting(self)
 
     def _send_delayed(self) -> None:
-        if self._delayed_answer is not None and self._delay_timer is not None:
+        if self._delayed_response is not None and self._delay_timer is not None:
             self._delay_timer.cancel()
-            answer, self._delayed_answer = self._delayed_answer, None
-            answer()
+            respond, self._delayed_response = self._delayed_response, None
+            respond()
 
     def _check_head(self) -> None:
         if self._head_size() > HEAD_BYTES_MAX:
             self._end_head(_TOO_LONG)
 
     def _end_head(self, why: str) -> NoReturn:
-        """Stop reading. If an earlier request is still being answered, send that answer instead of a refusal."""
+        """Stop reading. If an earlier request is still being answered, send its response instead of a refusal."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             self._refuse_head(why)
         raise ConnectionAbortedError
 
     def _is_refused(self) -> bool:
-        return self._delayed_answer is not None and self.cycle is self._running
+        return self._delayed_response is not None and self.cycle is self._running
 
     def _head_size(self) -> int:
         first = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")

@@ -1,8 +1,8 @@
-"""The connections of one server, and the choice of the one to close when there are too many or too much is unsent."""
+"""The connections of one server. The oldest is closed if there are too many connections or unsent bytes."""
 
 from typing import Protocol
 
-# In addition to the kernel's buffers, and to what each connection buffers below its high-water mark.
+# Not counted: the kernel's buffers, and the bytes that each connection buffers below its high-water mark.
 UNSENT_BYTES_MAX = 64 * 1_048_576
 
 
@@ -22,7 +22,7 @@ class ConnectionRegistry:
 
     def __init__(self, connections_max: int) -> None:
         self._connections_max = connections_max
-        # Connections with an incomplete request, a delayed answer or a client that does not read; oldest first.
+        # Connections with an incomplete request, a delayed response or a client that does not read; oldest first.
         self._waiting: dict[Evictable, None] = {}
         # Unsent bytes of connections whose client does not read; oldest first.
         self._unsent: dict[Evictable, int] = {}

@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol, with a fast path for ingest requests that arrive in one read.
 
 ASGI starts a task for each request, which can wait for a body and for a slow client. Most ingest requests need neither:
-head and body arrive in one read, and the answer is short. The fast path passes them to `IngestEndpoint` directly, and
+head and body arrive in one read, and the response is short. The fast path passes them to `IngestEndpoint` directly, and
 the journal calls back when they are durable (docs/decisions/0006). uvicorn handles all other requests, and ingest
 requests whose body is still arriving.
 
@@ -41,7 +41,7 @@ class IngestProtocol(HttpToolsProtocol):
     _used_fast_path = False  # whether a request of the current read used the fast path
     _part_count = 0  # the number of parts of the current body
     _body_bytes = 0  # the bytes of bodies in the current read
-    _running: Any = None  # the cycle or exchange whose answer is next
+    _running: Any = None  # the cycle or exchange whose response is next
     _may_be_long = False  # whether the current head may exceed its size limit, and has to be measured
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
@@ -52,7 +52,7 @@ class IngestProtocol(HttpToolsProtocol):
         self.parser = _new_parser(self)
         self.flow = _Flow(transport, self.pipeline)
         # Each request gets a copy as its state.
-        self.app_state = {**self.app_state, "abort": self._abort, "delay_answer": self.delay_answer}
+        self.app_state = {**self.app_state, "abort": self._abort, "delay_response": self.delay_response}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify all requests in progress, not only the last."""
@@ -66,7 +66,7 @@ class IngestProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Send the pending answer of a half-closed connection before it closes."""
+        """Send the pending response of a half-closed connection before it closes."""
         cycle: Any = self.cycle  # None before the first request
         if not isinstance(cycle, _Exchange) or cycle.response_complete or self.scheme == "https":
             return False
@@ -129,7 +129,7 @@ class IngestProtocol(HttpToolsProtocol):
         self.app_state["events"].ingest(self.scope, body, exchange.reply)
 
     def on_response_complete(self) -> None:
-        """Do what uvicorn does after an answer, but with one timer for many answers: a timer takes 2 µs."""
+        """Do what uvicorn does after a response, but with one timer for many responses: a timer takes 2 µs."""
         self.server_state.total_requests += 1
         self._running.body = b""
         self._running = None
@@ -144,9 +144,9 @@ class IngestProtocol(HttpToolsProtocol):
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_when_idle)
 
-    def delay_answer(self, delay_s: float, answer: Callable[[], None]) -> None:
-        """Call `answer` after a delay."""
-        self.loop.call_later(delay_s, answer)
+    def delay_response(self, delay_s: float, respond: Callable[[], None]) -> None:
+        """Call `respond` after a delay."""
+        self.loop.call_later(delay_s, respond)
 
     def _check_head(self) -> None:
         """Check the size of a head; a subclass raises to close the connection."""
@@ -158,7 +158,7 @@ class IngestProtocol(HttpToolsProtocol):
     def _close_when_idle(self) -> None:
         self._idle_timer = None
         if self._idle_since is None:
-            return  # The next answer starts the timer again.
+            return  # The next response starts the timer again.
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
             self._idle_timer = self.loop.call_later(left_s, self._close_when_idle)
@@ -166,7 +166,7 @@ class IngestProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_handler()
 
     def _abort(self) -> None:
-        """Close at once, and drop unsent bytes, by a linger time of 0 s."""
+        """Close at once, and drop unsent bytes, with a linger time of 0 s."""
         if not self.transport.is_closing():
             with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as same:
                 same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -201,7 +201,7 @@ class IngestProtocol(HttpToolsProtocol):
                 self._refuse("The request is not HTTP/1.1 (RFC 9112). Correct it, and send it on a new connection.")
 
     def _refuse(self, why: str) -> None:
-        """Answer invalid HTTP with 400, and close. A pending answer to an earlier request is sent instead."""
+        """Answer invalid HTTP with 400, and close. A pending response to an earlier request is sent instead."""
         cycle: Any = self.cycle  # None before the first request
         is_waiting = cycle is not None and not cycle.response_complete
         if is_waiting and not cycle.more_body:
@@ -277,15 +277,15 @@ class _Exchange:
         """The event that uvicorn sets when the client disconnects. Nothing waits for it here."""
         return asyncio.Event()
 
-    def reply(self, answer: RawResponse) -> None:
-        """Write the answer, unless the client has disconnected."""
+    def reply(self, response: RawResponse) -> None:
+        """Write the response, unless the client has disconnected."""
         connection = self._connection
         self.response_complete = True
         # The transport is closing before `connection_lost` is called.
         if connection.transport.is_closing():
             return
         headers: Any = connection.server_state.default_headers
-        connection.transport.write(answer.encode(headers, keep_alive=self.keep_alive))
+        connection.transport.write(response.encode(headers, keep_alive=self.keep_alive))
         if not self.keep_alive:
             connection.transport.close()
         connection.on_response_complete()

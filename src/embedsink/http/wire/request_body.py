@@ -69,7 +69,7 @@ class BodyReader:
             detail = f"body: took more than {self._timeout_s:g} s (EMBEDSINK_BODY_TIMEOUT_S). Send it again."
             raise Refused(Reason.BODY_TOO_SLOW, detail) from None
         except asyncio.CancelledError:
-            # uvicorn cancels requests when it stops. The client still gets an answer.
+            # uvicorn cancels requests when it stops. The client still gets a response.
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
             raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then send it again.") from None

@@ -95,7 +95,7 @@ function turn(one, words) {
   return make(
     "li",
     {},
-    make("p", { class: "asked" }, one.query),
+    make("p", { class: "question" }, one.query),
     make("p", { class: one.isFailed ? "answer failed" : "answer" }, answer),
   );
 }

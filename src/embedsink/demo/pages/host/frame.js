@@ -1,4 +1,4 @@
-// The iframe with the embed, and the chooser of its surface.
+// The iframe with the embed, and the buttons that select its surface.
 
 import { embedUrl } from "/actions.js";
 import { make } from "./dom.js";
@@ -15,7 +15,7 @@ export class Frame {
     this.session = crypto.randomUUID();
   }
 
-  /** Fills the chooser, and shows the first surface. */
+  /** Adds the buttons, and shows the first surface. */
   offer(group, allowExport, onsurface) {
     const show = () => {
       for (const button of group.children) button.setAttribute("aria-pressed", String(button.value === this.surface));

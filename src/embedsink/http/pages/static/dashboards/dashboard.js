@@ -109,7 +109,7 @@ async function loadSection(section, signal) {
   } catch (error) {
     if (signal.aborted) return false;
     section.tag = null;
-    // Tiles keep what they show for the same query; the status at the top marks it as out of date.
+    // Tiles keep their content if the query is unchanged; the status at the top marks it as out of date.
     const detail = error instanceof TypeError ? "The server can't be reached. The page retries automatically." : error.message;
     for (const tile of section.tiles) if (!tile.answer || section.query !== query) tile.showError(detail);
     return false;

@@ -47,7 +47,7 @@ export function formatEnvelope(text, path) {
       cursor.name(token);
       add(token, "name");
     } else {
-      add(token, path && cursor.is(path) ? `${tokenClass(token)} wrong` : tokenClass(token));
+      add(token, path && cursor.is(path) ? `${tokenClass(token)} invalid` : tokenClass(token));
     }
   }
   return el("code", {}, ...pieces, line);

@@ -1,4 +1,4 @@
-// The period and the filters: keeps the URL, the form and the chips in step.
+// The period and the filters: keeps the URL, the form and the chips in sync.
 import { byId, el } from "/pages/dom.js";
 import { displayName } from "/pages/format.js";
 

@@ -61,7 +61,7 @@ function listen() {
   });
 }
 
-// Returns whether to retry. An EventSource hides the status of a refusal; the same query of another operation shows it.
+// Returns whether to retry. An EventSource hides the status of a refusal; a request to another endpoint with the same query shows it.
 async function checkAccess() {
   const params = query();
   params.set("since", "1s");
@@ -252,7 +252,7 @@ function pause(isPausing) {
     showState("paused");
   } else {
     showState("connecting");
-    listen(); // after the last shown message: the server counts what it leaves out
+    listen(); // resumes after the last shown message; the server counts the envelopes that it omits
   }
 }
 

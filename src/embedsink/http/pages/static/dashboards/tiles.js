@@ -146,7 +146,7 @@ class Chart extends Tile {
     this.draw();
   }
 
-  // Draws one after the other, and skips outdated responses.
+  // Draws one chart at a time, and skips outdated responses.
   draw() {
     const { answer } = this;
     this.drawing = Promise.resolve(this.drawing).then(() => answer === this.answer && this.drawOnce()).catch((error) => {
