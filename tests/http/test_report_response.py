@@ -17,7 +17,7 @@ from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.report_response import MEDIA_TYPES
 from embedsink.reports.catalog import is_timed, report_names
 from embedsink.reports.format import REPORT_FORMATS, Format
-from embedsink.reports.formats import write_rows
+from embedsink.reports.format_writers import write_rows
 from embedsink.store.reader import Reader
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import event_or_action, view

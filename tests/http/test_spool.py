@@ -16,7 +16,7 @@ from embedsink.errors import Unavailable
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.spool import spool_query
 from embedsink.http.streaming import Download, _chunks
-from embedsink.reports.formats import write_rows
+from embedsink.reports.format_writers import write_rows
 from embedsink.store.reader import EVERYTHING, Reader
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import view

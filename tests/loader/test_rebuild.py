@@ -199,7 +199,7 @@ def old(tmp_path: Path) -> Path:
 def rows_of(store: Store) -> dict[str, list[tuple[object, ...]]]:
     kept = {"loaded_segment": "* exclude (loaded_at) replace (coalesce(lost_count, 0) as lost_count)"}
     queries = {table: f"select {kept.get(table, '*')} from {table} order by all" for table in TABLES}
-    return {table: store._loading().execute(sql).fetchall() for table, sql in queries.items()}
+    return {table: store._load_connection().execute(sql).fetchall() for table, sql in queries.items()}
 
 
 def opened_store(path: Path) -> contextlib.closing[Store]:
@@ -231,7 +231,7 @@ def test_segments_in_the_store_or_the_journal_are_not_salvaged(folder: DataFolde
 
 def test_a_rejection_with_a_missing_part_counts_as_lost(folder: DataFolder, old: Path) -> None:
     with opened_store(old) as store:
-        store._loading().execute("delete from quarantine_rest where piece = 2")
+        store._load_connection().execute("delete from quarantine_rest where piece = 2")
     with opened_store(folder.store) as store:
         assert store.salvage([old], journal_numbers=[]).lost_count == 1
         assert rows_of(store)["quarantine"] == rows_of(store)["quarantine_rest"] == []
@@ -244,7 +244,9 @@ def test_a_purged_rejection_does_not_count_as_lost(folder: DataFolder, old: Path
         store.checkpoint()
     with opened_store(folder.store) as store:
         assert store.salvage([old], journal_numbers=[]).lost_count == 0
-        assert store._loading().execute("select sum(counted_only_count) from loaded_segment").fetchall() == [(1,)]
+        assert store._load_connection().execute("select sum(counted_only_count) from loaded_segment").fetchall() == [
+            (1,)
+        ]
         store.checkpoint()
     stored(folder.store)
 
@@ -263,7 +265,7 @@ def test_a_purged_rejection_in_another_file_counts_once(folder: DataFolder, old:
 
 def test_rows_without_their_ledger_are_salvaged(folder: DataFolder, old: Path) -> None:
     with opened_store(old) as store:
-        store._loading().execute("delete from loaded_segment")
+        store._load_connection().execute("delete from loaded_segment")
     with opened_store(folder.store) as store:
         assert store.salvage([old], journal_numbers=[]).lost_count == 0
         assert len(rows_of(store)["event"]) == 4
@@ -273,9 +275,9 @@ def test_rows_without_their_ledger_are_salvaged(folder: DataFolder, old: Path) -
 def test_replayed_rejections_stay_replayed(folder: DataFolder, old: Path) -> None:
     shutil.copy(old, folder.store)
     with opened_store(folder.store) as store:
-        store._loading().execute("update quarantine set replayed_at = null")
+        store._load_connection().execute("update quarantine set replayed_at = null")
         store.salvage([old], journal_numbers=[])
-        assert store._loading().execute("select replayed_at is null from quarantine").fetchall() == [(False,)]
+        assert store._load_connection().execute("select replayed_at is null from quarantine").fetchall() == [(False,)]
 
 
 def test_a_failed_loss_note_is_written_by_the_next_check(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:

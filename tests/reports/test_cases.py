@@ -63,7 +63,7 @@ def store(opened: Store) -> Store:
 
 def clear(store: Store) -> None:
     for table in TABLES:
-        store._loading().execute(f"truncate {table}")
+        store._load_connection().execute(f"truncate {table}")
 
 
 @contextmanager
@@ -205,11 +205,11 @@ def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) 
     ]
     rejected = [{"type": "scroll", "at": at, "rejected": "unknown_type"} for at in ("2020-01-01", "10:00")]
     store.load(inspect(segment(tmp_path, [*events, *rejected])))
-    store._loading().execute("set variable since = timestamp '2026-11-01'")
+    store._load_connection().execute("set variable since = timestamp '2026-11-01'")
     try:
-        plan = str(store._loading().execute(f"explain (format json) select * from {report}").fetchall())
+        plan = str(store._load_connection().execute(f"explain (format json) select * from {report}").fetchall())
     finally:
-        store._loading().execute("reset variable since")
+        store._load_connection().execute("reset variable since")
     assert re.search(r"SEQ_SCAN.*Filters[^}]*(occurred|received)_at\s*>=", plan.replace("\\", ""), re.DOTALL)
 
 

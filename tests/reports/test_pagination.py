@@ -19,7 +19,7 @@ from embedsink.reports import pagination
 from embedsink.reports.catalog import EVENTS, is_windowed, report_names, visible_columns
 from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
-from embedsink.reports.formats import json_chunks, write_rows
+from embedsink.reports.format_writers import json_chunks, write_rows
 from embedsink.reports.pagination import LIMIT_MAX, Cursor, PageRequest
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING, Reader

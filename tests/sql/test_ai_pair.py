@@ -232,7 +232,7 @@ def store(opened: Store) -> Store:
 
 def empty(store: Store) -> None:
     for table in ("event", "loaded_segment"):
-        store._loading().execute(f"truncate {table}")
+        store._load_connection().execute(f"truncate {table}")
 
 
 def load(store: Store, folder: Path, stages: Iterable[tuple[int, Stage]], *, number: int) -> None:

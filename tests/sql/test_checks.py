@@ -105,13 +105,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture
 def store(loaded: Store) -> Iterator[Store]:
     """A healthy store; the changes of each test are rolled back."""
-    loaded._loading().execute("begin")
+    loaded._load_connection().execute("begin")
     yield loaded
-    loaded._loading().execute("rollback")
+    loaded._load_connection().execute("rollback")
 
 
 def found(store: Store, check: str) -> int:
-    return len(store._loading().execute(CHECKS[check]).fetchall())
+    return len(store._load_connection().execute(CHECKS[check]).fetchall())
 
 
 def test_a_healthy_store_has_no_offending_rows(store: Store) -> None:
@@ -126,7 +126,7 @@ def test_an_empty_store_has_no_offending_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("check", "fault"), [*FAULTS.items(), *OTHER_FAULTS])
 def test_a_planted_fault_is_found(store: Store, check: str, fault: str) -> None:
-    store._loading().execute(fault)
+    store._load_connection().execute(fault)
     assert found(store, check) > 0
 
 

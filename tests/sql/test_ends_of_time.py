@@ -21,7 +21,7 @@ from embedsink.reports.format import Format
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
-from tests.reports.test_formats import arrow_rows, parquet, written
+from tests.reports.test_format_writers import arrow_rows, parquet, written
 from tests.support.given import REQUIRED, segment
 from tests.support.stores import open_store
 

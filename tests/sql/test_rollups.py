@@ -253,7 +253,7 @@ def test_a_store_rebuilt_from_a_snapshot_has_rollups_of_its_events(tmp_path: Pat
         loader.run_once(is_last=False)
         assert (len(sums(store)), view_count(store)) == (1, 3)
         if damage:
-            store._loading().execute(damage)
+            store._load_connection().execute(damage)
         loader.publish()
         loader.close()
         folder.store.unlink()

@@ -43,7 +43,7 @@ def events(store: Store) -> list[tuple[Any, ...]]:
 
 
 def session_count(store: Store) -> int:
-    return len(store._loading().execute("from session_ready").fetchall())
+    return len(store._load_connection().execute("from session_ready").fetchall())
 
 
 def test_the_table_is_empty_until_an_event_lacks_a_value_of_its_ready(store: Store) -> None:
@@ -62,7 +62,7 @@ def test_ready_and_event_may_be_loaded_in_any_order(store: Store, history: tuple
 
 def test_a_rebuild_fills_the_table_again(store: Store) -> None:
     load(store, 1, READY, LACKING)
-    store._loading().execute("update session_ready set deployment_min = 1")
+    store._load_connection().execute("update session_ready set deployment_min = 1")
     store.reset_derived_tables()
     assert events(store) == RESOLVED
 
@@ -72,7 +72,7 @@ def test_an_older_store_gets_the_table_when_it_is_opened(store: Store) -> None:
     make_older(store, before="0009")
     store.open()
     assert events(store) == RESOLVED
-    assert store._loading().execute(read_sql("checks")["session_ready_matches_events"]).fetchall() == []
+    assert store._load_connection().execute(read_sql("checks")["session_ready_matches_events"]).fetchall() == []
     load(store, 2, READY | {"deploymentId": 8})
     assert events(store) == [("ready", 7, "acme"), ("ready", 8, "acme"), ("view", None, "acme")]
 

@@ -123,7 +123,7 @@ def test_a_store_from_before_hours_starts_with_the_hours_of_its_loads(tmp_path: 
     for _ in range(26):
         loading.bodies(view())
     loading.bodies(view(id=ID))
-    connection = loading.store._loading()
+    connection = loading.store._load_connection()
     # As the previous version left it.
     connection.execute(
         "update loaded_segment set loaded_at = timestamp '2026-11-01' + to_hours(left(segment, 12)::int)"

@@ -82,7 +82,7 @@ def test_ledgers_of_two_days_stay_separate_after_a_clock_jump(
     for number in range(8):
         loading.bodies([number])
     earlier = "update loaded_segment set loaded_at = loaded_at - interval 3 days where left(segment, 12)::int in (3, 4)"
-    loading.store._loading().execute(earlier)
+    loading.store._load_connection().execute(earlier)
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 2)
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
     loading.store.fold_ledger(before=7)
@@ -110,7 +110,7 @@ def test_a_purge_moves_the_revision_of_those_deployments_alone(loading: Loading)
     loading.bodies({"context": {"deployment": 8}, "events": [1]})
     before = {deployment: loading.store.revisions.of({deployment}) for deployment in (7, 8)}
     key = "update quarantine set key_id = 'k_2' where deployment = 7"
-    loading.store._loading().execute(key)
+    loading.store._load_connection().execute(key)
     assert loading.store.purge(PurgeFilter(key_id="k_2")) == 1
     assert loading.store.revisions.of({7}) != before[7]
     assert loading.store.revisions.of({8}) == before[8]

@@ -33,7 +33,7 @@ from tests.support.stores import make_older
 
 @pytest.mark.parametrize("page", [{"is_by_ingest_seq": True}, {"is_page": True, "limit": 1_000}])
 def test_rows_are_stored_in_the_order_of_arrival(loading: Loading, page: dict[str, Any]) -> None:
-    loading.store._loading().execute(
+    loading.store._load_connection().execute(
         "insert into event by name select uuid() as event_id, (1::bigint << 32) + i as ingest_seq, "
         "timestamp '2026-11-20' as occurred_at, occurred_at as received_at, 'k' as key_id, 12 as deployment, i as seq, "
         "'view' as type, 'dashboard' as surface from range(300_000, 0, -1) t(i)"
@@ -44,7 +44,7 @@ def test_rows_are_stored_in_the_order_of_arrival(loading: Loading, page: dict[st
             reader.page(selection)
         found = [row[1] for rows in reader.rows(selection) for row in rows]
     assert found == list(range(1, page.get("limit", 300_000) + 1))
-    loading.store._loading().execute("delete from event")  # They have no ledger and no payload.
+    loading.store._load_connection().execute("delete from event")  # They have no ledger and no payload.
 
 
 def test_a_store_with_a_newer_schema_is_refused_and_unchanged(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_the_memory_limit_is_half_the_report_memory_and_is_lowered_again(tmp_pat
     setting = "select current_setting('memory_limit') as setting"
     with store.reader(EVERYTHING) as reader:
         assert reader.first_row(setting) == ({"setting": "250.0 MiB"}, 1)
-    assert store._loading().execute(setting).fetchone() == ("124.0 MiB",)
+    assert store._load_connection().execute(setting).fetchone() == ("124.0 MiB",)
     store.close()
 
 

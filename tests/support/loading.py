@@ -37,7 +37,7 @@ class Loading:
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query of the store."""
-        return self.store._loading().execute(sql).fetchall()
+        return self.store._load_connection().execute(sql).fetchall()
 
     def offending(self) -> dict[str, int]:
         """Return the checks that report rows, with their counts."""

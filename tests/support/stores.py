@@ -39,7 +39,7 @@ def _empty_store() -> bytes:
 
 def make_older(store: Store, *, before: str) -> None:
     """Turn an open store into one that a migration has not reached, with the same rows, and close it."""
-    connection = store._loading()
+    connection = store._load_connection()
     for sql in _undone_renames():
         connection.execute(sql)
     tables = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]

@@ -17,7 +17,7 @@ import orjson
 import pytest
 from uuid_utils import uuid7
 
-import embedsink.transfer.replay
+import embedsink.transfer.quarantine
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import Segment, number_of
@@ -35,7 +35,7 @@ from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.ledger import Ledger
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
-from embedsink.transfer.replay import Replay
+from embedsink.transfer.quarantine import Replay
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import ID, event_or_action, view
 from tests.support.servers import wait_until
@@ -161,7 +161,7 @@ def test_a_replay_is_refused_while_loading_stalls(quick: Server, monkeypatch: py
         raise StoreRefused("there is no room")
 
     monkeypatch.setattr(Store, "load", refuse)
-    monkeypatch.setattr(embedsink.transfer.replay, "LOADING_STALL_S_MAX", 0.5)
+    monkeypatch.setattr(embedsink.transfer.quarantine, "LOADING_STALL_S_MAX", 0.5)
     reject(quick, view(), key=quick.key())
     answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
     assert (answer.status_code, problem(answer)) == (503, "not_ready")
@@ -385,7 +385,7 @@ def test_rejections_are_purged_after_the_retention_period(tmp_path: Path, monkey
         server.post([1], key=key)
         server.rows("/api/v1/quarantine", key=admin)
         age = "update loaded_segment set loaded_at = loaded_at - interval 31 days"
-        server.engine.loader.tasks.submit(lambda: server.engine.store._loading().execute(age)).result()
+        server.engine.loader.tasks.submit(lambda: server.engine.store._load_connection().execute(age)).result()
         server.post([2], key=key)
         server.rows("/api/v1/quarantine", key=admin, count=2)
     with open_server(tmp_path, segment_seal_s=0.05) as server:
@@ -441,7 +441,7 @@ def test_a_list_is_serialized_outside_the_event_loop(quick: Server, monkeypatch:
             threads.append(threading.current_thread())
             return orjson.dumps(value, option=option)
 
-    monkeypatch.setattr(embedsink.transfer.replay, "orjson", RecordingOrjson)
+    monkeypatch.setattr(embedsink.transfer.quarantine, "orjson", RecordingOrjson)
     assert quick.get("/api/v1/quarantine", key=quick.key("read")).json() == []
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()

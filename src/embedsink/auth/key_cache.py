@@ -49,8 +49,8 @@ class KeyCache:
         Raises:
             Misconfigured: `problem`, when it is new. The same problem is raised once.
         """
-        # While there is a problem, read at each call: chmod makes a file readable without changing its version.
-        if self._file.version() == self._version and self.problem is None:
+        # While there is a problem, read at each call: chmod makes a file readable without changing its stamp.
+        if self._file.stamp() == self._stamp and self.problem is None:
             return False
         try:
             self._read()
@@ -77,8 +77,8 @@ class KeyCache:
         return [key for key in self._keys.values() if key.is_live(now)]
 
     def _read(self) -> None:
-        # Take the version before reading: if the file changes in between, the next refresh sees a newer version.
-        version = self._file.version()
+        # Take the stamp before reading: if the file changes in between, the next refresh sees a newer stamp.
+        stamp = self._file.stamp()
         keys = self._file.keys()
         self._keys = {key.digest: key for key in keys}
-        self._version, self.problem = version, None
+        self._stamp, self.problem = stamp, None

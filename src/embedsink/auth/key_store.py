@@ -19,7 +19,7 @@ from embedsink.errors import Misconfigured, preview, suggestion
 ENDED_DAYS_MAX = 400
 ENDED_KEYS_MAX = 10_000
 
-Version = tuple[int, int, int]
+FileStamp = tuple[int, int, int]
 
 
 class KeyStore:
@@ -100,7 +100,7 @@ class KeyStore:
             advice = suggestion(key_id, [key.key_id for key in keys], "`embedsink keys list` shows those that do.")
             raise Misconfigured(f"key {preview(key_id)} does not exist. {advice}")
 
-    def version(self) -> Version | None:
+    def stamp(self) -> FileStamp | None:
         """Return the mtime in ns, the size and the inode, which change with the content; None without a file."""
         try:
             status = self.path.stat()

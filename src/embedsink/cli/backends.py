@@ -73,7 +73,7 @@ class LocalBackend:
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
         from embedsink.reports.catalog import known_name
-        from embedsink.reports.formats import write_rows
+        from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
         from embedsink.reports.scope import parse_scope
 

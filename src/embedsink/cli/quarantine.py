@@ -137,8 +137,8 @@ async def _purge_here(data: Path, filters: dict[str, str | None]) -> int:
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
-    from embedsink.transfer.replay import purge as purge_quarantine
-    from embedsink.transfer.replay import purge_filter
+    from embedsink.transfer.quarantine import purge as purge_quarantine
+    from embedsink.transfer.quarantine import purge_filter
 
     parsed = purge_filter(before=filters["before"], reason=filters["reason"], key_id=filters["key"])
     async with Engine(DataFolder(data), read_settings()) as engine:
@@ -154,7 +154,7 @@ def _read_rows(
 
     from embedsink.data_folder import DataFolder
     from embedsink.store.reader import EVERYTHING, open_snapshot
-    from embedsink.transfer.replay import rows_json
+    from embedsink.transfer.quarantine import rows_json
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
         content = rows_json(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
@@ -168,7 +168,7 @@ async def _replay_in_process(data: Path) -> dict[str, int]:
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
-    from embedsink.transfer.replay import replay as replay_quarantine
+    from embedsink.transfer.quarantine import replay as replay_quarantine
 
     async with Engine(DataFolder(data), read_settings()) as engine:
         result = await replay_quarantine(engine)

@@ -14,7 +14,7 @@ from embedsink.http.client_address import client_address
 from embedsink.http.media_type import parse_media_type
 from embedsink.http.rate_limiter import RateLimiter, Sender
 from embedsink.http.transport import check_transport
-from embedsink.http.wire.body_key import find_tokens
+from embedsink.http.wire.body_tokens import find_body_tokens
 from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX, BodyReader
 from embedsink.ingest.pipeline import ParseJob, ParseResult, inflate_prefix
 from embedsink.reasons import Reason
@@ -186,7 +186,7 @@ class Admission:
         beginning = beginning[:ANONYMOUS_BYTES_MAX]
         if meta.encoding == "gzip":
             beginning = inflate_prefix(beginning, bytes_max=ANONYMOUS_BYTES_MAX)
-        tokens = list(find_tokens(beginning))
+        tokens = list(find_body_tokens(beginning))
         valid = next(filter(meta.engine.keys.find, tokens), None)
         if valid is None and not tokens:
             detail = f"the first {ANONYMOUS_BYTES_MAX:,} bytes of the body contain no key"

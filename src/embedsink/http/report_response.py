@@ -27,7 +27,7 @@ from embedsink.http.security_headers import NO_CACHE
 from embedsink.http.spool import SpoolFile, spool_query
 from embedsink.http.streaming import download_response
 from embedsink.reports.format import Format
-from embedsink.reports.formats import write_rows
+from embedsink.reports.format_writers import write_rows
 from embedsink.reports.pagination import Cursor, PageRequest
 from embedsink.reports.scope import PARAMETERS, Scope
 from embedsink.store.reader import Reader

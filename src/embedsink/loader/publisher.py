@@ -169,7 +169,7 @@ class Publisher:
         return self._copy is None and self._hung is None and time.monotonic() >= self._due_at
 
     def _start_copy(self) -> CopyProcess:
-        self._free_space()
+        self._delete_older_copies()
         self._started_at = time.monotonic()
         self._disk_space.require()
         # Segments in the journal have to stay in the ledger by name.
@@ -207,7 +207,7 @@ class Publisher:
         self._copy, self._hung = None, copy
         self._has_unreported_stall, self.is_dirty = True, True
 
-    def _free_space(self) -> None:
+    def _delete_older_copies(self) -> None:
         """Delete older copies if a new one has no space: damaged databases first, then the previous snapshot."""
         size = self._folder.store.stat().st_size
         while shutil.disk_usage(self._folder.path).free < size + FREE_BYTES_MIN:

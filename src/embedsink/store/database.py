@@ -19,9 +19,9 @@ from embedsink.store.duckdb_errors import (
     StoreBroken,
     StoreRefused,
     StoreTooSmall,
+    duckdb_errors_translated,
     first_line,
     lacks_memory,
-    translated,
     unavailable_if_broken,
 )
 from embedsink.store.insert import LINE_BITS, changed_deployments, described, fill_session_ready, load_rows
@@ -88,7 +88,7 @@ class Store:
         # The store has no log. DuckDB leaves one if a checkpoint fails while it closes; it belongs to no store.
         for log in self.path.parent.glob(f"{self.path.name}.wal*"):
             log.unlink()
-        with translated(opening=True):
+        with duckdb_errors_translated(opening=True):
             if self.path.exists():
                 refuse_newer(self.path)
             connection = connect(self.limits, spill=self._spill)
@@ -172,7 +172,7 @@ class Store:
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Retry.", retry_after_s=2)
-            with translated(), contextlib.ExitStack() as stack:
+            with duckdb_errors_translated(), contextlib.ExitStack() as stack:
                 stack.enter_context(self._readers.counted())  # first, so that it is released last
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
@@ -189,23 +189,23 @@ class Store:
 
         Segments that share a ledger row are not included: see `folded_to`.
         """
-        with translated():
-            return ledger.loaded_segments(self._loading(), from_number=from_number)
+        with duckdb_errors_translated():
+            return ledger.loaded_segments(self._load_connection(), from_number=from_number)
 
     def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:
         """Return the first and last segment number of each ledger row after a number."""
-        with translated():
-            return ledger.loaded_ranges(self._loading(), after=after)
+        with duckdb_errors_translated():
+            return ledger.loaded_ranges(self._load_connection(), after=after)
 
     def folded_to(self) -> int:
         """Return the highest number of a segment that shares a ledger row; 0 without such a segment."""
-        with translated():
-            return ledger.folded_to(self._loading())
+        with duckdb_errors_translated():
+            return ledger.folded_to(self._load_connection())
 
     def last_segment_number(self) -> int:
         """Return the highest number of a loaded segment; 0 if the store is empty."""
-        with translated():
-            return ledger.last_segment_number(self._loading())
+        with duckdb_errors_translated():
+            return ledger.last_segment_number(self._load_connection())
 
     def fold_ledger(self, *, before: int) -> None:
         """Merge the ledger rows of old segments, one row a day. Segments from the number `before` on are not merged.
@@ -213,8 +213,8 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: nothing was changed.
         """
-        with translated():
-            ledger.fold_ledger(self._loading(), before=before)
+        with duckdb_errors_translated():
+            ledger.fold_ledger(self._load_connection(), before=before)
 
     def load(self, *segments: Segment) -> Ledger:
         """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
@@ -259,11 +259,15 @@ class Store:
         """Return the ledger and the changed deployments; None if these are unknown."""
         with contextlib.suppress(StoreTooSmall):
             return self._load(variables, [segment.number for segment in segments])
-        with contextlib.suppress(StoreTooSmall), translated(), self._memory.raised(self._loading()):
+        with (
+            contextlib.suppress(StoreTooSmall),
+            duckdb_errors_translated(),
+            self._memory.raised(self._load_connection()),
+        ):
             return self._load_unless_committed(segments, variables)
         with self._readers.paused():
             self._end_readers()
-            with translated(), self._memory.raised(self._loading()):
+            with duckdb_errors_translated(), self._memory.raised(self._load_connection()):
                 return self._load_unless_committed(segments, variables)
 
     def _load_unless_committed(
@@ -271,7 +275,7 @@ class Store:
     ) -> tuple[Ledger, set[int] | None]:
         # The commit may have been the step that failed.
         if self._has(segments[0]):
-            return ledger_of_load(self._loading()), None
+            return ledger_of_load(self._load_connection()), None
         return self._load(variables, [segment.number for segment in segments])
 
     def _end_readers(self) -> None:
@@ -279,8 +283,8 @@ class Store:
         self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def _load(self, variables: Mapping[str, object], loaded: Sequence[int]) -> tuple[Ledger, set[int]]:
-        connection = self._loading()
-        with translated():
+        connection = self._load_connection()
+        with duckdb_errors_translated():
             for name, value in variables.items():
                 connection.execute(f"set variable {name} = $1", [value])
             with transaction(connection):
@@ -300,12 +304,12 @@ class Store:
                 return self._roll_up(at_once)
             except StoreTooSmall:
                 continue
-        with translated(), self._memory.raised(self._loading()):
+        with duckdb_errors_translated(), self._memory.raised(self._load_connection()):
             return self._roll_up(_ROLLUP_BATCH_ROWS[-1])
 
     def _roll_up(self, at_once: int) -> bool:
-        with translated(), transaction(self._loading()):
-            row_count = roll_up(self._loading(), from_count=self.limits.rollup_from_count, at_once=at_once)
+        with duckdb_errors_translated(), transaction(self._load_connection()):
+            row_count = roll_up(self._load_connection(), from_count=self.limits.rollup_from_count, at_once=at_once)
         self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0
 
@@ -316,8 +320,12 @@ class Store:
             StoreRefused, StoreBroken: none is deleted, unless the commit failed.
         """
         try:
-            with translated(), self._memory.raised(self._loading()), transaction(self._loading()):
-                count, deployments = purge_rejections(self._loading(), which)
+            with (
+                duckdb_errors_translated(),
+                self._memory.raised(self._load_connection()),
+                transaction(self._load_connection()),
+            ):
+                count, deployments = purge_rejections(self._load_connection(), which)
         except (StoreRefused, StoreBroken):
             self.revisions.renew()
             raise
@@ -327,9 +335,13 @@ class Store:
 
     def reset_derived_tables(self) -> None:
         """Delete the rollups, which the loader recomputes, and recompute `session_ready` from the events."""
-        with translated(), self._memory.raised(self._loading()), transaction(self._loading()):
-            discard_rollups(self._loading())
-            fill_session_ready(self._loading())
+        with (
+            duckdb_errors_translated(),
+            self._memory.raised(self._load_connection()),
+            transaction(self._load_connection()),
+        ):
+            discard_rollups(self._load_connection())
+            fill_session_ready(self._load_connection())
 
     def salvage(
         self, files: Sequence[Path], *, journal_numbers: list[int], on_step: Callable[[], None] = lambda: None
@@ -339,8 +351,8 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: a part of the rows is in the store.
         """
-        connection = self._loading()
-        with translated(), self._memory.raised(connection):
+        connection = self._load_connection()
+        with duckdb_errors_translated(), self._memory.raised(connection):
             salvaged = salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
             with transaction(connection):
                 fill_session_ready(connection)
@@ -359,8 +371,8 @@ class Store:
     def checkpoint(self) -> None:
         """Write everything into the file, so that a copy of it is complete."""
         try:
-            with translated(), self._memory_for_checkpoint():
-                self._loading().execute("checkpoint store")
+            with duckdb_errors_translated(), self._memory_for_checkpoint():
+                self._load_connection().execute("checkpoint store")
         except StoreBroken as error:
             # The rows may be from an earlier process. The next try, after reopening, has more memory.
             self._lacked_memory = lacks_memory(error)
@@ -373,7 +385,7 @@ class Store:
     @contextlib.contextmanager
     def _memory_for_checkpoint(self) -> Iterator[None]:
         """Raise the memory limit before a checkpoint of wide rows: a failed checkpoint breaks the database."""
-        connection = self._loading()
+        connection = self._load_connection()
         with contextlib.ExitStack() as stack:
             if self._has_wide_rows:
                 stack.enter_context(self._readers.paused())
@@ -390,7 +402,7 @@ class Store:
             StoreBroken: it could not be attached again, and is closed.
         """
         with self._lock:
-            connection = self._loading()
+            connection = self._load_connection()
             if self._attached_bytes < _REATTACH_BYTES or self._readers.count:
                 return
             # Attaching would create an empty file, and publishing it would replace a complete snapshot.
@@ -410,7 +422,7 @@ class Store:
     def _has(self, segment: Segment) -> bool:
         return segment.identity in self.loaded_segments(from_number=segment.number)
 
-    def _loading(self) -> duckdb.DuckDBPyConnection:
+    def _load_connection(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             raise StoreBroken("store.duckdb: is closed")
         return self._connection

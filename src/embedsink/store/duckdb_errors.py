@@ -41,7 +41,7 @@ class SqlUnfit(EmbedsinkError):
 
 
 @contextlib.contextmanager
-def translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
+def duckdb_errors_translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
     """Raise DuckDB's errors as those of this module, with the first line of their text, or all of it."""
     try:
         yield
@@ -53,7 +53,7 @@ def translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
 def unavailable_if_broken() -> Iterator[None]:
     """Raise Unavailable if the database is broken, closed or too busy."""
     try:
-        with translated():
+        with duckdb_errors_translated():
             yield
     except (StoreBroken, StoreRefused) as error:
         if has_no_room(error):

@@ -20,8 +20,8 @@ from embedsink.store.duckdb_errors import (
     StoreBroken,
     StoreRefused,
     StoreTooSmall,
+    duckdb_errors_translated,
     first_line,
-    translated,
     unavailable_if_broken,
 )
 from embedsink.store.frames import execute_as, frame_of
@@ -221,7 +221,7 @@ class Reader:
         """
         self.narrowed(requested_columns=None)
         try:
-            with translated(whole=True):
+            with duckdb_errors_translated(whole=True):
                 result = execute_as(caller, self._connection, sql, parameters)
                 if result is None:
                     raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, translated
+from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, duckdb_errors_translated
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
@@ -110,7 +110,7 @@ def _attached(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[boo
     """Attach a damaged file as `damaged`. Yield False when not even its catalog can be read."""
     quoted = str(path).replace("'", "''")
     try:
-        with translated(opening=True):
+        with duckdb_errors_translated(opening=True):
             connection.execute(f"attach '{quoted}' as damaged (read_only)")
     except StoreBroken:
         yield False
@@ -151,7 +151,7 @@ class _Damaged:
         """Return whether a table may have rows of missing segments. Usually it has none, which is fast to check."""
         sql = f"select 1 from {table} where ingest_seq >= {self._first_ingest_seq:d} and {_OF_MISSING} limit 1"
         try:
-            with translated():
+            with duckdb_errors_translated():
                 return self._connection.execute(sql).fetchone() is not None
         except (StoreDamaged, SqlUnfit):
             return True  # `_for_rows` checks whether the table exists
@@ -181,10 +181,10 @@ class _Damaged:
     def _row_groups(self, table: str) -> Iterator[tuple[int, int]]:
         """Yield the first row of each row group, and the row after its last."""
         try:
-            with translated():
+            with duckdb_errors_translated():
                 counts = [count for (count,) in self._connection.execute(_ROW_GROUPS, [table]).fetchall()]
         except StoreDamaged:
-            with translated():
+            with duckdb_errors_translated():
                 sizes = "select estimated_size from duckdb_tables() where database_name = 'damaged' and table_name = $1"
                 [(size,)] = self._connection.execute(sizes, [table]).fetchall()
             counts = [_GROUP_ROWS] * (size // _GROUP_ROWS + 1)
@@ -195,7 +195,7 @@ class _Damaged:
             f"select min(ingest_seq), max(ingest_seq) from {self._source(table)} "
             f"where rowid >= $1 and rowid < $2 and {_OF_MISSING}"
         )
-        with translated():
+        with duckdb_errors_translated():
             first, last = self._connection.execute(bounds, [start, end]).fetchall()[0]
         if first is None:
             return 0
@@ -210,6 +210,6 @@ class _Damaged:
         return self._run(f"insert into {into or table} by name {rows}", start, end)
 
     def _run(self, sql: str, start: int, end: int) -> int:
-        with translated(), transaction(self._connection):
+        with duckdb_errors_translated(), transaction(self._connection):
             [(row_count,)] = self._connection.execute(sql, [start, end]).fetchall()
         return int(row_count)

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, translated
+from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, duckdb_errors_translated
 
 _ROWS_AT_ONCE = 500_000
 # Enough for 2,048 rows of the longest strings.
@@ -27,11 +27,11 @@ def read_every_row(path: Path, *, on_step: Callable[[], None] = lambda: None) ->
     """
     config = _CONFIG | {"temp_directory": str(path.with_suffix(".spill"))}
     try:
-        with translated(opening=True):
+        with duckdb_errors_translated(opening=True):
             connection = duckdb.connect(str(path), read_only=True, config=config)
     except StoreBroken as error:
         raise StoreDamaged(str(error)) from error
-    with contextlib.closing(connection), translated():
+    with contextlib.closing(connection), duckdb_errors_translated():
         connection.execute("set enable_progress_bar = false")
         for (table,) in connection.execute("select table_name from duckdb_tables() where not temporary").fetchall():
             # Not a count: deleted rows leave gaps.

@@ -23,9 +23,9 @@ from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_scope
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
-from embedsink.transfer.replay import purge as purge_quarantine
-from embedsink.transfer.replay import purge_filter, rows_json
-from embedsink.transfer.replay import replay as replay_quarantine
+from embedsink.transfer.quarantine import purge as purge_quarantine
+from embedsink.transfer.quarantine import purge_filter, rows_json
+from embedsink.transfer.quarantine import replay as replay_quarantine
 
 PATH = "/api/v1/quarantine"
 REPLAY_PATH = f"{PATH}/replay"

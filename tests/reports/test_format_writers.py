@@ -19,7 +19,7 @@ from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import EVENTS, report_names, type_of, visible_columns
 from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
-from embedsink.reports.formats import write_rows
+from embedsink.reports.format_writers import write_rows
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING, ROWS_OF_BATCH, Reader

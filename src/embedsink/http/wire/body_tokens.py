@@ -9,7 +9,7 @@ _MEMBER = re.compile(rb'"key"[ \t\r\n]{0,16}:[ \t\r\n]{0,16}"([^"\\]{0,256})"')
 _CANDIDATES_MAX = 8
 
 
-def find_tokens(beginning: bytes) -> Iterator[str]:
+def find_body_tokens(beginning: bytes) -> Iterator[str]:
     """Yield at most 8 texts that may be the field `key` of a delivery, in their order.
 
     Args:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from embedsink.http.wire.body_key import find_tokens
+from embedsink.http.wire.body_tokens import find_body_tokens
 from tests.support.envelopes import KEY, view
 
 
@@ -18,7 +18,7 @@ from tests.support.envelopes import KEY, view
 )
 @pytest.mark.parametrize("indent", [None, 2])
 def test_the_key_of_a_delivery_is_found_at_any_position(body: object, indent: int | None) -> None:
-    assert list(find_tokens(json.dumps(body, indent=indent).encode())) == [KEY]
+    assert list(find_body_tokens(json.dumps(body, indent=indent).encode())) == [KEY]
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_the_key_of_a_delivery_is_found_at_any_position(body: object, indent: in
     ],
 )
 def test_other_forms_are_not_keys(body: bytes, found: list[str]) -> None:
-    assert list(find_tokens(body)) == found
+    assert list(find_body_tokens(body)) == found
 
 
 def test_the_search_stops_after_a_few_candidates() -> None:
-    assert list(find_tokens(b'"key" ' * 10_000 + b'"key":"late"')) == []
-    assert len(list(find_tokens(b'"key":"x",' * 10_000))) == 8
+    assert list(find_body_tokens(b'"key" ' * 10_000 + b'"key":"late"')) == []
+    assert len(list(find_body_tokens(b'"key":"x",' * 10_000))) == 8
