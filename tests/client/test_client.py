@@ -62,9 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     "params",
     [
         {},
-        {"since": "2999-01-01"},
-        {"deployment": 2, "surface": "dashboard"},
-        {"timezone": "Asia/Tokyo", "interval": "month", "limit": 1},
+        {"deployment": 2, "surface": "dashboard", "timezone": "Asia/Tokyo", "interval": "month", "limit": 1},
     ],
     ids=str,
 )

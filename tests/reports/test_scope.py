@@ -182,9 +182,8 @@ def test_a_response_has_no_text_of_another_deployment(
 ) -> None:
     own = {*DEPLOYMENTS, NO_DEPLOYMENT} if scope is None else {*scope} - {UNKNOWN}
     for resource in RESOURCES:
-        for query in QUERIES if has_rows(resource) else QUERIES[:1]:
-            if resource == "summary.zip" and "limit" in query:
-                continue
+        # The parameters change the rows and not their format, so one format of each report has both queries.
+        for query in QUERIES if resource.endswith((".csv", ".ndjson")) else QUERIES[:1]:
             with subtests.test(resource + query):
                 answer = server.get(f"/api/v1/{resource}{query}", key=keys[str(scope)])
                 assert answer.status == 200, answer.body

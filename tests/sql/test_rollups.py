@@ -83,7 +83,7 @@ far_histories = st.builds(
 
 
 @pytest.mark.parametrize("report", OF_SUMS)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     history=far_histories,
     scope=cut_scopes,

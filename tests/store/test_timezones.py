@@ -9,6 +9,7 @@ from importlib.resources import files
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 
 from embedsink.errors import Refused
@@ -161,21 +162,20 @@ def test_duckdb_knows_every_zone_of_the_pinned_database() -> None:
     assert {"UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"} <= timezones()
 
 
-def test_python_and_sql_agree_on_the_beginning_of_days() -> None:
+def test_python_and_sql_agree_on_the_beginning_of_days(connection: duckdb.DuckDBPyConnection) -> None:
     """Compare `since` with the periods in SQL: a difference would lose or repeat an hour."""
     days = ["2025-03-30", "2025-10-26", "2026-04-24", "2026-11-01", "2026-09-06", "2026-10-04"]
-    with views_over_nothing() as connection:
-        for zone in ZONES:
-            Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
-            begins = [since(day, zone) for day in days]
-            found = connection.execute(
-                "select period_of(begin), period_of(begin - interval 1 microsecond), "
-                "from (select unnest($1::timestamp[]) as begin)",
-                [begins],
-            ).fetchall()
-            for begin, (period, period_before) in zip(begins, found, strict=True):
-                assert begin is not None
-                assert period_before < begin == period, zone
+    for zone in ZONES:
+        Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
+        begins = [since(day, zone) for day in days]
+        found = connection.execute(
+            "select period_of(begin), period_of(begin - interval 1 microsecond), "
+            "from (select unnest($1::timestamp[]) as begin)",
+            [begins],
+        ).fetchall()
+        for begin, (period, period_before) in zip(begins, found, strict=True):
+            assert begin is not None
+            assert period_before < begin == period, zone
 
 
 @pytest.mark.parametrize(
@@ -202,19 +202,20 @@ def test_python_and_sql_agree_on_the_beginning_of_days() -> None:
         ("Europe/Berlin", "2026-10-25", 25, "2026-10-24T22:00"),
     ],
 )
-def test_every_instant_of_a_day_belongs_to_that_day_only(zone: str, day: str, hours: float, begin: str) -> None:
+def test_every_instant_of_a_day_belongs_to_that_day_only(
+    connection: duckdb.DuckDBPyConnection, zone: str, day: str, hours: float, begin: str
+) -> None:
     first = datetime.fromisoformat(begin)
     minutes = [first + timedelta(minutes=minute) for minute in range(int(hours * 60))]
-    with views_over_nothing() as connection:
-        Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
-        periods_and_days = "list(distinct period_of(one)), list(distinct day_of(one))"
-        of = f"select {periods_and_days} from (select unnest($1::timestamp[]) as one)"
-        assert connection.execute(of, [minutes]).fetchone() == ([first], [date.fromisoformat(day)])
-        around = [first - timedelta(microseconds=1), first + timedelta(hours=hours)]
-        [(periods, days)] = connection.execute(of, [around]).fetchall()
-        assert first not in periods
-        assert len(periods) == 2
-        assert date.fromisoformat(day) not in days
+    Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
+    periods_and_days = "list(distinct period_of(one)), list(distinct day_of(one))"
+    of = f"select {periods_and_days} from (select unnest($1::timestamp[]) as one)"
+    assert connection.execute(of, [minutes]).fetchone() == ([first], [date.fromisoformat(day)])
+    around = [first - timedelta(microseconds=1), first + timedelta(hours=hours)]
+    [(periods, days)] = connection.execute(of, [around]).fetchall()
+    assert first not in periods
+    assert len(periods) == 2
+    assert date.fromisoformat(day) not in days
     assert since(day, zone) == first
 
 
@@ -233,15 +234,16 @@ def test_every_instant_of_a_day_belongs_to_that_day_only(zone: str, day: str, ho
         ("Europe/Berlin", "2026-10-25T01:00"),
     ],
 )
-def test_hours_begin_at_full_local_hours_and_do_not_overlap(zone: str, change: str) -> None:
+def test_hours_begin_at_full_local_hours_and_do_not_overlap(
+    connection: duckdb.DuckDBPyConnection, zone: str, change: str
+) -> None:
     minutes = [datetime.fromisoformat(change) + timedelta(minutes=minute) for minute in range(-300, 300)]
-    with views_over_nothing() as connection:
-        Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, resources=ExitStack())
-        found = connection.execute(
-            "select period_of(one), wall_clock(period_of(one)), period_of(period_of(one)), "
-            "from (select unnest($1::timestamp[]) as one)",
-            [minutes],
-        ).fetchall()
+    Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, resources=ExitStack())
+    found = connection.execute(
+        "select period_of(one), wall_clock(period_of(one)), period_of(period_of(one)), "
+        "from (select unnest($1::timestamp[]) as one)",
+        [minutes],
+    ).fetchall()
     starts = [start for start, _, _ in found]
     assert starts == sorted(starts)
     assert all(start <= minute < start + timedelta(hours=2) for start, minute in zip(starts, minutes, strict=True))
@@ -271,7 +273,9 @@ def test_all_offset_changes_since_2011_are_handled() -> None:
 
 
 @pytest.mark.parametrize("zone", [*ZONES, "Africa/Monrovia", "Antarctica/Casey", "Asia/Gaza"])
-def test_rollups_of_15_minutes_have_the_periods_of_their_events(zone: str) -> None:
+def test_rollups_of_15_minutes_have_the_periods_of_their_events(
+    connection: duckdb.DuckDBPyConnection, zone: str
+) -> None:
     # In many years, and around offset changes: one at a minute past midnight, and one from an offset of 44.5 minutes.
     years = [datetime(year, 7, 1, 23, 59, 59, 999_999) for year in (1, 1890, 1970, 1972, 2011, 2012, 2026, 9999)]
     days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
@@ -332,27 +336,26 @@ def _shown_twice(week: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 @pytest.mark.slow
-def test_a_day_with_two_midnights_begins_at_the_first() -> None:
+def test_a_day_with_two_midnights_begins_at_the_first(connection: duckdb.DuckDBPyConnection) -> None:
     """Compare DuckDB's zones from 2011 on with the list in sql/macros/midnight_of.sql."""
     twice: dict[str, list[datetime]] = {}
-    with views_over_nothing() as connection:
-        for zone in sorted(timezones()):
-            Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
-            [(periods, firsts)] = connection.execute(
-                """
-                with day as (
-                    select unnest(range(timestamp '2011-01-01', timestamp '2031-01-01', interval 1 day)) as day
-                ),
-                instant as (select day, make_timestamp(epoch_us(timezone($1, day))) as later from day)
-                select list(period_of(later) order by day), list(later - interval 1 hour order by day)
-                from instant
-                where wall_clock(later - interval 1 hour) = day
-                """,
-                [zone],
-            ).fetchall()
-            if firsts:
-                twice[zone] = firsts
-                assert periods == firsts, zone
+    for zone in sorted(timezones()):
+        Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
+        [(periods, firsts)] = connection.execute(
+            """
+            with day as (
+                select unnest(range(timestamp '2011-01-01', timestamp '2031-01-01', interval 1 day)) as day
+            ),
+            instant as (select day, make_timestamp(epoch_us(timezone($1, day))) as later from day)
+            select list(period_of(later) order by day), list(later - interval 1 hour order by day)
+            from instant
+            where wall_clock(later - interval 1 hour) = day
+            """,
+            [zone],
+        ).fetchall()
+        if firsts:
+            twice[zone] = firsts
+            assert periods == firsts, zone
     listed = re.findall(r"'([A-Z]\w+(?:/\w+)?)'", read_sql("macros")["midnight_of"])
     assert sorted(twice) == sorted(listed)
 

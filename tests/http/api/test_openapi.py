@@ -152,7 +152,7 @@ def test_the_description_contains_the_service_name_and_limits() -> None:
 )
 def test_requests_and_responses_conform_to_the_description(path: str, method: str, loaded: Server) -> None:
     @settings(
-        max_examples=12,
+        max_examples=4,
         deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
