@@ -13,8 +13,8 @@ from tests.support.servers import RunningServer, running_server, wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 
-ROUNDS = 16
-EVENTS_A_ROUND = 500
+ROUNDS = 20
+EVENTS_A_ROUND = 400
 SETTLED_TIMEOUT_S = 60.0
 
 
