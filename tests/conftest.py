@@ -11,7 +11,7 @@ from tests.support.rows import views_over_nothing
 from tests.support.stores import open_store
 
 # No deadline, because tests share the machine. `scripts/test --hypothesis-profile thorough` searches for hours.
-for profile, max_examples in {"quick": 10, "usual": 30, "thorough": 2_000}.items():
+for profile, max_examples in {"quick": 10, "usual": 15, "thorough": 2_000}.items():
     settings.register_profile(profile, max_examples=max_examples, deadline=None)
 settings.load_profile("usual")
 

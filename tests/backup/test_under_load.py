@@ -28,7 +28,7 @@ BACKUPS = 50
 STARTED_EVERY = 10
 SENDERS = 2
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.server]
+pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 Backups = list[tuple[Path, set[str]]]
 

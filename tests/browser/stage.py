@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +12,9 @@ from playwright.sync_api import Browser, BrowserContext, Error, Frame, Page, Pla
 
 from tests.browser.gate import Gate
 from tests.browser.sites import Site
+from tests.support.chromium import ARGUMENTS, PROGRAM
 from tests.support.servers import RunningServer, wait_until
 
-# Sandboxes need rights that containers don't grant; the pages here are our own.
-ARGUMENTS = ["--no-sandbox"]
-PROGRAM = shutil.which("chromium")
 DELIVERED_TIMEOUT_S = 15.0
 
 # The id that the browser gives a page's locks (Web Locks, section 4.5), and the ids of all pages with a lock.

@@ -11,7 +11,7 @@ from playwright.sync_api import Error, Page
 from tests.browser.stage import Stage, embed_in, open_stage
 from tests.support.servers import RunningServer, running_server, wait_until
 
-pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 ROUNDS = 20
 EVENTS_A_ROUND = 400

@@ -8,7 +8,7 @@ from typing import Literal
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.browser.stage import ARGUMENTS, PROGRAM
+from tests.support.chromium import ARGUMENTS, PROGRAM
 from tests.support.paths import ROOT
 from tests.support.servers import free_port
 

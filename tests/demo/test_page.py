@@ -33,7 +33,7 @@ from embedsink.demo.fixtures import CUSTOMER
 from embedsink.demo.server import DemoServer
 from embedsink.demo.sites import PAGE_PATH, EmbedServer, origins
 from embedsink.demo.stop import Stop
-from tests.browser.stage import ARGUMENTS, PROGRAM
+from tests.support.chromium import ARGUMENTS, PROGRAM
 from tests.support.programs import require
 from tests.support.servers import fetch, free_port
 
@@ -89,7 +89,7 @@ class Shown:
 
     def __init__(self, demo: Demo, *, address: str | None = None) -> None:
         self.demo = demo
-        self.context = demo.browser.new_context(viewport=WINDOW)
+        self.context = demo.browser.new_context(viewport=WINDOW, reduced_motion="reduce")
         self.context.add_init_script(WATCH_POLICY)
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(VISIBLE_MS_MAX)

@@ -8,9 +8,10 @@ from playwright.sync_api import Browser, Frame, Page, sync_playwright
 
 from embedsink.browser.modules import browser_files
 from tests.browser.sites import EMBED, Site
-from tests.browser.stage import ARGUMENTS, PROGRAM, embed_in
+from tests.browser.stage import embed_in
 from tests.docs.blocks import Block, blocks
 from tests.docs.conftest import Documented
+from tests.support.chromium import ARGUMENTS, PROGRAM
 from tests.support.programs import require
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -10,9 +10,9 @@ import playwright
 import pytest
 
 from tests.browser.sites import EMBED, Site
-from tests.browser.stage import PROGRAM
 from tests.docs.blocks import blocks
 from tests.docs.conftest import Documented
+from tests.support.chromium import PROGRAM
 from tests.support.programs import require
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

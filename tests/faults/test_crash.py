@@ -9,7 +9,7 @@ from tests.support.crash_harness import Crashing, Server, broken_promises, sende
 
 CYCLES = 30
 JUDGED_EVERY = 10
-SECONDS_MAX = 90
+SECONDS_MAX = 240
 
 # A planted bug: the response does not wait for the write. The slow disk makes losses likely.
 EARLY_ANSWER = """
@@ -27,7 +27,6 @@ open_segment.fdatasync = slow
 """
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
@@ -44,7 +43,6 @@ def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
     assert time.monotonic() - started_at < SECONDS_MAX
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_the_harness_detects_an_early_answer(tmp_path: Path) -> None:

@@ -105,7 +105,6 @@ def loaded(data: Path) -> list[Any]:
         return store.execute("select sync_job_id, duration_ms from sync").fetchall()
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_kills_at_random_moments_lose_and_change_no_result(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Debian's chromium, driven by Playwright, against the real program."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.pages.watching import Reader, log_in, reader_at
+from tests.support.chromium import ARGUMENTS, PROGRAM
 from tests.support.programs import require
 from tests.support.servers import RunningServer, running_server, wait_until
 
@@ -17,8 +17,7 @@ def browser() -> Iterator[Browser]:
     """A browser for this folder alone: it runs an event loop, which tests of other folders must not find running."""
     require("chromium")
     with sync_playwright() as running:
-        # Sandboxes need rights that containers don't grant; the pages are our own.
-        launched = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        launched = running.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
         yield launched
         launched.close()
 

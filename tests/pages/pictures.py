@@ -1,6 +1,5 @@
 """Takes the pictures of the dashboards that README shows: `scripts/pictures`."""
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.pages.traffic import send_syncs, send_traffic
 from tests.pages.watching import reader_at
+from tests.support.chromium import ARGUMENTS, PROGRAM
 from tests.support.paths import ROOT
 from tests.support.servers import running_server
 
@@ -42,7 +42,7 @@ def main() -> None:
     ):
         send_syncs(server)
         send_traffic(server)
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
         key = server.key("read")
         for picture in PICTURES:
             size = {"width": picture.width, "height": picture.height}

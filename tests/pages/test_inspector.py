@@ -67,7 +67,7 @@ def _line(message: ConsoleMessage) -> str:
 
 @contextmanager
 def inspecting(browser: Browser, server: RunningServer, *, key: str = "", **options: Any) -> Iterator[Inspector]:
-    context = browser.new_context(**options)
+    context = browser.new_context(**({"reduced_motion": "reduce"} | options))
     try:
         log_in(context, server, key or server.key("read"))
         yield Inspector(context.new_page(), server)

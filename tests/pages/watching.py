@@ -11,6 +11,8 @@ from tests.support.servers import RunningServer
 
 DASHBOARDS = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
 # A chart has its label when it is drawn, so no tile is pending.
+# Animations take processor time, and no test of these pages looks at them.
+_CONTEXT = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", "reduced_motion": "reduce"}
 _IS_SHOWN = """() => document.querySelectorAll('[aria-busy="true"]').length === 0
   && [...document.querySelectorAll('[data-body]')].every((body) =>
     body.querySelector('.plot[aria-label], table, .empty'))"""
@@ -49,7 +51,7 @@ class Reader:
         end = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < end, f"still not so: {what}; {self.troubles}"
-            self.page.wait_for_timeout(20)
+            self.page.wait_for_timeout(50)
 
     def number(self, tile: str) -> str:
         """Return the text of a tile with a number."""
@@ -85,7 +87,7 @@ def seem_hidden(page: Page, is_hidden: bool) -> None:
 @contextmanager
 def reader_at(browser: Browser, server: RunningServer, *, key: str = "", **options: Any) -> Iterator[Reader]:
     """A reader without recorded errors at the end; logged in with the key, if any."""
-    context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}, "locale": "en-GB"} | options))
+    context = browser.new_context(**(_CONTEXT | options))
     try:
         if key:
             log_in(context, server, key)

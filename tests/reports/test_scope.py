@@ -41,6 +41,8 @@ RESOURCES = [
     "quarantine",
     "deployments",
 ]
+# The resources that contain every text of a deployment.
+WITH_EVERY_TEXT = ("events", "summary")
 # Parameters besides the scope.
 QUERIES = ["", "?interval=month&timezone=Asia/Tokyo&bom=on&guard=off&limit=1000"]
 
@@ -181,7 +183,8 @@ def test_a_response_has_no_text_of_another_deployment(
     subtests: pytest.Subtests,
 ) -> None:
     own = {*DEPLOYMENTS, NO_DEPLOYMENT} if scope is None else {*scope} - {UNKNOWN}
-    for resource in RESOURCES:
+    # A key without a scope may read every text, so its responses are only checked for missing texts.
+    for resource in RESOURCES if scope else [name for name in RESOURCES if name.startswith(WITH_EVERY_TEXT)]:
         # The parameters change the rows and not their format, so one format of each report has both queries.
         for query in QUERIES if resource.endswith((".csv", ".ndjson")) else QUERIES[:1]:
             with subtests.test(resource + query):
@@ -189,7 +192,7 @@ def test_a_response_has_no_text_of_another_deployment(
                 assert answer.status == 200, answer.body
                 content = content_of(resource, answer, tmp_path)
                 assert_no_leak(content, scope, resource + query)
-                if resource.startswith(("events", "summary")):
+                if resource.startswith(WITH_EVERY_TEXT):
                     assert [deployment for deployment in own if canary(deployment) not in content] == []
 
 
