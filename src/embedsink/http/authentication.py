@@ -7,14 +7,14 @@ from urllib.parse import unquote
 from starlette.requests import Request
 
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.tokens import TOKEN_START
+from embedsink.auth.tokens import TOKEN_PREFIX
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
 
-_KEY_IN_URL = re.compile(rf"{TOKEN_START.pattern}|(?:^|[&;])access_token=")
+_KEY_IN_URL = re.compile(rf"{TOKEN_PREFIX.pattern}|(?:^|[&;])access_token=")
 # One message for all invalid keys, so that clients don't learn why a key is invalid.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
 # The same message whether the key is valid or not: keys in a URL are never looked up.
