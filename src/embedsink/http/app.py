@@ -17,7 +17,7 @@ from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError
 from embedsink.http.anonymous_limits import AnonymousLimitMiddleware
 from embedsink.http.api.events import IngestEndpoint
-from embedsink.http.dashboards import Dashboards
+from embedsink.http.dashboard_registry import DashboardRegistry
 from embedsink.http.ingest_admission import Admission
 from embedsink.http.openapi.builder import OpenApi
 from embedsink.http.pages.dashboards import DashboardPages
@@ -41,7 +41,7 @@ class _Parts(TypedDict):
     admission: Admission
     transport: Transport
     sessions: Sessions
-    dashboards: Dashboards
+    dashboards: DashboardRegistry
     section_cache: SectionCache
     dashboard_pages: DashboardPages
     login_page: LoginPage
@@ -129,7 +129,7 @@ def create_app(
 
 
 def _create_parts(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Parts:
-    endpoint, dashboards, vega = IngestEndpoint(settings), Dashboards(folder.dashboards), VegaBundle(folder)
+    endpoint, dashboards, vega = IngestEndpoint(settings), DashboardRegistry(folder.dashboards), VegaBundle(folder)
     openapi = describe_api(settings)
     return _Parts(
         events=endpoint,

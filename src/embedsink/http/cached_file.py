@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.http.etag import is_known
+from embedsink.http.etag import is_not_modified
 
 # A file with a version in its name never changes.
 IMMUTABLE = "public, max-age=31536000, immutable"
@@ -40,7 +40,7 @@ class TaggedFile:
         all_headers = {"ETag": self.tag, "X-Content-Type-Options": "nosniff", **headers}
         if self.compressed is not None:
             all_headers["Vary"] = "Accept-Encoding"
-        if is_known(request, self.tag):
+        if is_not_modified(request, self.tag):
             return Response(status_code=304, headers=all_headers)
         if self.compressed is not None and _GZIP.search(request.headers.get("accept-encoding", "")):
             return Response(

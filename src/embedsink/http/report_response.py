@@ -54,13 +54,13 @@ class RowsRequest:
         name: the name of the resource, also for the file name.
         view: the view to read.
         format: the format of the rows.
-        is_timed: whether the view depends on the current time.
+        depends_on_clock: whether the rows change with the current time.
     """
 
     name: str
     view: str
     format: Format
-    is_timed: bool = False
+    depends_on_clock: bool = False
 
 
 async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response:
@@ -71,12 +71,12 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     engine: Engine = request.state.engine
     page = parse_page(query, rows.name, None if key.deployments is None else engine.opaque_numbers)
     csv = parse_csv_options(query)
-    etag = EtagCheck.of(request, key, is_timed=rows.is_timed or scope.is_relative)
-    if etag.is_known:
+    etag = EtagCheck.of(request, key, depends_on_clock=rows.depends_on_clock or scope.is_relative)
+    if etag.is_not_modified:
         # `If-None-Match: *` matches without an earlier response, so a wrong column must still be an error.
         if page.is_partial:
             await run_short_query(engine, key, partial(page.check, view=rows.view))
-        return etag.not_modified(NO_CACHE)
+        return etag.not_modified_response(NO_CACHE)
 
     def write(reader: Reader, file: SpoolFile) -> Cursor | None:
         selection, next_cursor = page.select(reader, rows.view)

@@ -8,7 +8,7 @@ from embedsink.browser.modules import BrowserFile, browser_files, plain_name, ve
 from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import IMMUTABLE, REVALIDATED, TaggedFile
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import Schema
 from embedsink.reasons import Reason
@@ -64,18 +64,18 @@ def _operation(path: str, id_: str, summary: str, suffix: str) -> Operation:
     meaning = f"{' or '.join(names)}, optionally with a version: {version}."
     content: dict[str, Schema] = {file.media_type: {} for file in files}
     return Operation(
-        "get",
-        path,
-        id_,
-        summary,
-        (
+        method="get",
+        path=path,
+        id=id_,
+        summary=summary,
+        success=Success(
             200,
             "The file. A file with a version in its name never changes. A file without a version may change. "
             "The server answers an unknown version with the current file.",
             content,
         ),
-        (Reason.NOT_FOUND, *ANY_REQUEST),
+        error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
         parameters=[parameter("module", module, meaning, location="path"), if_none_match()],
-        others={304: "The file has not changed."},
-        headers={"ETag": "Weak. Send it in If-None-Match."},
+        other_statuses={304: "The file has not changed."},
+        response_headers={"ETag": "Weak. Send it in If-None-Match."},
     )

@@ -19,7 +19,7 @@ from embedsink.http.client_address import client_address
 from embedsink.http.ingest_admission import Admission
 from embedsink.http.media_type import parse_media_type
 from embedsink.http.openapi.errors import ACCESS, BODY, JOURNAL
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import DEPLOYMENT, content_encoding, parameter
 from embedsink.http.openapi.parts import Schema, ref
 from embedsink.http.problems import invalid_body_response
@@ -135,25 +135,27 @@ def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
     return [
         Operation(
-            "get",
-            PATH,
-            "readSyncResult",
-            "Read the result of a completed dbt sync",
-            (200, "The result.", {"application/json": ref("DbtSyncResult")}),
-            (*_READ_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED),
-            (KeyKind.READ, KeyKind.SYNC, KeyKind.ADMIN),
+            method="get",
+            path=PATH,
+            id="readSyncResult",
+            summary="Read the result of a completed dbt sync",
+            success=Success(200, "The result.", {"application/json": ref("DbtSyncResult")}),
+            error_reasons=(*_READ_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED),
+            key_kinds=(KeyKind.READ, KeyKind.SYNC, KeyKind.ADMIN),
             parameters=_parameters(),
         ),
         Operation(
-            "put",
-            PATH,
-            "recordSyncResult",
-            "Store the result of a completed dbt sync durably. Sending the same result again changes nothing",
-            (200, "The result is durable, and can be read at once.", {"application/json": ref("DbtSyncResult")}),
-            _RECORD_REASONS,
-            (KeyKind.SYNC, KeyKind.ADMIN),
+            method="put",
+            path=PATH,
+            id="recordSyncResult",
+            summary="Store the result of a completed dbt sync durably. Sending the same result again changes nothing",
+            success=Success(
+                200, "The result is durable, and can be read at once.", {"application/json": ref("DbtSyncResult")}
+            ),
+            error_reasons=_RECORD_REASONS,
+            key_kinds=(KeyKind.SYNC, KeyKind.ADMIN),
             parameters=[*_parameters(), content_encoding()],
-            body={"application/json": ref("DbtSyncResult")},
+            request_body={"application/json": ref("DbtSyncResult")},
         ),
     ]
 

@@ -14,7 +14,7 @@ from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import ACCESS
-from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter
 from embedsink.http.openapi.parts import TEXT, ref
 from embedsink.http.query_params import check_parameters, parse_limit
@@ -75,13 +75,13 @@ def operations(_: Settings) -> list[Operation]:
     cursor = parameter("cursor", TEXT, "The `nextCursor` of the previous page. Leave it out for the first page.")
     return [
         Operation(
-            "get",
-            PATH,
-            "listDeployments",
-            "List the deployments in the reader's scope that keys, events, actions and dbt syncs name",
-            (200, "A page of deployments.", {"application/json": ref("Deployments")}),
-            (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
-            READERS,
+            method="get",
+            path=PATH,
+            id="listDeployments",
+            summary="List the deployments in the reader's scope that keys, events, actions and dbt syncs name",
+            success=Success(200, "A page of deployments.", {"application/json": ref("Deployments")}),
+            error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
+            key_kinds=READERS,
             parameters=[limit, cursor],
         )
     ]

@@ -14,7 +14,7 @@ from embedsink.http.cors import INGEST_PATH, answer_preflight
 from embedsink.http.ingest_admission import LOOP_BYTES_MAX, Admission, RequestMeta
 from embedsink.http.ingest_response import error_response, receipt
 from embedsink.http.openapi.errors import ACCESS, ANY_REQUEST, BODY, JOURNAL
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import content_encoding, parameter
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
 from embedsink.http.rate_limiter import REJECTED_FACTOR
@@ -209,24 +209,28 @@ def operations(settings: Settings) -> list[Operation]:
     """Describe the route."""
     return [
         Operation(
-            "post",
-            INGEST_PATH,
-            "sendEvents",
-            "Store events durably: one envelope, an array of envelopes, NDJSON or a delivery",
-            (202, "The events are durable. Delete them from the client's queue.", {"application/json": ref("Receipt")}),
-            _REASONS,
-            (KeyKind.INGEST, KeyKind.ADMIN),
+            method="post",
+            path=INGEST_PATH,
+            id="sendEvents",
+            summary="Store events durably: one envelope, an array of envelopes, NDJSON or a delivery",
+            success=Success(
+                202,
+                "The events are durable. Delete them from the client's queue.",
+                {"application/json": ref("Receipt")},
+            ),
+            error_reasons=_REASONS,
+            key_kinds=(KeyKind.INGEST, KeyKind.ADMIN),
             is_key_optional=True,
             parameters=[content_encoding()],
-            body=_bodies(settings),
+            request_body=_bodies(settings),
         ),
         Operation(
-            "options",
-            INGEST_PATH,
-            "preflightEvents",
-            "Answer a CORS preflight, without a key",
-            (204, "Pages of this origin may send events.", {}),
-            (Reason.WRONG_ORIGIN, *ANY_REQUEST),
+            method="options",
+            path=INGEST_PATH,
+            id="preflightEvents",
+            summary="Answer a CORS preflight, without a key",
+            success=Success(204, "Pages of this origin may send events.", {}),
+            error_reasons=(Reason.WRONG_ORIGIN, *ANY_REQUEST),
             parameters=[parameter("Origin", TEXT, location="header")],
         ),
     ]

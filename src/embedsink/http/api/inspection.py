@@ -12,7 +12,7 @@ from embedsink.errors import Refused
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import SCOPED
-from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import event_filter_parameters, parameter, scope_parameters
 from embedsink.http.openapi.parts import ref
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_event_filter, parse_limit
@@ -45,12 +45,12 @@ async def inspect(request: Request) -> Response:
     )
     require_key(request, KeyKind.READ)  # The key may have been revoked during the wait.
     counts, rejected = await cancel_on_disconnect(
-        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read)
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_arrivals)
     )
     return JSONResponse(_content(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 
 
-def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
+def _read_arrivals(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
     with reader.consistent():
         return count_arrivals(reader), rejected_arrivals(reader)
 
@@ -89,13 +89,16 @@ def operations(_: Settings) -> list[Operation]:
     wait = {"type": "integer", "minimum": 0, "maximum": WAIT_S_MAX, "default": WAIT_S_DEFAULT}
     return [
         Operation(
-            "get",
-            PATH,
-            "inspect",
-            "Count the events of a session or since a time by type, and list the rejections. For tests of a host page",
-            (200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
-            (*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED),
-            READERS,
+            method="get",
+            path=PATH,
+            id="inspect",
+            summary=(
+                "Count the events of a session or since a time by type, and list the rejections. "
+                "For tests of a host page"
+            ),
+            success=Success(200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
+            error_reasons=(*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED),
+            key_kinds=READERS,
             parameters=[
                 *scope_parameters(),
                 *event_filter_parameters(),

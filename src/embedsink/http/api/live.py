@@ -14,7 +14,7 @@ from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.live_stream import RESUME_SEGMENTS_MAX, LiveFilter, LiveStream
 from embedsink.http.openapi.errors import SCOPED
-from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import SWITCH, event_filter_parameters, parameter, scope_parameters
 from embedsink.http.openapi.parts import ref
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters
@@ -95,13 +95,13 @@ def operations(_: Settings) -> list[Operation]:
     recent = {"type": "integer", "minimum": 1, "maximum": ROWS_MAX}
     return [
         Operation(
-            "get",
-            PATH,
-            "followEvents",
-            "Follow newly loaded and quarantined events as a stream of server-sent events",
-            (200, "Messages whose `data` is JSON.", {MEDIA_TYPE: ref("LiveMessage")}),
-            (*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
-            READERS,
+            method="get",
+            path=PATH,
+            id="followEvents",
+            summary="Follow newly loaded and quarantined events as a stream of server-sent events",
+            success=Success(200, "Messages whose `data` is JSON.", {MEDIA_TYPE: ref("LiveMessage")}),
+            error_reasons=(*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
+            key_kinds=READERS,
             parameters=[
                 parameter("rows", SWITCH, "Whether each message contains the loaded rows. Default: off."),
                 parameter("recent", recent, "The number of recent rows to begin with."),

@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from embedsink.errors import Refused, preview
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
 from embedsink.http.openapi.parts import one_of, ref
 from embedsink.http.problems import advice_on
@@ -32,12 +32,12 @@ def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
     return [
         Operation(
-            "get",
-            "/problems/{reason}",
-            "explainProblem",
-            "Read the meaning of a problem type",
-            (200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
-            (Reason.NOT_FOUND, *ANY_REQUEST),
+            method="get",
+            path="/problems/{reason}",
+            id="explainProblem",
+            summary="Read the meaning of a problem type",
+            success=Success(200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
+            error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
             parameters=[parameter("reason", one_of(Reason), location="path")],
         )
     ]

@@ -14,7 +14,7 @@ from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import JOURNAL, SCOPED
-from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
 from embedsink.http.query_params import check_parameters, parse_limit
@@ -111,33 +111,35 @@ def operations(_: Settings) -> list[Operation]:
     limit = limit_parameter("The maximum number of rejections.", LIMIT_DEFAULT, LIMIT_MAX)
     return [
         Operation(
-            "get",
-            PATH,
-            "listQuarantine",
-            "List the newest rejections in the reader's scope",
-            (200, "The rejections.", {"application/json": array({"type": "object"})}),
-            (*SCOPED, Reason.OVERLOADED),
-            READERS,
+            method="get",
+            path=PATH,
+            id="listQuarantine",
+            summary="List the newest rejections in the reader's scope",
+            success=Success(200, "The rejections.", {"application/json": array({"type": "object"})}),
+            error_reasons=(*SCOPED, Reason.OVERLOADED),
+            key_kinds=READERS,
             parameters=[*scope_parameters(), limit, one],
         ),
         Operation(
-            "delete",
-            PATH,
-            "purgeQuarantine",
-            "Delete rejections from the quarantine, and keep their counts",
-            (200, "The number of deleted rejections.", {"application/json": ref("Purge")}),
-            SCOPED,
-            (KeyKind.ADMIN,),
+            method="delete",
+            path=PATH,
+            id="purgeQuarantine",
+            summary="Delete rejections from the quarantine, and keep their counts",
+            success=Success(200, "The number of deleted rejections.", {"application/json": ref("Purge")}),
+            error_reasons=SCOPED,
+            key_kinds=(KeyKind.ADMIN,),
             parameters=_purge_parameters(),
         ),
         Operation(
-            "post",
-            REPLAY_PATH,
-            "replayQuarantine",
-            "Replay one rejection or the whole quarantine",
-            (200, "The numbers of accepted and of rejected envelopes.", {"application/json": ref("Replay")}),
-            (*SCOPED, *JOURNAL),
-            (KeyKind.ADMIN,),
+            method="post",
+            path=REPLAY_PATH,
+            id="replayQuarantine",
+            summary="Replay one rejection or the whole quarantine",
+            success=Success(
+                200, "The numbers of accepted and of rejected envelopes.", {"application/json": ref("Replay")}
+            ),
+            error_reasons=(*SCOPED, *JOURNAL),
+            key_kinds=(KeyKind.ADMIN,),
             parameters=[one],
         ),
     ]
