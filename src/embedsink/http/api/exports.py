@@ -55,13 +55,14 @@ async def show_summary(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS))
-    scope, csv = await run_in_threadpool(parse_report_scope, query, key), parse_csv_options(query)
+    scope = await run_in_threadpool(parse_report_scope, query, key)
+    csv_options = parse_csv_options(query)
     etag = EtagCheck.of(request, key, depends_on_clock=True)
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
-        write_summary(reader, scope, file, csv=csv)
+        write_summary(reader, scope, file, csv=csv_options)
 
     file, _ = await cancel_on_disconnect(
         request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
@@ -88,19 +89,21 @@ async def show_snapshot(request: Request) -> Response:
 
 
 def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
+    """Return the whole file, a range of it, 304 or 416 (RFC 9110). Take over the descriptor, and close it."""
     engine: Engine = request.state.engine
     status = os.fstat(descriptor)
     # A strong tag: each snapshot is a new file, which is written completely and then renamed.
-    headers = NO_CACHE | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
-    with ExitStack() as resources:
-        resources.callback(os.close, descriptor)
-        if is_not_modified(request, headers["ETag"]):
+    etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
+    headers = NO_CACHE | {"ETag": etag}
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        if is_not_modified(request, etag):
             return Response(status_code=304, headers=headers)
         try:
-            is_range = is_range_requested(request, etag=headers["ETag"], size=status.st_size)
+            is_range = is_range_requested(request, etag=etag, size=status.st_size)
         except Unsatisfiable:
             return unsatisfiable_range_response(request, status.st_size)
-        resources.pop_all()  # The download closes the descriptor.
+        stack.pop_all()  # Don't close the descriptor here: the download closes it at its end.
     return FileDownload(
         descriptor,
         partial(engine.keys.is_live, key),

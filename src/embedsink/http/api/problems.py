@@ -17,9 +17,10 @@ from embedsink.settings import Settings
 async def explain_problem(request: Request) -> Response:
     """Answer with the meaning of a reason, and what the client does next."""
     name = request.path_params["reason"]
-    reason = next((reason for reason in Reason if reason.value == name), None)
-    if reason is None:
+    reasons = {reason.value: reason for reason in Reason}
+    if name not in reasons:
         raise Refused(Reason.NOT_FOUND, f"reason: {preview(name)} does not exist. docs/wire.md lists all reasons.")
+    reason = reasons[name]
     return JSONResponse(
         {"reason": reason, "title": reason.sentence, "status": reason.status, "advice": advice_on(reason)}
     )

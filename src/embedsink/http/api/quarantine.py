@@ -37,7 +37,9 @@ LIMIT_MAX = 1_000
 
 async def quarantine(request: Request) -> Response:
     """Dispatch by method: GET lists, DELETE purges."""
-    return await (purge if request.method == "DELETE" else list_quarantine)(request)
+    if request.method == "DELETE":
+        return await purge(request)
+    return await list_quarantine(request)
 
 
 async def list_quarantine(request: Request) -> Response:
@@ -53,7 +55,7 @@ async def list_quarantine(request: Request) -> Response:
     limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
-    read = partial(_read, limit=limit, quarantine_id=quarantine_id)
+    read = partial(_read_json, limit=limit, quarantine_id=quarantine_id)
     body = await cancel_on_disconnect(
         request, run_query(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
@@ -66,8 +68,9 @@ async def purge(request: Request) -> Response:
     query = request.query_params
     check_parameters(query, PURGE_PARAMETERS)
     _check_unscoped(key)
-    purged = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
-    return JSONResponse({"purged": await purge_quarantine(request.state.engine, purged)})
+    filter = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
+    purged_count = await purge_quarantine(request.state.engine, filter)
+    return JSONResponse({"purged": purged_count})
 
 
 async def replay(request: Request) -> Response:
@@ -76,7 +79,8 @@ async def replay(request: Request) -> Response:
     check_parameters(request.query_params, ("id",))
     quarantine_id = _parse_id(request.query_params.get("id"))
     _check_unscoped(key)
-    return JSONResponse(asdict(await replay_quarantine(request.state.engine, quarantine_id)))
+    counts = await replay_quarantine(request.state.engine, quarantine_id)
+    return JSONResponse(asdict(counts))
 
 
 def _check_unscoped(key: Key) -> None:
@@ -85,14 +89,16 @@ def _check_unscoped(key: Key) -> None:
         raise Refused(Reason.OUT_OF_SCOPE, detail)
 
 
-def _read(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
+def _read_json(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
     # Runs in a thread: a thousand rejections may be tens of megabytes of JSON.
     return rows_json(reader, limit=limit, quarantine_id=quarantine_id)
 
 
 def _parse_id(text: str | None) -> UUID | None:
+    if text is None:
+        return None
     try:
-        return UUID(text) if text is not None else None
+        return UUID(text)
     except ValueError:
         raise Refused(Reason.BAD_PARAMETER, f"id: {preview(text)} is not a UUID. Copy one from the list.") from None
 
@@ -106,8 +112,8 @@ ROUTES = [
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
-    id_meaning = "Only this rejection; the list then contains all of its `raw`."
-    one = parameter("id", {"type": "string", "format": "uuid"}, id_meaning)
+    id_description = "Only this rejection; the list then contains all of its `raw`."
+    id_parameter = parameter("id", {"type": "string", "format": "uuid"}, id_description)
     limit = limit_parameter("The maximum number of rejections.", LIMIT_DEFAULT, LIMIT_MAX)
     return [
         Operation(
@@ -118,7 +124,7 @@ def operations(_: Settings) -> list[Operation]:
             success=Success(200, "The rejections.", {"application/json": array({"type": "object"})}),
             error_reasons=(*SCOPED, Reason.OVERLOADED),
             key_kinds=READERS,
-            parameters=[*scope_parameters(), limit, one],
+            parameters=[*scope_parameters(), limit, id_parameter],
         ),
         Operation(
             method="delete",
@@ -140,7 +146,7 @@ def operations(_: Settings) -> list[Operation]:
             ),
             error_reasons=(*SCOPED, *JOURNAL),
             key_kinds=(KeyKind.ADMIN,),
-            parameters=[one],
+            parameters=[id_parameter],
         ),
     ]
 
