@@ -158,7 +158,9 @@ def _serve_on(
         failures.append("journal")
         server.should_exit = True
 
-    app = _Startup(create_app(folder, settings, transport=listening.transport, on_failed=end_after_failure, demo=demo))
+    app = _Startup(
+        create_app(folder, settings, transport=listening.transport, on_journal_failure=end_after_failure, demo=demo)
+    )
     server.config = _config(app, settings, listening)
     # uvicorn raises the signal again after a clean shutdown, when it has been handled.
     for number in (signal.SIGTERM, signal.SIGINT):

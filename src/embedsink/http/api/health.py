@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
-from embedsink.http.metrics import exposition
+from embedsink.http.metrics import metrics_text
 from embedsink.http.openapi.errors import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parts import plain_text, ref
@@ -45,7 +45,7 @@ async def readyz(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Answer with all metrics in the Prometheus text format 0.0.4."""
     engine: Engine = request.state.engine
-    return Response(exposition(engine), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(metrics_text(engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _test_journal_write(engine: Engine) -> str | None:
