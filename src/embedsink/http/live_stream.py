@@ -17,7 +17,7 @@ from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.execute import run_query
-from embedsink.http.query_params import EVENT_FILTERS, parse_event_filter, parse_limit, parse_switch
+from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, parse_event_filter, parse_switch
 from embedsink.reports.recent_events import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
 from embedsink.store.reader import Reader
 
@@ -70,8 +70,8 @@ class LiveFilter:
             tuple(sorted(variables.items())),
             is_narrowed=key.deployments is not None or any(name in query for name in EVENT_FILTERS),
             deployments=key.deployments,
-            wants_rows=parse_switch(query, "rows", "off"),
-            recent_count=parse_limit("recent", query.get("recent"), default=0, maximum=ROWS_MAX),
+            wants_rows=parse_switch(query, "rows", default=False),
+            recent_count=parse_bounded_integer("recent", query.get("recent"), default=0, maximum=ROWS_MAX),
         )
 
 

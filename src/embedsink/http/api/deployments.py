@@ -18,7 +18,7 @@ from embedsink.http.openapi.errors import ACCESS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter
 from embedsink.http.openapi.parts import TEXT, ref
-from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.query_params import check_parameters, parse_bounded_integer
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -38,7 +38,7 @@ async def list_deployments(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
+    limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     engine: Engine = request.state.engine
     variables: dict[str, object] = {
         "deployments": None if key.deployments is None else sorted(key.deployments),

@@ -15,7 +15,7 @@ from embedsink.http.openapi.errors import SCOPED
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import event_filter_parameters, parameter, scope_parameters
 from embedsink.http.openapi.parts import ref
-from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_event_filter, parse_limit
+from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_bounded_integer, parse_event_filter
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import Counts, count_arrivals, rejected_arrivals
@@ -38,7 +38,7 @@ async def inspect(request: Request) -> Response:
     if query.get("session") == "":
         raise Refused(Reason.BAD_PARAMETER, "session: is empty. Give a session.")
     variables = parse_event_filter(query, key)
-    wait_s = parse_limit("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
+    wait_s = parse_bounded_integer("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
     engine: Engine = request.state.engine
     is_complete = await cancel_on_disconnect(
         request, engine.load_notifier.wait_until_loaded(wait_s, key_id=key.key_id, deployments=key.deployments)

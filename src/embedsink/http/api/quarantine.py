@@ -17,7 +17,7 @@ from embedsink.http.openapi.errors import JOURNAL, SCOPED
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
-from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.query_params import check_parameters, parse_bounded_integer
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_scope
@@ -52,7 +52,7 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
+    limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
     read = partial(_read_json, limit=limit, quarantine_id=quarantine_id)

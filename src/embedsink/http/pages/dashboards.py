@@ -104,7 +104,7 @@ class DashboardPages:
         headers = self.headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
         if session_key(request, or_navigation=True) is None and (key := self._demo_key(request)):
-            headers["Set-Cookie"] = sessions.cookie(key, request)
+            headers["Set-Cookie"] = sessions.login_cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
     def _demo_key(self, request: Request) -> Key | None:

@@ -97,7 +97,7 @@ async def login(request: Request) -> Response:
         article = "an" if key.kind is KeyKind.INGEST else "a"
         return await page.form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
     request.scope["state"]["key_id"] = key.key_id
-    return page.redirect(path, sessions.cookie(key, request))
+    return page.redirect(path, sessions.login_cookie(key, request))
 
 
 async def logout(request: Request) -> Response:
@@ -105,7 +105,7 @@ async def logout(request: Request) -> Response:
     check_own_page(request)
     page: LoginPage = request.state.login_page
     sessions: Sessions = request.state.sessions
-    return page.redirect("/login", sessions.no_cookie(request))
+    return page.redirect("/login", sessions.logout_cookie(request))
 
 
 ROUTES = [Route("/login", login, methods=["GET", "POST"]), Route("/logout", logout, methods=["POST"])]
