@@ -2,8 +2,9 @@
 
 import gc
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 from starlette.applications import Starlette
@@ -102,18 +103,9 @@ def create_app(
         Misconfigured: a built-in dashboard is invalid.
     """
     components = _create_components(folder, settings, transport, demo)
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        unopened_engine = Engine(folder, settings, on_journal_failure=on_journal_failure, closing_s_max=CLOSING_S_MAX)
-        async with unopened_engine as engine, aclosing(components["vega"]), aclosing(components["events"].pool):
-            if engine.store.is_open:
-                components["dashboards"].check(engine)
-            if demo is not None:
-                components["vega"].prepare()
-            _tune_garbage_collector()
-            yield State(engine=engine, **components)
-
+    create_engine = partial(
+        Engine, folder, settings, on_journal_failure=on_journal_failure, closing_s_max=CLOSING_S_MAX
+    )
     # The demo comes first, because it replaces `/`.
     routes = [*demo.routes, *all_routes()] if demo is not None else all_routes()
     app = Starlette(
@@ -123,10 +115,28 @@ def create_app(
             Middleware(QueryLimits, refuse=HANDLERS[EmbedsinkError]),
         ],
         exception_handlers=HANDLERS,
-        lifespan=lifespan,
+        lifespan=_create_lifespan(create_engine, components, is_demo=demo is not None),
     )
     app.router.redirect_slashes = False  # A redirected POST may lose its body.
     return app
+
+
+def _create_lifespan(
+    create_engine: Callable[[], Engine], components: _Components, *, is_demo: bool
+) -> Callable[[Starlette], AbstractAsyncContextManager[State]]:
+    """Return the function that opens the engine at the start of the application, and closes everything at its end."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[State]:
+        async with create_engine() as engine, aclosing(components["vega"]), aclosing(components["events"].pool):
+            if engine.store.is_open:
+                components["dashboards"].check(engine)
+            if is_demo:
+                components["vega"].prepare()
+            _tune_garbage_collector()
+            yield State(engine=engine, **components)
+
+    return lifespan
 
 
 def _create_components(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Components:

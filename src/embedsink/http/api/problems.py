@@ -8,7 +8,7 @@ from embedsink.errors import Refused, preview
 from embedsink.http.openapi.errors import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
-from embedsink.http.openapi.parts import one_of, ref
+from embedsink.http.openapi.parts import reason_of, ref
 from embedsink.http.problems import advice_on
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -39,6 +39,6 @@ def operations(_: Settings) -> list[Operation]:
             summary="Read the meaning of a problem type",
             success=Success(200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
             error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
-            parameters=[parameter("reason", one_of(Reason), location="path")],
+            parameters=[parameter("reason", reason_of(Reason), location="path")],
         )
     ]
