@@ -10,13 +10,13 @@ from embedsink.auth.keys import KeyKind
 
 _BASE62_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 TOKEN_PREFIX = re.compile(rf"es_(?:{'|'.join(KeyKind)})_")
-_TOKEN = re.compile(rf"({TOKEN_PREFIX.pattern}[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
+_TOKEN = re.compile(rf"(?P<body>{TOKEN_PREFIX.pattern}[0-9A-Za-z]{{43}})(?P<checksum>[0-9A-Za-z]{{6}})")
 
 
 def looks_like_key(token: str) -> bool:
     """Return whether a text has the form and a correct checksum of a token. It may belong to no key."""
     match = _TOKEN.fullmatch(token)
-    return match is not None and match[2] == _checksum(match[1])
+    return match is not None and match["checksum"] == _checksum(match["body"])
 
 
 def new_token(kind: KeyKind) -> str:

@@ -121,7 +121,7 @@ class Admission:
         if meta.header_token is not None:
             self._authenticate(meta, meta.header_token)
         meta.is_ndjson = parse_media_type(meta.content_type, MEDIA_TYPES) == NDJSON
-        self.bodies.check_head(length=meta.length, encoding=meta.encoding)
+        self.bodies.check_headers(length=meta.length, encoding=meta.encoding)
         if meta.key is not None:
             if meta.length > LOOP_BYTES_MAX:
                 self.rates.check_work(meta.sender)
@@ -202,7 +202,7 @@ class Admission:
         return meta.sender
 
     def _authenticate(self, meta: RequestMeta, token: str) -> None:
-        """Find the key of a token, and check that it may send events from this origin."""
+        """Store the key of a token and its sender in `meta`. Check that the key may send events from this origin."""
         key = find_key(token, meta.engine)
         meta.key = key
         meta.sender = Sender(client_address(meta.scope), key.key_id)

@@ -136,6 +136,7 @@ class LiveStream:
 
     async def _wait(self, ends_at: float) -> None:
         """Wait until the next poll. If there was no load until then, wait for a load, a heartbeat or the end."""
+        # All streams poll at multiples of the interval, so that they share queries.
         until_poll_s = POLL_INTERVAL_S - time.monotonic() % POLL_INTERVAL_S
         await _wait_for(self._notifier.closed, until_poll_s)
         if self._notifier.position <= self._position and not self._notifier.closed.is_set():

@@ -40,7 +40,7 @@ class TokenBuckets:
             full_at = now
         elif full_at < now:
             full_at = now
-        next_full_at = full_at + amount / self.rate_per_s
+        next_full_at = full_at + amount / self.rate_per_s  # Without tokens, the bucket is full later.
         if next_full_at - now > BURST_S:
             # The bucket contains fewer tokens. It may be full, and the amount larger than a bucket.
             wait_s = self.wait_s(name, amount, now)
@@ -50,8 +50,8 @@ class TokenBuckets:
         return 0.0
 
     def refund(self, name: object, amount: float) -> None:
-        """Return tokens to a bucket."""
-        if name in self._full_at:  # The bucket may have been dropped since.
+        """Return tokens to a bucket, so that it is full earlier."""
+        if name in self._full_at:  # The bucket may have been dropped meanwhile.
             self._full_at[name] -= amount / self.rate_per_s
 
     def wait_s(self, name: object, amount: float, now: float) -> float:
@@ -62,7 +62,7 @@ class TokenBuckets:
         return max(0.0, round(required_s - available_s, 6))  # Rounded, because refunds leave a small error.
 
     def charge(self, name: object, amount: float, now: float) -> None:
-        """Take tokens for work that is already done. The debt of a bucket is limited to its size."""
+        """Take tokens for work that is already done, so that the bucket is full later. Its debt is at most its size."""
         if name not in self._full_at:
             self._evict_beyond_limit(now)
         full_in_s = self._full_in_s(name, now) + amount / self.rate_per_s

@@ -23,7 +23,7 @@ from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.http.app import Demo, create_app
 from embedsink.http.transport import Transport
-from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_connections
+from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_protocol_factory
 from embedsink.http.wire.listener import HANDSHAKES_MAX, Listener
 from embedsink.net import is_loopback
 from embedsink.settings import Settings
@@ -197,7 +197,7 @@ def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: L
         lifespan="on",
         ws="none",
         loop="embedsink.http.server:new_loop",
-        http=limited_connections(  # type: ignore[arg-type]
+        http=limited_protocol_factory(  # type: ignore[arg-type]
             connections_max=connections_max(settings),
             request_bytes_max=8 * settings.body_bytes_max,
         ),
@@ -217,6 +217,8 @@ class _StartErrorMiddleware:
         return self._run_lifespan(scope, receive, send)
 
     async def _run_lifespan(self, scope: Any, receive: Any, send: Any) -> None:
+        """Run the start and the shutdown of the application. Store an expected error, and log a bug."""
+
         async def send_without_traceback(message: dict[str, Any]) -> None:
             if "message" in message:  # Starlette's traceback, which uvicorn would log.
                 message = {**message, "message": ""}

@@ -32,13 +32,13 @@ class Page(NamedTuple):
 
 
 def read_pages(*folders: Path) -> dict[str, Page]:
-    """Return the files directly in these folders, by name."""
-    return {
-        path.name: Page(path.read_bytes(), _MEDIA_TYPES[path.suffix])
-        for folder in folders
-        for path in sorted(folder.iterdir())
-        if path.suffix in _MEDIA_TYPES
-    }
+    """Return the files in these folders by name, without subfolders."""
+    pages: dict[str, Page] = {}
+    for folder in folders:
+        for path in sorted(folder.iterdir()):
+            if path.suffix in _MEDIA_TYPES:
+                pages[path.name] = Page(path.read_bytes(), _MEDIA_TYPES[path.suffix])
+    return pages
 
 
 def demo_headers(*, frames: str, framed_by: str) -> dict[str, str]:

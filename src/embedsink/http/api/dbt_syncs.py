@@ -122,7 +122,7 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
     parse_media_type(headers.get("content-type", ""), ("application/json",))
     encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
     declared_bytes = int(headers.get("content-length", 0))
-    admission.bodies.check_head(length=declared_bytes, encoding=encoding)
+    admission.bodies.check_headers(length=declared_bytes, encoding=encoding)
     admission.rates.check_work(sender)
     admission.rates.admit(sender, declared_bytes)
     body = await admission.bodies.read(request.receive, sender)
@@ -132,7 +132,7 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
 
 
 def _result_response(result: dict[str, Any], engine: Engine) -> Response:
-    """Return the response with a stored result, in which the count has the vendor's field name, such as `svcCount`."""
+    """Return the response with a stored result. Its count has the vendor's field name, such as `svcCount`."""
     vendor_field = count_field(engine.settings.service_name)
     body = {vendor_field if field == COUNT_FIELD else field: value for field, value in result.items()}
     return Response(orjson.dumps(body), media_type="application/json", headers=NO_STORE)

@@ -47,7 +47,7 @@ async def inspect(request: Request) -> Response:
     counts, rejected = await cancel_on_disconnect(
         request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_arrivals)
     )
-    return JSONResponse(_content(counts, rejected, is_complete=is_complete), headers=NO_STORE)
+    return JSONResponse(_inspection(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 
 
 def _read_arrivals(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
@@ -55,7 +55,8 @@ def _read_arrivals(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
         return count_arrivals(reader), rejected_arrivals(reader)
 
 
-def _content(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+def _inspection(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+    """Return the members of the response."""
     return {
         "isComplete": is_complete,
         "acceptedCount": counts.outcomes["accepted"],

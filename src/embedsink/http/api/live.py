@@ -64,7 +64,8 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
         return None
     if key.deployments is not None:
         return _parse_opaque_id(last_id, engine)
-    if not (last_id.isascii() and last_id.isdigit() and len(last_id) <= len(str(_POSITION_MAX))):
+    is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= len(str(_POSITION_MAX))
+    if not is_number:
         raise _invalid_id(last_id)
     newest = engine.load_notifier.position
     oldest = max(0, newest - RESUME_SEGMENTS_MAX)
@@ -72,7 +73,7 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
 
 
 def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
-    """Return the position in an encrypted id. Ids of an earlier process resume at the start of this process."""
+    """Return the position in an encrypted id. An id of an earlier process gives the first position of this process."""
     if not _OPAQUE_ID.fullmatch(opaque_id):
         raise _invalid_id(opaque_id)
     first, newest = engine.load_notifier.first_position, engine.load_notifier.position

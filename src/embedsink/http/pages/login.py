@@ -44,7 +44,7 @@ class LoginPage:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
         length = request.headers.get("content-length", "")
-        self._bodies.check_head(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
+        self._bodies.check_headers(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
         body = await self._bodies.read(request.receive, Sender(client_address(request.scope)))
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)

@@ -30,7 +30,7 @@ _RESPONSE_431 = (
 )
 
 
-def limited_connections(
+def limited_protocol_factory(
     *, connections_max: int = CONNECTIONS_MAX, request_bytes_max: int = REQUEST_BYTES_MAX
 ) -> Callable[..., asyncio.Protocol]:
     """Return the protocol factory of a server, for `uvicorn.Config(http=…)`.
@@ -94,7 +94,8 @@ class LimitedConnection(IngestProtocol):
 
     def evict(self) -> None:
         """Close at once. Drop the bytes that a stalled client has not read, also those in the kernel's buffer."""
-        if self.flow.write_paused:
+        is_stalled = self.flow.write_paused
+        if is_stalled:
             self._abort()
         else:
             self.transport.abort()
@@ -108,6 +109,7 @@ class LimitedConnection(IngestProtocol):
         """Continue writing, because the client reads again."""
         super().resume_writing()
         self._registry.remove_stalled(self)
+        # The connection may still wait for another reason, such as an incomplete request.
         self._registry.add_waiting(self)
         self._stop_waiting_if_busy()
 

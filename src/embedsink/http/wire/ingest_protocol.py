@@ -93,17 +93,19 @@ class IngestProtocol(HttpToolsProtocol):
         if self._may_exceed_head_limit:
             self._check_head_size()
         if self.parser.should_upgrade():
-            return
+            return  # The head is parsed again without its upgrade.
         if len(self.pipeline) == PIPELINE_MAX:
             self.transport.abort()
-            raise ConnectionAbortedError
+            raise ConnectionAbortedError  # Stops the parser.
         if self.url == _INGEST_URL and self._can_use_fast_path():
             self._deferred_parts = []
             # A copy, because the parser appends trailers to the list (RFC 9110, section 6.5.1).
             self.scope["headers"] = list(self.headers)
             # Complete the ASGI scope as uvicorn would. It has already set `state`.
-            self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
-            self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""
+            self.scope["method"] = "POST"
+            self.scope["path"] = INGEST_PATH
+            self.scope["raw_path"] = _INGEST_URL
+            self.scope["query_string"] = b""
         else:
             super().on_headers_complete()
 

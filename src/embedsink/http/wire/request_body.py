@@ -34,7 +34,7 @@ class BodyReader:
             settings.inflight_bytes_max // ANONYMOUS_SHARE, body_bytes_max=ANONYMOUS_BYTES_MAX
         )
 
-    def check_head(self, *, length: int, encoding: str) -> None:
+    def check_headers(self, *, length: int, encoding: str) -> None:
         """Check the headers of a body before it is read.
 
         Args:
@@ -89,6 +89,7 @@ class BodyReader:
         return inflate(body, bytes_max=self._bytes_max) if encoding == "gzip" else body
 
     async def _read_all(self, receive: Receive, sender: Sender, authenticate: Authenticate | None) -> bytes:
+        """Read a body. Its bytes count as in memory only while further parts are arriving."""
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
