@@ -156,9 +156,10 @@ class Admission:
         """
         if meta.key is None:
             self._authenticate_by_body(meta, body)
-        if len(body) > meta.charged_bytes:
+        uncharged_bytes = len(body) - meta.charged_bytes
+        if uncharged_bytes > 0:
             self.bodies.check_size(len(body))
-            self.rates.charge_bytes(meta.sender, len(body) - meta.charged_bytes)
+            self.rates.charge_bytes(meta.sender, uncharged_bytes)
 
     def check_key(self, meta: RequestMeta, result: ParseResult) -> Key:
         """Return the key of a parsed body. The parser must have read the same token as the search before it.
@@ -174,7 +175,7 @@ class Admission:
             detail = "key: the body contains another valid key before this one. Send one key."
             raise Refused(Reason.BAD_CREDENTIAL, detail)
         if result.refusal is not None and not result.reasons:
-            raise result.refusal
+            raise result.refusal  # For example, the gzip stream is truncated.
         # The parser did not reach a key. Such a body is not stored, not even in the quarantine.
         cause = f" {result.refusal}" if result.refusal is not None else ""
         detail = f"authorization: is missing, and the body contains no key that can be read.{cause}"

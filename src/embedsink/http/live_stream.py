@@ -60,7 +60,7 @@ class LiveFilter:
 
     @classmethod
     def parse(cls, query: QueryParams, key: Key, service_name: str) -> "LiveFilter":
-        """Parse the query.
+        """Return the filter of a request.
 
         Raises:
             Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.

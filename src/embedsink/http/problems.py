@@ -75,14 +75,17 @@ class ProblemResponse(Response):
         headers: dict[str, str] | None = None,
         members: dict[str, Any] | None = None,
     ) -> None:
-        body = {
+        body: dict[str, Any] = {
             "type": f"/problems/{reason}",
             "title": reason.sentence,
             "status": reason.status,
             "reason": reason,
             "detail": detail,
         }
-        super().__init__(orjson.dumps(body | (members or {})), reason.status or 500, headers)
+        if members is not None:
+            body |= members
+        # All reasons of a request have a status.
+        super().__init__(orjson.dumps(body), 500 if reason.status is None else reason.status, headers)
         if reason in _CHALLENGES:
             self.headers["WWW-Authenticate"] = _CHALLENGES[reason]
         if reason is Reason.BODY_TOO_SLOW:
@@ -113,7 +116,7 @@ async def answer_bug(request: Request, error: Exception) -> Response:
 
 
 def problem_response(request: Request, error: Exception) -> Response:
-    """Count and log an exception, and return its response. Any other exception than an expected one is a bug."""
+    """Count and log an error, and return its response. An error other than Refused and Unavailable is a bug."""
     if isinstance(error, Unavailable):
         return unavailable_response(request, error)
     if isinstance(error, Refused):

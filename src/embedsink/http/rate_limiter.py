@@ -114,7 +114,8 @@ class RateLimiter:
             Unavailable: `rate_limited`; nothing is charged.
         """
         now = time.monotonic()
-        if wait_s := self._events.take(sender.key_id, 1, now):
+        wait_s = self._events.take(sender.key_id, 1, now)
+        if wait_s > 0:
             raise self._events_limited(sender.key_id, wait_s)
         try:
             self.charge_bytes(sender, byte_count, now=now)
@@ -129,10 +130,12 @@ class RateLimiter:
             Unavailable: `rate_limited`; nothing is charged.
         """
         now = time.monotonic() if now is None else now
-        if wait_s := self._key_bytes.take(sender.key_id, byte_count, now):
+        wait_s = self._key_bytes.take(sender.key_id, byte_count, now)
+        if wait_s > 0:
             limit = f"{self._key_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
             raise _limited(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
-        if wait_s := self._address_bytes.take(sender, byte_count, now):
+        wait_s = self._address_bytes.take(sender, byte_count, now)
+        if wait_s > 0:
             self._key_bytes.refund(sender.key_id, byte_count)
             raise self._address_limited(sender, wait_s)
 
@@ -144,13 +147,15 @@ class RateLimiter:
         """
         now = time.monotonic()
         self._events.refund(key_id, 1)
-        if wait_s := self._events.take(key_id, count, now):
+        wait_s = self._events.take(key_id, count, now)
+        if wait_s > 0:
             self._events.take(key_id, 1, now)
             raise self._events_limited(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
         """Raise Unavailable (`rate_limited`) if the sender's bucket for worker bytes and rejections is empty."""
-        if wait_s := self._work.wait_s(sender, 1, time.monotonic()):
+        wait_s = self._work.wait_s(sender, 1, time.monotonic())
+        if wait_s > 0:
             raise self._address_limited(sender, wait_s)
 
     def charge_work(self, sender: Sender, byte_count: int) -> None:

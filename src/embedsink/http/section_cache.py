@@ -56,6 +56,7 @@ class SectionCache:
         return await self._in_progress.run((key_id, request_key), lambda: throttle.run(query_now, key_id=key_id))
 
     async def _get_by_tag(self, tag: str, query: Query, key_id: str) -> bytes:
+        """Return the cached response with this tag. If it is not cached, run the query, or join a running one."""
         if tag in self._responses:
             self._responses.move_to_end(tag)
             return self._responses[tag]

@@ -155,8 +155,9 @@ def serve(folder: DataFolder, settings: Settings, options: ListenOptions, *, dem
 def _serve_on(
     sockets: list[socket.socket], folder: DataFolder, settings: Settings, options: ListenOptions, demo: Demo | None
 ) -> int:
+    """Run the application on bound sockets. Return the exit code."""
     has_journal_failed = False
-    # The application needs the server, and the server's configuration the application, so it is replaced below.
+    # Replaced below: the application needs the server, and the configuration of the server needs the application.
     server = _Server(uvicorn.Config(lambda: None, log_config=None))
 
     def stop_after_journal_failure() -> None:
@@ -199,6 +200,7 @@ def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: L
         loop="embedsink.http.server:new_loop",
         http=limited_protocol_factory(  # type: ignore[arg-type]
             connections_max=connections_max(settings),
+            # A body in chunks of one byte is six times as large when encoded.
             request_bytes_max=8 * settings.body_bytes_max,
         ),
     )

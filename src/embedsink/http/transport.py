@@ -42,7 +42,9 @@ def is_loopback_host(request: Request) -> bool:
 def is_https(request: Request) -> bool:
     """Return whether the browser uses HTTPS, to this server or to a proxy in front of it."""
     transport: Transport = request.scope["state"]["transport"]
-    return request.scope["scheme"] == "https" or transport is not Transport.ANYTHING
+    is_loopback_only = transport is Transport.ANYTHING
+    # A server that other machines can reach accepts keys over HTTPS only.
+    return request.scope["scheme"] == "https" or not is_loopback_only
 
 
 def is_own_page(request: Request, *, or_navigation: bool = False) -> bool:

@@ -139,6 +139,7 @@ async def _cached_section(request: Request, key: Key, section: Section) -> tuple
 
 
 async def _query_section(request: Request, key: Key, section: Section) -> bytes:
+    """Run the query of a section. Return its JSON."""
     engine: Engine = request.state.engine
     # Compute a relative period when the query starts, like its tag. The request may have arrived much earlier.
     period = await run_in_threadpool(parse_period, request, key)

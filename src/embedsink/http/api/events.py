@@ -89,6 +89,7 @@ class IngestEndpoint:
         if content is None:
             return None
         rules = meta.engine.rules
+        # The fast parser returns None for a body that only the full parser can validate.
         delivery = None if meta.is_ndjson else parse_plain(content, now_ms(), rules)
         if delivery is not None:
             key = meta.valid_key

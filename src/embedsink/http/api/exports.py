@@ -47,7 +47,7 @@ async def show_events(request: Request) -> Response:
     if suffix not in EVENT_FORMATS:
         formats = "Formats: .csv, .ndjson and .parquet."
         raise Refused(Reason.NOT_FOUND, f"{preview(f'events.{suffix}')} does not exist. {formats}")
-    return await answer_rows(request, key, RowsRequest("events", EVENTS, Format(suffix)))
+    return await answer_rows(request, key, RowsRequest("events", view=EVENTS, format=Format(suffix)))
 
 
 async def show_summary(request: Request) -> Response:

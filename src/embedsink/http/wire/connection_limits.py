@@ -222,9 +222,10 @@ class LimitedConnection(IngestProtocol):
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             self._refuse_head(detail)
-        raise ConnectionAbortedError
+        raise ConnectionAbortedError  # Stops the parser.
 
     def _is_refused(self) -> bool:
+        """Return whether the current request has a delayed response, so that its body can be dropped."""
         return self._delayed_response is not None and self.cycle is self._active_cycle
 
     def _head_size(self) -> int:

@@ -25,7 +25,7 @@ class ConnectionRegistry:
 
     def __init__(self, connections_max: int) -> None:
         self._connections_max = connections_max
-        self._waiting: dict[Evictable, None] = {}  # oldest first
+        self._waiting: dict[Evictable, None] = {}  # an ordered set, oldest first
         self._stalled: dict[Evictable, int] = {}  # the unsent bytes of each; oldest first
         self._unsent_bytes = 0
 

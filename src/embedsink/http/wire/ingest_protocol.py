@@ -72,10 +72,11 @@ class IngestProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Return whether the transport stays open after the client has closed its side: until a pending response."""
+        """Keep the transport open for a pending response, although the client has closed its side of the connection."""
         cycle: Any = self.cycle  # None before the first request
-        if not isinstance(cycle, _FastPathCycle) or cycle.response_complete or self.scheme == "https":
-            return False
+        is_response_pending = isinstance(cycle, _FastPathCycle) and not cycle.response_complete
+        if not is_response_pending or self.scheme == "https":
+            return False  # Closes the transport. TLS can't close one side only.
         cycle.keep_alive = False
         return True
 
@@ -115,14 +116,14 @@ class IngestProtocol(HttpToolsProtocol):
         self._body_bytes += len(body)
         if self._part_count > BODY_PARTS_MAX:
             self._refuse(f"The body has more than {BODY_PARTS_MAX:,} parts. Send fewer, larger parts.")
-            raise ConnectionAbortedError
+            raise ConnectionAbortedError  # Stops the parser.
         if self._deferred_parts is not None:
             self._deferred_parts.append(body)
         elif not self._is_refused():
             super().on_body(body)
             if self.pipeline and len(self.cycle.body) > PIPELINED_BYTES_MAX:
                 self.transport.abort()
-                raise ConnectionAbortedError
+                raise ConnectionAbortedError  # Stops the parser.
 
     def on_message_complete(self) -> None:
         """Pass a complete deferred request to the ingest endpoint."""

@@ -38,7 +38,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._socket = bound_socket
         self._connect = connect
-        self._handshakes: dict[asyncio.Task[Any], None] = {}  # oldest first
+        self._handshakes: dict[asyncio.Task[Any], None] = {}  # an ordered set, oldest first
         self._resume_timer: asyncio.TimerHandle | None = None
         self._socket.setblocking(False)
         self._socket.listen(backlog)

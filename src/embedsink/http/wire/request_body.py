@@ -144,7 +144,8 @@ class InflightBytes:
     def __init__(self, bytes_max: int, *, body_bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._body_bytes_max = body_bytes_max
-        self._key_bytes_max = max(bytes_max * 3 // 4, body_bytes_max)
+        three_quarters = bytes_max * 3 // 4
+        self._key_bytes_max = max(three_quarters, body_bytes_max)
         self._by_sender: Counter[Sender] = Counter()
         self._by_key: Counter[str | None] = Counter()
         self._total = 0
