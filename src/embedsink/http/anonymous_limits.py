@@ -68,8 +68,9 @@ class AnonymousLimits:
 
         self._delayed_count += 1
         delay_s = RESPONSE_DELAY_S + self._delayed_count / self._buckets.rate_per_s
-        # The server's protocol provides the function. Other ASGI servers don't.
-        call_later = scope["state"].get("delay_response", asyncio.get_running_loop().call_later)
+        call_later = scope["state"].get("delay_response")
+        if call_later is None:  # Only this server's protocol provides the function.
+            call_later = asyncio.get_running_loop().call_later
         call_later(delay_s, leave_queue)
 
 
