@@ -16,7 +16,7 @@ _ORIGIN = re.compile(
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _DEPLOYMENT = re.compile(r"-?[0-9]{1,16}")
-_DURATION = re.compile(r"([0-9]{1,12})([smhdw])")
+_DURATION = re.compile(r"(?P<count>[0-9]{1,12})(?P<unit>[smhdw])")
 _SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -27,7 +27,7 @@ def parse_duration(text: str) -> int:
         Misconfigured: the text is not a number with a unit (s, m, h, d, w), or not between 1 second and 100 years.
     """
     match = _DURATION.fullmatch(text)
-    seconds = int(match[1]) * _SECONDS_BY_UNIT[match[2]] if match else 0
+    seconds = int(match["count"]) * _SECONDS_BY_UNIT[match["unit"]] if match else 0
     if not 1 <= seconds <= DURATION_DAYS_MAX * _SECONDS_BY_UNIT["d"]:
         raise Misconfigured(
             f"duration: {preview(text)} is not a number with s, m, h, d or w, from 1s to {DURATION_DAYS_MAX}d. "

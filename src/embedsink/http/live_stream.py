@@ -30,7 +30,7 @@ POLL_INTERVAL_S = 0.5
 RESUME_SEGMENTS_MAX = 3_600
 # The limit of the recent rows for keys with a scope. A limit in segments would reveal how much other deployments send.
 RECENT_DAYS = 7
-# In a busy hour, so few segments contain all recent rows that a client asks for.
+# In a busy hour, so few segments contain all recent rows that a client requests.
 NEWEST_SEGMENTS = 10
 RETRY_MS = 1_000
 

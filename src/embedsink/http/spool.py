@@ -116,6 +116,7 @@ class _SpooledQuery:
             self._reader.interrupt()
 
     def _is_disk_almost_full(self) -> bool:
+        """Return whether reports could soon use the disk space that the journal needs."""
         disk = os.statvfs(self._engine.folder.path)
         free_bytes = disk.f_bavail * disk.f_frsize
         return free_bytes < self._engine.settings.free_bytes_min + RESERVED_BYTES

@@ -98,6 +98,7 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
         Refused: the body is not strict JSON.
     """
     value = decode(body, depth_max=settings.depth_max).value
+    # Checking the depth of tens of thousands of files is slow, so first try to rule it out by counting brackets.
     if not is_shallow(body, flat_brackets=_sibling_count(value), depth_max=settings.depth_max):
         check_depth(value, depth_max=settings.depth_max)
     if may_contain_bad_text(body) and (errors := _text_errors(value)):
@@ -190,7 +191,7 @@ def _extra_fields(value: dict[str, Any], service_name: str) -> dict[str, Any] | 
         extra["generatedFiles"] = {
             str(index): _unspecified_fields(file, GeneratedFile) for index, file in extended_files
         }
-    return extra or None
+    return extra if extra else None
 
 
 def _unspecified_fields(value: dict[str, Any], specified_type: Any) -> dict[str, Any]:

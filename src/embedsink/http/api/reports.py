@@ -92,7 +92,7 @@ def operations(_: Settings) -> list[Operation]:
             success=Success(200, "The rows.", rows_content(REPORT_FORMATS)),
             error_reasons=(*SPOOLED, Reason.NOT_FOUND),
             key_kinds=READERS,
-            parameters=[_name(REPORT_FORMATS), *report_parameters(), *page_parameters(), if_none_match()],
+            parameters=[_name_parameter(REPORT_FORMATS), *report_parameters(), *page_parameters(), if_none_match()],
             response_headers=PAGED_HEADERS,
             other_statuses=NOT_MODIFIED,
         ),
@@ -104,12 +104,12 @@ def operations(_: Settings) -> list[Operation]:
             success=Success(200, "The report.", {"application/json": ref("ReportSchema")}),
             error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
             key_kinds=READERS,
-            parameters=[_name(())],
+            parameters=[_name_parameter(())],
         ),
     ]
 
 
-def _name(formats: Sequence[Format]) -> Schema:
+def _name_parameter(formats: Sequence[Format]) -> Schema:
     suffix = rf"(\.({'|'.join(formats)}))?" if formats else ""
     pattern = {"type": "string", "pattern": f"^({'|'.join(report_names())}){suffix}$"}
     return parameter("name", pattern, "The report, and optionally the format of its rows.", location="path")

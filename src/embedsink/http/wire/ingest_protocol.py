@@ -86,7 +86,7 @@ class IngestProtocol(HttpToolsProtocol):
         self._used_fast_path = False
         self._feed(data)
         if self._deferred_parts is not None and not self.transport.is_closing():
-            self._pass_to_uvicorn()
+            self._pass_to_uvicorn(self._deferred_parts)
 
     def on_headers_complete(self) -> None:
         """Defer a request that may use the fast path, and pass other requests to uvicorn."""
@@ -211,7 +211,7 @@ class IngestProtocol(HttpToolsProtocol):
             unparsed = self._parse_until_upgrade(unparsed)
 
     def _parse_until_upgrade(self, data: bytes) -> bytes:
-        """Parse data. If a request asks for an upgrade, return its head without the upgrade, and the rest of the data.
+        """Parse data. If a request has an upgrade, return its head without the upgrade, and the rest of the data.
 
         The parser stops there, because it expects another protocol.
         """
@@ -261,9 +261,8 @@ class IngestProtocol(HttpToolsProtocol):
         self.parser = _new_parser(self)
         return b"\r\n".join([*lines, b"", b""])
 
-    def _pass_to_uvicorn(self) -> None:
+    def _pass_to_uvicorn(self, parts: list[bytes]) -> None:
         """Pass the deferred request to uvicorn: its head, and the parts of its body that have arrived."""
-        parts = self._deferred_parts or []
         self._deferred_parts = None
         super().on_headers_complete()
         for part in parts:
