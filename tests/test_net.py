@@ -4,7 +4,7 @@ import pytest
 
 from embedsink.client.http_client import HttpClient
 from embedsink.errors import Misconfigured
-from embedsink.http.server import Listening
+from embedsink.http.server import ListenOptions
 from embedsink.net import is_loopback
 
 
@@ -29,7 +29,7 @@ def test_a_host_is_this_machine_for_all_or_for_none(host: str, is_here: bool) ->
     assert is_loopback(host) == is_here
     messages: list[str] = []
     for ask in (
-        lambda: Listening(host=host).check(),
+        lambda: ListenOptions(host=host).check_encryption(),
         lambda: HttpClient(f"http://[{host}]" if ":" in host else f"http://{host}", None),
     ):
         try:

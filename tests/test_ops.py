@@ -12,7 +12,7 @@ import pytest
 
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
-from embedsink.http.metrics import exposition
+from embedsink.http.metrics import metrics_text
 from embedsink.settings import Settings
 from tests.support.paths import ROOT
 from tests.support.programs import require
@@ -50,7 +50,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
     async def show() -> bytes:
         async with Engine(DataFolder(tmp_path_factory.mktemp("metrics")), Settings()) as engine:
-            return exposition(engine)
+            return metrics_text(engine)
 
     return set(re.findall(r"^([a-z_]+)[{ ]", asyncio.run(show()).decode(), re.MULTILINE))
 

@@ -41,7 +41,9 @@ class Settings(BaseModel):
     depth_max: int = Field(32, ge=4, le=200, description="Maximum nesting of arrays and objects in a body.")
     body_timeout_s: float = Field(15.0, gt=0, description="Maximum time to receive a whole request body.")
     inflight_bytes_max: int = Field(
-        64 * MIB, ge=MIB, description="Maximum bytes of request bodies in memory at once. Beyond it, senders get 503."
+        64 * MIB,
+        ge=MIB,
+        description="Maximum bytes of request bodies in memory at once. Beyond this limit, the server answers 503.",
     )
     connections_max: int = Field(
         4_096,
@@ -75,13 +77,13 @@ class Settings(BaseModel):
     pending_bytes_max: int = Field(
         32 * MIB,
         ge=MIB,
-        description="Maximum bytes that wait for the journal's next write. Beyond it, senders get 503.",
+        description="Maximum bytes that wait for the journal's next write. Beyond this limit, the server answers 503.",
     )
     journal_bytes_max: int = Field(
         4_096 * MIB,
         ge=MIB,
-        description="Maximum size of the journal that no snapshot covers yet. When loading or snapshots fall this "
-        "far behind, senders get 503.",
+        description="Maximum size of the journal that no snapshot covers yet. Beyond this limit, the "
+        "server answers 503.",
     )
     quarantine_bytes_per_day: int = Field(
         64 * MIB,
@@ -104,9 +106,10 @@ class Settings(BaseModel):
     sync_bytes_max: int = Field(
         8 * MIB,
         ge=4_096,
-        description="Maximum bytes of dbt sync results that are not loaded yet. Beyond it, senders get 503.",
+        description="Maximum bytes of dbt sync results that are not loaded yet. Beyond this limit, the server answers "
+        "503.",
     )
-    free_bytes_min: int = Field(8 * MIB, ge=0, description="Free disk space below which senders get 503.")
+    free_bytes_min: int = Field(8 * MIB, ge=0, description="Free disk space below which the server answers 503.")
     journal_timeout_s: float = Field(4.0, gt=0, description="How long `/readyz` waits for a durable write.")
 
     dedup_days: int = Field(

@@ -369,7 +369,7 @@ def test_revoking_an_unknown_key_suggests_the_nearest(file: KeyStore) -> None:
     mistyped = key.key_id[:-1] + ("0" if key.key_id[-1] != "0" else "1")
     with pytest.raises(Misconfigured, match=f'^key "{mistyped}" does not exist. Did you mean "{key.key_id}"\\?$'):
         file.revoke(mistyped, now=NOW)
-    with pytest.raises(Misconfigured, match=r'^key "website" does not exist. `embedsink keys list` shows those'):
+    with pytest.raises(Misconfigured, match=r'^key "website" does not exist. `embedsink keys list` shows all keys'):
         file.revoke("website", now=NOW)
 
 

@@ -18,7 +18,7 @@ from embedsink.browser.modules import browser_files
 from embedsink.cli.app import app
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine, now_ms
-from embedsink.http.metrics import exposition
+from embedsink.http.metrics import metrics_text
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import report_names
@@ -125,7 +125,7 @@ def test_no_page_speaks_of_a_command_that_does_not_exist(name: str) -> None:
 def test_operations_explains_every_metric(tmp_path: Path) -> None:
     async def show() -> bytes:
         async with Engine(DataFolder(tmp_path), Settings()) as engine:
-            return exposition(engine)
+            return metrics_text(engine)
 
     names = re.findall(r"^# HELP (\S+)", asyncio.run(show()).decode(), re.MULTILINE)
     missing = [name for name in names if f"`{name}" not in page("docs/operations.md")]

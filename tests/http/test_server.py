@@ -16,7 +16,7 @@ import pytest
 
 from embedsink.errors import Misconfigured
 from embedsink.http import server
-from embedsink.http.server import Listening, connections_max
+from embedsink.http.server import ListenOptions, connections_max
 from embedsink.settings import Settings
 from tests.cli.test_cli import assert_failed, embedsink
 from tests.support.servers import free_port, wait_until
@@ -98,7 +98,7 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
 
 def test_after_the_last_port_comes_the_one_before_it() -> None:
     taken = OSError(errno.EADDRINUSE, "Address already in use")
-    assert Listening(port=65_535)._bind_error(taken).endswith(" For example: --port 65534.")
+    assert ListenOptions(port=65_535)._bind_error(taken).endswith(" For example: --port 65534.")
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "203.0.113.9", "a" * 70 + ".example.com"])
@@ -126,7 +126,7 @@ def test_a_certificate_that_does_not_do_is_one_sentence(
 
 
 def test_localhost_is_bound_at_every_address_it_has() -> None:
-    with Listening("localhost", free_port()).bound() as sockets:
+    with ListenOptions("localhost", free_port()).bound_sockets() as sockets:
         found = {one.getsockname()[0] for one in sockets}
     assert "127.0.0.1" in found
     assert found <= {"127.0.0.1", "::1"}
@@ -140,17 +140,17 @@ def two_addresses(first: tuple[str, int], second: tuple[str, int]) -> Any:
 def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, taken_port: int) -> None:
     port = free_port()
     monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", taken_port)))
-    with pytest.raises(Misconfigured, match="is in use"), Listening("two", port).bound():
+    with pytest.raises(Misconfigured, match="is in use"), ListenOptions("two", port).bound_sockets():
         pass
     monkeypatch.undo()
-    with Listening(port=port).bound() as sockets:
+    with ListenOptions(port=port).bound_sockets() as sockets:
         assert len(sockets) == 1
 
 
 def test_an_address_that_this_machine_lacks_is_left_out_where_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("203.0.113.9", port), ("127.0.0.1", port)))
-    with Listening("two", port).bound() as sockets:
+    with ListenOptions("two", port).bound_sockets() as sockets:
         assert [one.getsockname() for one in sockets] == [("127.0.0.1", port)]
 
 

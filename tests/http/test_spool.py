@@ -15,7 +15,7 @@ import embedsink.http.spool
 from embedsink.errors import Unavailable
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.spool import spool_query
-from embedsink.http.streaming import Download, _chunks
+from embedsink.http.streaming import Download, _read_chunks
 from embedsink.reports.format_writers import write_rows
 from embedsink.store.reader import EVERYTHING, Reader
 from tests.support.app import Server, open_server, problem
@@ -100,7 +100,7 @@ def test_a_download_closes_its_file_at_any_time_of_revocation(live_count: int) -
     with TemporaryFile() as file:
         file.write(b"x" * 200_000)
         file.seek(0)
-        asyncio.run(Download(_chunks(file), is_key_live, resource=file)(SCOPE, receive, send))
+        asyncio.run(Download(_read_chunks(file), is_key_live, resource=file)(SCOPE, receive, send))
         assert file.closed
     is_whole = sum(len(message.get("body", b"")) for message in sent) == 200_000
     assert is_whole == (live_count == 1_000)

@@ -1,6 +1,7 @@
-"""The keys in memory. The server looks one up at each request and reads the file again when it changes."""
+"""The cache of `keys.json`. Each request looks up its key here. The cache is refreshed when the file changes."""
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 from embedsink.auth.key_store import KeyStore
@@ -27,58 +28,62 @@ class KeyCache:
         self._read()
 
     def find(self, token: str) -> Key | None:
-        """Return the live key with this token; None for any other text."""
+        """Return the key with this token if it is neither revoked nor expired; otherwise None."""
         key = self._keys.get(digest_of(token))
         return key if key is not None and key.is_live(self._clock()) else None
 
     def is_live(self, key: Key) -> bool:
-        """Return whether a key is still live: it may have expired or been revoked since `find` returned it."""
+        """Return whether a key is still neither revoked nor expired. It may have changed since `find` returned it."""
         current = self._keys.get(key.digest)
         return current is not None and current.is_live(self._clock())
 
     def by_id(self, key_id: str) -> Key | None:
-        """Return the key with this id, live or not; None if the file has no such key."""
+        """Return the key with this id, even if it is revoked or expired; None if the file has no such key."""
         return next((key for key in self._keys.values() if key.key_id == key_id), None)
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed, and return whether it had. Call it twice a second: it costs a `stat`.
+        """Read the file again if it has changed, and return whether its keys were replaced.
 
         If the file can't be read or is damaged, the keys stay as they were, and `problem` describes the error until
         the file is valid again. A missing file is valid and has no keys.
 
         Raises:
-            Misconfigured: `problem`, when it is new. The same problem is raised once.
+            Misconfigured: the file can't be read or is damaged. The same error is raised only once.
         """
-        # While there is a problem, read at each call: chmod makes a file readable without changing its stamp.
-        if self._file.stamp() == self._stamp and self.problem is None:
+        is_unchanged = self._file.stamp() == self._stamp
+        # After an error, read the file at each call: chmod makes it readable without changing its stamp.
+        if is_unchanged and self.problem is None:
             return False
         try:
             self._read()
         except Misconfigured as error:
-            known, self.problem = self.problem, f"{error} Until then the keys stay as they were."
-            if self.problem != known:
+            previous_problem = self.problem
+            self.problem = f"{error} Until then the keys stay as they were."
+            if self.problem != previous_problem:
                 raise Misconfigured(self.problem) from None
             return False
         return True
 
     def origins(self) -> frozenset[str] | None:
         """Return the origins of all live ingest keys; None if one of these keys allows any origin."""
-        live = [key for key in self._live() if key.kind is KeyKind.INGEST]
-        if any(not key.origins for key in live):
+        ingest_keys = [key for key in self._live_keys() if key.kind is KeyKind.INGEST]
+        if any(not key.origins for key in ingest_keys):
             return None
-        return frozenset(origin for key in live for origin in key.origins)
+        return frozenset(chain.from_iterable(key.origins for key in ingest_keys))
 
     def deployments(self) -> list[int]:
-        """Return the deployments that live keys are limited to, once for each such key."""
-        return sorted(deployment for key in self._live() for deployment in key.deployments or ())
+        """Return the deployments that live keys are limited to. A deployment of several keys is repeated."""
+        scopes = [key.deployments for key in self._live_keys() if key.deployments is not None]
+        return sorted(chain.from_iterable(scopes))
 
-    def _live(self) -> list[Key]:
+    def _live_keys(self) -> list[Key]:
         now = self._clock()
         return [key for key in self._keys.values() if key.is_live(now)]
 
     def _read(self) -> None:
-        # Take the stamp before reading: if the file changes in between, the next refresh sees a newer stamp.
+        # Take the stamp before reading: if the file changes in between, the next refresh reads it again.
         stamp = self._file.stamp()
         keys = self._file.keys()
         self._keys = {key.digest: key for key in keys}
-        self._stamp, self.problem = stamp, None
+        self._stamp = stamp
+        self.problem = None

@@ -1,4 +1,4 @@
-"""The format of `keys.json`, written and read strictly: a typing error in an edited file must not grant access.
+"""The format of `keys.json`. The parser is strict: a typing error in an edited file must not grant access.
 
 Importing this module loads pydantic, so `key_store` imports it only where it reads or writes the file.
 """
@@ -17,7 +17,7 @@ from embedsink.errors import Misconfigured, preview
 
 def _parse_time(text: object) -> float:
     if not isinstance(text, str):
-        raise ValueError("not a string")  # Not TypeError, which pydantic does not catch.
+        raise ValueError("not a string")  # Pydantic doesn't catch a TypeError.
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         raise ValueError("no time zone")
@@ -33,16 +33,16 @@ def _check_printable(text: str) -> str:
     return text
 
 
-def _check_origin(origin: str) -> str:
+def _parse_origin(origin: str) -> str:
     try:
         return normalize_origin(origin)
     except Misconfigured as error:
         raise ValueError(str(error)) from None
 
 
-_Line = Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX), AfterValidator(_check_printable)]
+_PrintableLine = Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX), AfterValidator(_check_printable)]
 _Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
-_Origin = Annotated[str, AfterValidator(_check_origin)]
+_Origin = Annotated[str, AfterValidator(_parse_origin)]
 _Time = Annotated[float, BeforeValidator(_parse_time)]
 
 _LINE = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
@@ -51,20 +51,20 @@ _DEPLOYMENTS = f"a list of deployments up to {DEPLOYMENT_MAX:,}, or null for all
 
 
 class KeyEntry(BaseModel):
-    """One entry of `keys.json`. All fields are required. Error messages quote the descriptions: "… is not …"."""
+    """One entry of `keys.json`. All fields are required. Error messages end with a description: "… is not …"."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    key_id: _Line = Field(description=_LINE)
+    key_id: _PrintableLine = Field(description=_LINE)
     kind: KeyKind = Field(strict=False, description=f"one of {', '.join(KeyKind)}")
-    label: _Line = Field(description=_LINE)
+    label: _PrintableLine = Field(description=_LINE)
     # An empty list is refused: a reader could take it for all deployments or for none.
     deployments: list[_Deployment] | None = Field(min_length=1, description=_DEPLOYMENTS)
     origins: list[_Origin] = Field(description="a list of origins")
     created_at: _Time = Field(description=_TIME)
     expires_at: _Time | None = Field(description=f"{_TIME}, or null")
     revoked_at: _Time | None = Field(description=f"{_TIME}, or null")
-    digest: _Line = Field(description=_LINE)
+    digest: _PrintableLine = Field(description=_LINE)
 
 
 def to_entry(key: Key) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def parse_file(content: bytes) -> list[Key]:
         Misconfigured: the content is not in the form that `to_document` returns.
     """
     try:
-        document = json.loads(content, object_pairs_hook=_unique_members)
+        document = json.loads(content, object_pairs_hook=_reject_duplicate_fields)
     except (ValueError, RecursionError) as error:
         raise Misconfigured(f"is not JSON ({error}).") from None
     if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
@@ -114,38 +114,54 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
     """Return the key of an entry, with all fields validated.
 
     Args:
-        entry: the entry as JSON.
+        entry: the decoded JSON of the entry.
         path: the path of the entry in the file, for error messages.
 
     Raises:
         Misconfigured: a field is missing, unknown or invalid.
     """
     try:
-        fields = KeyEntry.model_validate(entry)
+        valid_entry = KeyEntry.model_validate(entry)
     except ValidationError as error:
-        raise Misconfigured(_describe(error, entry, path)) from None
-    if fields.kind is KeyKind.SYNC and fields.origins:
-        # The key of a page is public, and the first result of a sync can't be replaced.
+        raise Misconfigured(_error_message(error, entry, path)) from None
+    if valid_entry.kind is KeyKind.SYNC and valid_entry.origins:
+        # A key in a page is public. With a public sync key, anyone could record a false result, which is final.
         field = _field_path(path, "origins")
         raise Misconfigured(f"{field}: a sync key belongs to a pipeline, not to pages. Leave them out.")
-    deployments = None if fields.deployments is None else frozenset(fields.deployments)
-    return Key(**{**dict(fields), "deployments": deployments, "origins": frozenset(fields.origins)})
+    return _to_key(valid_entry)
 
 
-def _describe(error: ValidationError, entry: object, path: str) -> str:
-    """Return the first error as a sentence. An unknown field comes first: it may be a misspelt required field."""
-    errors = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
-    first, allowed = errors[0], ", ".join(KeyEntry.model_fields)
+def _to_key(entry: KeyEntry) -> Key:
+    return Key(
+        key_id=entry.key_id,
+        kind=entry.kind,
+        label=entry.label,
+        deployments=None if entry.deployments is None else frozenset(entry.deployments),
+        origins=frozenset(entry.origins),
+        created_at=entry.created_at,
+        expires_at=entry.expires_at,
+        revoked_at=entry.revoked_at,
+        digest=entry.digest,
+    )
+
+
+def _error_message(error: ValidationError, entry: object, path: str) -> str:
+    """Return a sentence about the first invalid field. Unknown fields come first: they may be misspelt."""
+    field_names = ", ".join(KeyEntry.model_fields)
     if not isinstance(entry, dict):
-        return f"{path}: {preview(entry)} is not an object with the fields {allowed}."
+        return f"{path}: {preview(entry)} is not an object with the fields {field_names}."
+    errors = error.errors(include_url=False)
+    for detail in errors:
+        if detail["type"] == "extra_forbidden":
+            return f"{path}: {preview(detail['loc'][0])} is not a field of a key. The fields are {field_names}."
+    first = errors[0]
     name = str(first["loc"][0])
-    if first["type"] == "extra_forbidden":
-        return f"{path}: {preview(name)} is not a field of a key. The fields are {allowed}."
     field = _field_path(path, name)
     if first["type"] == "missing":
-        return f"{field}: is missing. The fields are {allowed}."
+        return f"{field}: is missing. The fields are {field_names}."
     if first["type"] == "value_error" and name == "origins":
-        return _field_path(path, str(first["ctx"]["error"]))
+        origin_error = str(first["ctx"]["error"])  # It begins with "origin:".
+        return _field_path(path, origin_error)
     return f"{field}: {preview(entry[name])} is not {KeyEntry.model_fields[name].description}."
 
 
@@ -154,7 +170,7 @@ def _field_path(path: str, name: str) -> str:
 
 
 def _check_unique(keys: list[Key]) -> None:
-    # Of two entries with the same digest, only one may be revoked.
+    """Raise Misconfigured if two entries are the same key: one could be revoked, and the other still valid."""
     key_ids: set[str] = set()
     digests: set[str] = set()
     for index, key in enumerate(keys):
@@ -165,12 +181,13 @@ def _check_unique(keys: list[Key]) -> None:
 
 
 def _checksum(entries: list[Any]) -> str:
-    """Return the SHA-256 of all entries, in hex. Indentation does not change it."""
+    """Return the SHA-256 of all entries, in hex. It doesn't depend on the indentation of the file."""
     return sha256(json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     # JSON parsers use the last of two equal names: a `revoked_at` inserted above the old one would have no effect.
-    if len(dict(members)) < len(members):
+    unique_fields = dict(fields)
+    if len(unique_fields) < len(fields):
         raise ValueError("an object has the same field twice")
-    return dict(members)
+    return unique_fields

@@ -15,15 +15,16 @@ from embedsink.auth.tokens import digest_of, new_token
 from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured, preview, suggestion
 
-# Revoked and expired keys are retained for an audit of what they wrote, this long and up to this many.
+# Ended keys are revoked or expired. An audit of what they wrote needs them, so they are retained within these limits.
 ENDED_DAYS_MAX = 400
 ENDED_KEYS_MAX = 10_000
+SECONDS_PER_DAY = 86_400
 
 FileStamp = tuple[int, int, int]
 
 
 class KeyStore:
-    """The file `keys.json`: live keys, and ended keys for an audit. It contains digests but no tokens."""
+    """The file `keys.json`, with valid, revoked and expired keys. It contains digests of tokens, and no tokens."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -85,7 +86,7 @@ class KeyStore:
         """Revoke a key. Running servers refuse it within a second. Revoking it again changes nothing.
 
         Args:
-            key_id: the id, or the token itself, which may be all that is known of a leaked key.
+            key_id: the id or the token. Of a leaked key, only the token may be known.
             now: the time of revocation, in epoch seconds.
 
         Raises:
@@ -95,17 +96,17 @@ class KeyStore:
         with self._open_for_change(now) as keys:
             for index, key in enumerate(keys):
                 if key_id == key.key_id or digest == key.digest:
-                    keys[index] = _revoked(key, now)
+                    keys[index] = _with_revocation(key, now)
                     return keys[index]
-            advice = suggestion(key_id, [key.key_id for key in keys], "`embedsink keys list` shows those that do.")
+            advice = suggestion(key_id, [key.key_id for key in keys], "`embedsink keys list` shows all keys.")
             raise Misconfigured(f"key {preview(key_id)} does not exist. {advice}")
 
     def stamp(self) -> FileStamp | None:
-        """Return the mtime in ns, the size and the inode, which change with the content; None without a file."""
+        """Return the mtime in ns, the size and the inode, which change with the content; None if there is no file."""
         try:
             status = self.path.stat()
         except OSError:
-            return None  # keys() distinguishes a missing file from an unreadable one.
+            return None  # keys() raises an error if the file exists and can't be read.
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     @contextmanager
@@ -116,14 +117,14 @@ class KeyStore:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # Closing the file releases the lock.
                 keys = self.keys()
                 yield keys
-                self._write(_without_old(keys, now))
+                self._write(_prune_ended(keys, now))
         except OSError as error:
             raise Misconfigured(f"{self.path}: {error.strerror}. Fix the cause, then run the command again.") from error
 
     def _write(self, keys: list[Key]) -> None:
+        """Replace the file atomically: after a crash or a power loss, it is the old file or the new one."""
         from embedsink.auth.key_schema import to_document  # Loads pydantic.
 
-        # Rename a synced draft: concurrent readers, kill -9 and power loss leave the old file or the new, never a part.
         draft = self.path.with_name(f"{self.path.name}.new")
         draft.unlink(missing_ok=True)
         with _open_private(draft) as file:
@@ -136,29 +137,33 @@ class KeyStore:
 
 
 def _validated(key: Key) -> Key:
-    """Return the key as a reader of the file would: validated like an edited entry, with times in milliseconds."""
+    """Return the key as it will be read from the file: validated, and with times rounded to milliseconds."""
     from embedsink.auth.key_schema import parse_entry, to_entry  # Loads pydantic.
 
     return parse_entry(to_entry(key))
 
 
-def _revoked(key: Key, now: float) -> Key:
-    return key if key.revoked_at is not None else _validated(replace(key, revoked_at=now))
+def _with_revocation(key: Key, now: float) -> Key:
+    if key.revoked_at is not None:
+        return key  # The first revocation counts.
+    return _validated(replace(key, revoked_at=now))
 
 
-def _without_old(keys: list[Key], now: float) -> list[Key]:
-    """Return the keys without those that ended too long ago, and without the oldest beyond the maximum count."""
-    ended = sorted((ended_at, key.key_id) for key in keys if (ended_at := key.ended_at(now)) is not None)
-    recent = [key_id for ended_at, key_id in ended if ended_at > now - ENDED_DAYS_MAX * 86_400]
-    old = {key_id for _, key_id in ended} - set(recent[-ENDED_KEYS_MAX:])
-    return [key for key in keys if key.key_id not in old]
+def _prune_ended(keys: list[Key], now: float) -> list[Key]:
+    """Return the keys without those that ended too long ago. Of the others, retain the latest `ENDED_KEYS_MAX`."""
+    ended_since = now - ENDED_DAYS_MAX * SECONDS_PER_DAY
+    recently_ended = [
+        (ended_at, key.key_id) for key in keys if (ended_at := key.ended_at(now)) is not None and ended_at > ended_since
+    ]
+    retained_ids = {key_id for _, key_id in sorted(recently_ended)[-ENDED_KEYS_MAX:]}
+    return [key for key in keys if key.is_live(now) or key.key_id in retained_ids]
 
 
 def _open_private(path: Path) -> TextIO:
-    """Open a file for writing that only its owner can read. Create it if it is missing."""
+    """Open a file for writing, and create it if it is missing. Only its owner can read it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     if os.geteuid() == 0:
-        # The server must be able to read the file after `sudo embedsink keys revoke`, or it would accept the key.
+        # After `sudo embedsink keys revoke` the server must be able to read the file, or it would still accept the key.
         owner = path.parent.stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
     return os.fdopen(descriptor, "w", encoding="utf-8")

@@ -46,9 +46,10 @@ class Key:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def ended_at(self, now: float) -> float | None:
-        """Return when the key was revoked or expired; None while it is live."""
-        ends = [end for end in (self.revoked_at, self.expires_at) if end is not None]
-        return None if self.is_live(now) else min(ends)
+        """Return the time of revocation or expiry, whichever came first; None while the key is live."""
+        if self.is_live(now):
+            return None
+        return min(time for time in (self.revoked_at, self.expires_at) if time is not None)
 
     def allows_origin(self, origin: str) -> bool:
         """Return whether a page of this origin may use the key."""

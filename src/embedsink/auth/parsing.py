@@ -8,15 +8,16 @@ from embedsink.errors import Misconfigured, preview
 DEPLOYMENT_MAX = 2**53 - 1
 DURATION_DAYS_MAX = 36_500
 LABEL_CHARACTERS_MAX = 100
+PORT_MAX = 65_535
 
 _ORIGIN = re.compile(
-    r"(https?)://([0-9a-z](?:[0-9a-z_.-]*[0-9a-z])?|\[[0-9a-f:]+\])(?::([0-9]{1,5}))?/?",
+    r"(?P<scheme>https?)://(?P<host>[0-9a-z](?:[0-9a-z_.-]*[0-9a-z])?|\[[0-9a-f:]+\])(?::(?P<port>[0-9]{1,5}))?/?",
     re.ASCII | re.IGNORECASE,
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _DEPLOYMENT = re.compile(r"-?[0-9]{1,16}")
-_DURATION = re.compile(r"([0-9]{1,12})([smhdw])")
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"(?P<count>[0-9]{1,12})(?P<unit>[smhdw])")
+_SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def parse_duration(text: str) -> int:
@@ -26,8 +27,8 @@ def parse_duration(text: str) -> int:
         Misconfigured: the text is not a number with a unit (s, m, h, d, w), or not between 1 second and 100 years.
     """
     match = _DURATION.fullmatch(text)
-    seconds = int(match[1]) * _UNITS_S[match[2]] if match else 0
-    if not 1 <= seconds <= DURATION_DAYS_MAX * _UNITS_S["d"]:
+    seconds = int(match["count"]) * _SECONDS_BY_UNIT[match["unit"]] if match else 0
+    if not 1 <= seconds <= DURATION_DAYS_MAX * _SECONDS_BY_UNIT["d"]:
         raise Misconfigured(
             f"duration: {preview(text)} is not a number with s, m, h, d or w, from 1s to {DURATION_DAYS_MAX}d. "
             "Write it like 90d."
@@ -36,14 +37,14 @@ def parse_duration(text: str) -> int:
 
 
 def parse_deployment(text: str, *, name: str = "deployment") -> int:
-    """Return a deployment from its decimal digits, without leading zeros and within the limit of the protocol.
+    """Return the id of a deployment from its decimal digits. Leading zeros are refused.
 
     Args:
         text: what the user typed.
         name: the name of the parameter, for the error message.
 
     Raises:
-        Misconfigured: the text is not a deployment.
+        Misconfigured: the text is not an integer within the limits of the protocol.
     """
     number = int(text) if _DEPLOYMENT.fullmatch(text) else None
     if number is None or abs(number) > DEPLOYMENT_MAX or str(number) != text:
@@ -68,17 +69,18 @@ def parse_label(text: str) -> str:
 
 
 def normalize_origin(origin: str) -> str:
-    """Return an origin in the form of the `Origin` header of browsers (RFC 6454, section 6.2).
+    """Return an origin as browsers send it in the `Origin` header (RFC 6454, section 6.2).
 
     Raises:
         Misconfigured: the text is not the origin of a web page.
     """
     match = _ORIGIN.fullmatch(origin)
-    if match is None or not 0 < int(match[3] or 1) < 65_536:
+    if match is None or (match["port"] and not 1 <= int(match["port"]) <= PORT_MAX):
         raise Misconfigured(
             f"origin: {preview(origin)} is not http(s)://host or http(s)://host:port. Write it like "
             "https://app.example.com: no path, no wildcard, no null; other scripts in their xn-- form."
         )
-    scheme, host = match[1].lower(), match[2].lower()
-    port = int(match[3] or _DEFAULT_PORTS[scheme])
-    return f"{scheme}://{host}" if port == _DEFAULT_PORTS[scheme] else f"{scheme}://{host}:{port}"
+    scheme, host = match["scheme"].lower(), match["host"].lower()
+    if not match["port"] or int(match["port"]) == _DEFAULT_PORTS[scheme]:
+        return f"{scheme}://{host}"
+    return f"{scheme}://{host}:{int(match['port'])}"

@@ -11,7 +11,7 @@ import typer
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import normalize_origin, parse_deployment, parse_duration, parse_label
-from embedsink.auth.tokens import TOKEN_START
+from embedsink.auth.tokens import TOKEN_PREFIX
 from embedsink.cli.options import DATA, Data, WrongUse, examples, parser
 from embedsink.cli.output import print_message
 from embedsink.cli.tables import print_table
@@ -103,7 +103,7 @@ def revoke(
     data: Data = DATA,
 ) -> None:
     """Revoke a key. A running server refuses it within a second."""
-    if TOKEN_START.search(key_id):
+    if TOKEN_PREFIX.search(key_id):
         raise WrongUse(
             "KEY_ID: is a key, which `ps` and the shell's history would show. Pass an id of `keys list`, or - and the "
             "key on stdin."

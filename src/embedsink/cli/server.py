@@ -40,14 +40,14 @@ def serve(
     if (certificate is None) != (private_key is None):
         raise WrongUse("--certificate: needs --private-key, and vice versa. Pass both or neither.")
     from embedsink.data_folder import DataFolder
-    from embedsink.http.server import Listening, serve
+    from embedsink.http.server import ListenOptions, serve
     from embedsink.json_logging import log_as_json
     from embedsink.settings import read_settings
 
     folder, settings = DataFolder(data), read_settings()
-    listening = Listening(host, port, certificate, private_key, behind_proxy)
+    listening = ListenOptions(host, port, certificate, private_key, behind_proxy)
     with wrong_use():
-        listening.check()
+        listening.check_encryption()
     log_as_json()
     raise typer.Exit(serve(folder, settings, listening))
 

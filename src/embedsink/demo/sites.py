@@ -25,7 +25,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.demo.fixtures import CUSTOMER, DEPLOYMENTS
 from embedsink.demo.ports import HOST
 from embedsink.http.app import Demo
-from embedsink.http.server import Listening, serve
+from embedsink.http.server import ListenOptions, serve
 from embedsink.http.static_pages import Page, demo_headers, page_routes, read_pages
 from embedsink.json_logging import log_as_json
 from embedsink.settings import read_settings
@@ -93,7 +93,7 @@ def run_host(data: Path, port: int, embed: str) -> int:
     pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _page_settings(folder, port, embed)}
     routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed, framed_by="'none'"), loopback_only=True)
     _, login_key = KeyStore(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
-    return serve(folder, read_settings(), Listening(port=port), demo=Demo(routes, login_key))
+    return serve(folder, read_settings(), ListenOptions(port=port), demo=Demo(routes, login_key))
 
 
 def _page_settings(folder: DataFolder, port: int, embed: str) -> Page:

@@ -26,7 +26,7 @@ _PROBES = ("/healthz", "/readyz")
 
 
 class AnonymousLimits:
-    """Token buckets by address for requests without a valid key, and the count of delayed responses.
+    """Token buckets by address for requests without a valid key, and the number of delayed responses.
 
     Args:
         requests_per_s: the rate of each address.
@@ -36,44 +36,48 @@ class AnonymousLimits:
         self._buckets = TokenBuckets(requests_per_s)
         self._delayed_count = 0
 
-    def charge(self, scope: Scope, *, cost: float = 0.0, is_probe: bool = False) -> Unavailable | None:
-        """Charge the address of a request. Return the `rate_limited` error if its bucket is empty.
+    def charge(self, scope: Scope, *, cost: float, is_probe: bool = False) -> Unavailable | None:
+        """Charge a request to its address. If the address exceeds its rate, charge nothing and return the error.
 
         Args:
             scope: the ASGI scope of the request.
-            cost: the cost in requests; 0 only checks the bucket.
-            is_probe: whether to use the bucket for probes.
+            cost: the cost in requests; 0 only checks the rate.
+            is_probe: whether to use the separate bucket for probes.
         """
-        now, address = time.monotonic(), client_address(scope)
-        name = (address, is_probe)
-        if wait_s := self._buckets.wait_s(name, 1, now):
+        now = time.monotonic()
+        address = client_address(scope)
+        bucket_name = (address, is_probe)
+        wait_s = self._buckets.wait_s(bucket_name, 1, now)
+        if wait_s > 0:
             limit = f"{self._buckets.rate_per_s:,} requests/s without a valid key (EMBEDSINK_RATE_ANONYMOUS_PER_S)"
             detail = f"address {address}: sends more than {limit}. Send a key, or wait."
             return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)
-        self._buckets.charge(name, cost, now)
+        self._buckets.charge(bucket_name, cost, now)
         return None
 
     def delay_response(self, scope: Scope, respond: Callable[[], None]) -> None:
-        """Call `respond` after a second plus its wait in a queue, which empties at the rate of one address.
+        """Call `respond` after a second, plus a wait in the queue of all delayed responses.
 
-        The connection may be closed for other connections meanwhile. If its client disconnects, `respond` is called at
-        once, so the queue is never longer than the number of connections.
+        The queue empties at the rate of one address. Meanwhile the server may close the connection to make room for
+        others. If the client disconnects, `respond` is called at once, so a connection has at most one entry.
         """
 
-        def release() -> None:
+        def leave_queue() -> None:
             self._delayed_count -= 1
             respond()
 
         self._delayed_count += 1
         delay_s = RESPONSE_DELAY_S + self._delayed_count / self._buckets.rate_per_s
-        delay_response = scope["state"].get("delay_response") or asyncio.get_running_loop().call_later
-        delay_response(delay_s, release)
+        call_later = scope["state"].get("delay_response")
+        if call_later is None:  # Only this server's protocol provides the function.
+            call_later = asyncio.get_running_loop().call_later
+        call_later(delay_s, leave_queue)
 
 
 class AnonymousLimitMiddleware:
-    """ASGI middleware that limits requests without a valid key.
+    """ASGI middleware that limits the rate of requests without a valid key.
 
-    The ingest endpoint counts `POST /api/v1/events` itself, because its key may be in the body.
+    The ingest endpoint limits `POST /api/v1/events` itself, because its key may be in the body.
     """
 
     def __init__(self, app: ASGIApp, *, limits: AnonymousLimits) -> None:
@@ -81,26 +85,33 @@ class AnonymousLimitMiddleware:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it with `rate_limited` after a delay."""
-        if scope["type"] == "http" and not (scope["path"] == INGEST_PATH and scope["method"] == "POST"):
-            is_probe = scope["path"] in _PROBES
-            if limited := self._charge(scope, is_probe=is_probe):
-                delayed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._limits.delay_response(scope, lambda: None if delayed.done() else delayed.set_result(None))
-                await delayed
-                if not is_probe:
-                    await problem_response(Request(scope), limited)(scope, receive, send)
-                    return
-        await self._app(scope, receive, send)
+        """Pass a request on. Beyond the rate, delay it, and answer it with `rate_limited` unless it is a probe."""
+        if scope["type"] != "http" or _is_delivery(scope) or has_valid_key(scope):
+            await self._app(scope, receive, send)
+            return
+        is_probe = scope["path"] in _PROBES
+        rate_limited = self._limits.charge(scope, cost=request_cost(scope), is_probe=is_probe)
+        if rate_limited is not None:
+            await self._delay(scope)
+        if rate_limited is None or is_probe:
+            await self._app(scope, receive, send)
+        else:
+            response = problem_response(Request(scope), rate_limited)
+            await response(scope, receive, send)
 
-    def _charge(self, scope: Scope, *, is_probe: bool) -> Unavailable | None:
-        if has_valid_key(scope):
-            return None
-        return self._limits.charge(scope, cost=request_cost(scope), is_probe=is_probe)
+    async def _delay(self, scope: Scope) -> None:
+        delay_ended = asyncio.Event()
+        self._limits.delay_response(scope, delay_ended.set)
+        await delay_ended.wait()
+
+
+def _is_delivery(scope: Scope) -> bool:
+    is_delivery: bool = scope["path"] == INGEST_PATH and scope["method"] == "POST"
+    return is_delivery
 
 
 def has_valid_key(scope: Scope) -> bool:
-    """Return whether the header has a live key, or the cookie a session.
+    """Return whether the `Authorization` header contains a live key, or a cookie belongs to a session.
 
     Ingest keys don't count: they are public, and valid for ingest only.
     """
@@ -116,8 +127,8 @@ def has_valid_key(scope: Scope) -> bool:
 
 
 def request_cost(scope: Scope) -> float:
-    """Return the cost of a request for its address, in requests."""
+    """Return the cost of a request for the rate of its address: 1, and more for a large body."""
     for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return 1 + int(value[:9]) / BODY_BYTES_PER_REQUEST
+        if name == b"content-length":
+            return 1 + int(value) / BODY_BYTES_PER_REQUEST
     return 1.0

@@ -2,8 +2,9 @@
 
 import gc
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 from starlette.applications import Starlette
@@ -17,7 +18,7 @@ from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError
 from embedsink.http.anonymous_limits import AnonymousLimitMiddleware
 from embedsink.http.api.events import IngestEndpoint
-from embedsink.http.dashboards import Dashboards
+from embedsink.http.dashboard_registry import DashboardRegistry
 from embedsink.http.ingest_admission import Admission
 from embedsink.http.openapi.builder import OpenApi
 from embedsink.http.pages.dashboards import DashboardPages
@@ -34,14 +35,14 @@ from embedsink.http.transport import Transport
 from embedsink.settings import Settings
 
 
-class _Parts(TypedDict):
-    """The parts of the server above the engine."""
+class _Components(TypedDict):
+    """The components of the server that are created before the engine is open."""
 
     events: IngestEndpoint
     admission: Admission
     transport: Transport
     sessions: Sessions
-    dashboards: Dashboards
+    dashboards: DashboardRegistry
     section_cache: SectionCache
     dashboard_pages: DashboardPages
     login_page: LoginPage
@@ -50,8 +51,8 @@ class _Parts(TypedDict):
     openapi: OpenApi
 
 
-class State(_Parts):
-    """The `request.state` of every request, and the `app_state` of connections."""
+class State(_Components):
+    """The components in the `request.state` of every request, and in the `app_state` of connections."""
 
     engine: Engine
 
@@ -69,7 +70,7 @@ class Demo:
     dashboard_token: str
 
 
-# A stopping server leaves the rest of a long backlog to the next start.
+# The maximum time to load segments while the server stops. The next start loads the others.
 CLOSING_S_MAX = 3.0
 
 # Any, because each handler accepts one type of exception, and Starlette's type requires that it accepts all.
@@ -86,52 +87,64 @@ def create_app(
     settings: Settings,
     *,
     transport: Transport = Transport.ANYTHING,
-    on_failed: Callable[[], None] = lambda: None,
+    on_journal_failure: Callable[[], None] = lambda: None,
     demo: Demo | None = None,
 ) -> Starlette:
     """Return the ASGI application of a data folder.
 
     Args:
-        folder: the data folder, which is open between start and end of the application.
+        folder: the data folder. The application opens it at its start, and closes it at its end.
         settings: the limits.
         transport: the connections over which keys are accepted.
-        on_failed: called in another thread when the disk has failed and the program should end.
+        on_journal_failure: called in another thread when the disk has failed and the program should end.
         demo: the additions of `embedsink demo`.
 
     Raises:
         Misconfigured: a built-in dashboard is invalid.
     """
-    parts = _create_parts(folder, settings, transport, demo)
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        opening = Engine(folder, settings, on_journal_failure=on_failed, closing_s_max=CLOSING_S_MAX)
-        async with opening as engine, aclosing(parts["vega"]), aclosing(parts["events"].pool):
-            if engine.store.is_open:
-                parts["dashboards"].check(engine)
-            if demo is not None:
-                parts["vega"].prepare()
-            _tune_garbage_collector()
-            yield State(engine=engine, **parts)
-
+    components = _create_components(folder, settings, transport, demo)
+    create_engine = partial(
+        Engine, folder, settings, on_journal_failure=on_journal_failure, closing_s_max=CLOSING_S_MAX
+    )
+    # The demo comes first, because it replaces `/`.
+    routes = [*demo.routes, *all_routes()] if demo is not None else all_routes()
     app = Starlette(
-        # The demo comes first, because it replaces `/`.
-        routes=[*(demo.routes if demo else ()), *all_routes()],
+        routes=routes,
         middleware=[
-            Middleware(AnonymousLimitMiddleware, limits=parts["admission"].anonymous_limits),
+            Middleware(AnonymousLimitMiddleware, limits=components["admission"].anonymous_limits),
             Middleware(QueryLimits, refuse=HANDLERS[EmbedsinkError]),
         ],
         exception_handlers=HANDLERS,
-        lifespan=lifespan,
+        lifespan=_create_lifespan(create_engine, components, is_demo=demo is not None),
     )
     app.router.redirect_slashes = False  # A redirected POST may lose its body.
     return app
 
 
-def _create_parts(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Parts:
-    endpoint, dashboards, vega = IngestEndpoint(settings), Dashboards(folder.dashboards), VegaBundle(folder)
+def _create_lifespan(
+    create_engine: Callable[[], Engine], components: _Components, *, is_demo: bool
+) -> Callable[[Starlette], AbstractAsyncContextManager[State]]:
+    """Return the function that opens the engine at the start of the application, and closes everything at its end."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[State]:
+        async with create_engine() as engine, aclosing(components["vega"]), aclosing(components["events"].pool):
+            if engine.store.is_open:
+                components["dashboards"].check(engine)
+            if is_demo:
+                components["vega"].prepare()
+            _tune_garbage_collector()
+            yield State(engine=engine, **components)
+
+    return lifespan
+
+
+def _create_components(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Components:
+    endpoint = IngestEndpoint(settings)
+    dashboards = DashboardRegistry(folder.dashboards)
+    vega = VegaBundle(folder)
     openapi = describe_api(settings)
-    return _Parts(
+    return _Components(
         events=endpoint,
         admission=endpoint.admission,
         transport=transport,
@@ -147,7 +160,10 @@ def _create_parts(folder: DataFolder, settings: Settings, transport: Transport, 
 
 
 def _tune_garbage_collector() -> None:
-    # Each full collection of the objects created at the start takes 10 ms. Without these, p99 falls from 14 to 4 ms.
+    """Exempt the objects that exist at the start from garbage collection, and collect others less often.
+
+    A full collection of these objects takes 10 ms. Without it, the 99th percentile of ingest falls from 14 to 4 ms.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

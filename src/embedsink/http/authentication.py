@@ -7,17 +7,17 @@ from urllib.parse import unquote
 from starlette.requests import Request
 
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.tokens import TOKEN_START
+from embedsink.auth.tokens import TOKEN_PREFIX
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
 
-_KEY_IN_URL = re.compile(rf"{TOKEN_START.pattern}|(?:^|[&;])access_token=")
+_KEY_IN_URL = re.compile(rf"{TOKEN_PREFIX.pattern}|(?:^|[&;])access_token=")
 # One message for all invalid keys, so that clients don't learn why a key is invalid.
-_BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
-# The same message whether the key is valid or not: keys in a URL are never looked up.
+_INVALID_KEY_MESSAGE = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
+# One message for valid and invalid keys: the server never looks up a key in a URL.
 _KEY_IN_URL_MESSAGE = (
     "url: contains a key or access_token, and URLs are often logged. Remove it, and send the key in the "
     "header `Authorization: Bearer <key>`. If the key is valid, replace it."
@@ -27,12 +27,16 @@ _KEY_IN_URL_MESSAGE = (
 def parse_bearer_token(authorization: list[str], query: str) -> str | None:
     """Return the token of the `Authorization` header; None if the request has no credential.
 
+    Args:
+        authorization: the values of all `Authorization` headers.
+        query: the query string of the URL, which must contain no key.
+
     Raises:
         Refused: `bad_credential` for a malformed token or a token in the URL, `two_credentials` for two headers.
     """
     if len(authorization) > 1:
         raise Refused(Reason.TWO_CREDENTIALS, "authorization: is given twice. Send one key.")
-    # Checked even if the header contains a valid key.
+    # Check the URL even if the header contains a valid key.
     if query and _KEY_IN_URL.search(unquote(query)):
         raise Refused(Reason.BAD_CREDENTIAL, _KEY_IN_URL_MESSAGE)
     if not authorization:
@@ -40,7 +44,7 @@ def parse_bearer_token(authorization: list[str], query: str) -> str | None:
     scheme, _, token = authorization[0].partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
-        raise Refused(Reason.BAD_CREDENTIAL, _BAD)
+        raise Refused(Reason.BAD_CREDENTIAL, _INVALID_KEY_MESSAGE)
     return token
 
 
@@ -54,7 +58,7 @@ def find_key(token: str | None, engine: Engine) -> Key:
         raise Refused(Reason.NO_CREDENTIAL, "authorization: is missing. Send `Authorization: Bearer <key>`.")
     key = engine.keys.find(token)
     if key is None:
-        raise Refused(Reason.BAD_CREDENTIAL, _BAD)
+        raise Refused(Reason.BAD_CREDENTIAL, _INVALID_KEY_MESSAGE)
     return key
 
 
@@ -67,9 +71,9 @@ def check_kind(key: Key, kinds: Collection[KeyKind]) -> None:
 
 
 def check_origin(key: Key, origin: str | None) -> None:
-    """Raise Refused (`wrong_origin`) if the key has origins and the request's origin is not among them.
+    """Raise Refused (`wrong_origin`) if the key is limited to origins and the request's origin is not among them.
 
-    Requests without an `Origin` don't come from a page. A client that is not a browser could also forge the header.
+    A request without an `Origin` passes: it comes from a program, which could forge the header anyway.
     """
     if origin is not None and not key.allows_origin(origin):
         raise Refused(
@@ -81,12 +85,16 @@ def check_origin(key: Key, origin: str | None) -> None:
 def require_key(request: Request, *kinds: KeyKind) -> Key:
     """Return the key of a request, after checks of its transport, kind and origin. Ingest has its own checks.
 
-    Requests of this server's pages use the key of their session.
+    A request without a token may come from a page of this server. Then its key is that of the session.
+
+    Raises:
+        Refused: the transport, the credential, the kind or the origin is not allowed.
     """
-    engine: Engine = request.state.engine
     check_transport(request.scope)
     token = parse_bearer_token(request.headers.getlist("authorization"), request.url.query)
-    key = (session_key(request) if token is None else None) or find_key(token, engine)
+    key = session_key(request) if token is None else None
+    if key is None:
+        key = find_key(token, request.state.engine)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
@@ -95,13 +103,14 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
 
 
 def session_key(request: Request, *, or_navigation: bool = False) -> Key | None:
-    """Return the live key of a session. Sessions are valid for reading requests of this server's pages only.
+    """Return the live key of a session; None without one. Sessions are only valid for GET from this server's pages.
 
     Args:
         request: the request with the cookie.
         or_navigation: whether to accept a link on a page of another site.
     """
     sessions: Sessions = request.state.sessions
-    if request.method not in ("GET", "HEAD") or not is_own_page(request, or_navigation=or_navigation):
-        return None
-    return sessions.key_of(request, request.state.engine.keys)
+    is_read = request.method in ("GET", "HEAD")
+    if is_read and is_own_page(request, or_navigation=or_navigation):
+        return sessions.key_of(request, request.state.engine.keys)
+    return None

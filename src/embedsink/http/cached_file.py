@@ -1,4 +1,4 @@
-"""Files that are the same for all clients, with an entity tag and optionally compressed."""
+"""Files that are the same for all clients, sent with an entity tag and optionally compressed."""
 
 import gzip
 import re
@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.http.etag import is_known
+from embedsink.http.etag import is_not_modified
 
 # A file with a version in its name never changes.
 IMMUTABLE = "public, max-age=31536000, immutable"
@@ -21,7 +21,7 @@ _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:[\s,]|$))", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class TaggedFile:
-    """A file to send.
+    """A file in memory, with its entity tag.
 
     Args:
         media_type: the media type.
@@ -40,13 +40,14 @@ class TaggedFile:
         all_headers = {"ETag": self.tag, "X-Content-Type-Options": "nosniff", **headers}
         if self.compressed is not None:
             all_headers["Vary"] = "Accept-Encoding"
-        if is_known(request, self.tag):
+        if is_not_modified(request, self.tag):
             return Response(status_code=304, headers=all_headers)
-        if self.compressed is not None and _GZIP.search(request.headers.get("accept-encoding", "")):
-            return Response(
-                self.compressed, headers=all_headers | {"Content-Encoding": "gzip"}, media_type=self.media_type
-            )
         content = self.content
-        if self.compressed is not None and not content:
-            content = await run_in_threadpool(gzip.decompress, self.compressed)
+        if self.compressed is not None:
+            accepts_gzip = _GZIP.search(request.headers.get("accept-encoding", "")) is not None
+            if accepts_gzip:
+                all_headers["Content-Encoding"] = "gzip"
+                content = self.compressed
+            elif not content:
+                content = await run_in_threadpool(gzip.decompress, self.compressed)
         return Response(content, headers=all_headers, media_type=self.media_type)

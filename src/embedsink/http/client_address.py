@@ -7,10 +7,10 @@ from starlette.types import Scope
 
 from embedsink.http.transport import Transport
 
-# One household or server usually has a whole network of this size (RFC 6177).
-_IPV6_PREFIX = 64
-# Some proxies append the port (RFC 7239, section 6).
-_PORT = re.compile(r"^(\[.*\]|[\d.]+):\d+$")
+# The prefix length, in bits, of the network that one household or server usually has (RFC 6177).
+_IPV6_PREFIX_BITS = 64
+# An address with a port, which some proxies append (RFC 7239, section 6).
+_ADDRESS_WITH_PORT = re.compile(r"^(?P<address>\[.*\]|[\d.]+):\d+$")
 
 
 def client_address(scope: Scope) -> str:
@@ -19,23 +19,28 @@ def client_address(scope: Scope) -> str:
     Behind a proxy this is the last entry of `X-Forwarded-For`. The proxy added it; the client may have forged the
     entries before it. Without the header it is the address of the proxy.
     """
+    if scope["state"].get("transport") is Transport.FORWARDED:
+        forwarded_for = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        if forwarded_for:
+            last_entry = forwarded_for[-1].decode("latin-1").rpartition(",")[2]
+            return _normalize(last_entry.strip())
     client = scope.get("client")
     address: str = client[0] if client else ""
-    if scope["state"].get("transport") is Transport.FORWARDED:
-        forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
-        if forwarded:
-            return _normalize(forwarded[-1].decode("latin-1").rpartition(",")[2].strip())
-    # An IPv4 address of the socket is in its usual form already. Parsing it would take 2 µs.
-    return _normalize(address) if ":" in address else address
+    # An IPv4 address of the socket is already normalized. Parsing it would take 2 µs.
+    is_ipv6 = ":" in address
+    return _normalize(address) if is_ipv6 else address
 
 
 def _normalize(address: str) -> str:
+    """Return an address without its port and zone: IPv4 as it is, IPv6 as the network of the client."""
+    without_port = _ADDRESS_WITH_PORT.sub(r"\g<address>", address).strip("[]")
+    without_zone = without_port.partition("%")[0]
     try:
-        parsed = ipaddress.ip_address(_PORT.sub(r"\1", address).strip("[]").partition("%")[0])
+        parsed = ipaddress.ip_address(without_zone)
     except ValueError:
-        return "unknown"  # All of these share one bucket.
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))
-    return str(parsed)
+        return "unknown"  # All invalid addresses share one rate limit.
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX_BITS), strict=False))

@@ -1,6 +1,5 @@
 """CORS for the ingest endpoint, which pages of other origins use (Fetch standard, section 3.2)."""
 
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,22 +11,24 @@ INGEST_PATH = "/api/v1/events"
 
 
 def cors_headers(request: Request) -> dict[str, str]:
-    """Return the headers that let a page of an allowed origin read the response. Other pages can't read it."""
+    """Return the CORS headers of an error response. A page can read the response if its origin is allowed."""
     origin = request.headers.get("origin")
     engine = request.scope.get("state", {}).get("engine")
     if origin is None or engine is None or request.scope["path"] != INGEST_PATH:
         return {}
-    return allow_origin_headers(origin) if is_allowed(origin, engine) else {"Vary": "Origin"}
+    if not is_allowed(origin, engine):
+        return {"Vary": "Origin"}
+    return allow_origin_headers(origin)
 
 
 def is_allowed(origin: str, engine: Engine) -> bool:
-    """Return whether a live ingest key belongs to this origin."""
-    origins = engine.keys.origins()
-    return origins is None or origin in origins
+    """Return whether pages of this origin may use a live ingest key."""
+    allowed_origins = engine.keys.origins()  # None allows any origin.
+    return allowed_origins is None or origin in allowed_origins
 
 
 def allow_origin_headers(origin: str) -> dict[str, str]:
-    """Return the headers for an origin that may read the response."""
+    """Return the headers with which a page of this origin can read the response."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Expose-Headers": "Retry-After, WWW-Authenticate, X-Request-Id",
@@ -37,9 +38,8 @@ def allow_origin_headers(origin: str) -> dict[str, str]:
 
 async def answer_preflight(request: Request) -> Response:
     """Answer `OPTIONS`. A preflight has no key, so every origin of any ingest key is allowed."""
-    headers: Headers = request.headers
     engine: Engine = request.state.engine
-    origin = headers.get("origin")
+    origin = request.headers.get("origin")
     if origin is None:
         raise Refused(
             Reason.WRONG_ORIGIN,

@@ -1,4 +1,4 @@
-"""Queries for a request: within a concurrency limit and a time limit, and cancelled when the client disconnects."""
+"""Queries for a request. They have a concurrency limit and a time limit, and end when the client disconnects."""
 
 import asyncio
 import contextlib
@@ -21,22 +21,24 @@ T = TypeVar("T")
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, or cancel it when the client disconnects. Browsers disconnect at each click.
+    """Return the result of `work`. Cancel it when the client disconnects, as browsers do when a user clicks a link.
 
     Raises:
         ClientDisconnect: the client has disconnected.
     """
-    working, disconnecting = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request.receive))
+    work_task = asyncio.ensure_future(work)
+    disconnect_task = asyncio.ensure_future(_wait_for_disconnect(request.receive))
     try:
-        await asyncio.wait({working, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        disconnecting.result()
+        await asyncio.wait({work_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
+        if work_task.done():
+            return work_task.result()
+        disconnect_task.result()  # Raises an error of `receive`.
         raise ClientDisconnect
     finally:
-        working.cancel()
-        disconnecting.cancel()
-        await asyncio.gather(working, disconnecting, return_exceptions=True)  # No client is left to get an error.
+        work_task.cancel()
+        disconnect_task.cancel()
+        # Wait until both have ended. Ignore their errors: the client is gone, or the result is already known.
+        await asyncio.gather(work_task, disconnect_task, return_exceptions=True)
 
 
 async def run_query(
@@ -80,7 +82,7 @@ async def run_query(
 
 
 async def run_short_query(engine: Engine, key: Key, query: Callable[[Reader], T]) -> T:
-    """Run a query of a few milliseconds, which reads descriptions of views and no rows. It does not wait for reports.
+    """Run a query of a few milliseconds, such as reading descriptions of views. It does not wait for reports.
 
     Raises:
         Unavailable: too many queries wait, or the store is not open.
@@ -111,9 +113,9 @@ async def interrupt_and_wait(running: asyncio.Future[Any], interrupt: Callable[[
         with contextlib.suppress(asyncio.CancelledError):  # The caller is already handling a cancellation.
             await asyncio.wait({running}, timeout=INTERRUPT_INTERVAL_S)
     if not running.cancelled():
-        running.exception()  # Marks the exception as retrieved: no client is left to get it.
+        running.exception()  # Marks the exception as retrieved. The client has disconnected, so it is not needed.
 
 
-async def _disconnect(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -14,23 +14,27 @@ def read_gauges(engine: Engine, section: Section, *, is_hidden: bool) -> dict[st
     Args:
         engine: the open data folder.
         section: the section.
-        is_hidden: whether to return None for all values. They are totals over all deployments.
+        is_hidden: whether to return None for all values, which are totals over all deployments.
     """
     return {
-        tile.id: {"value": None if is_hidden else MEASURES[tile.measure](engine)}
-        for tile in section.charts
-        if isinstance(tile, Gauge)
+        chart.id: {"value": None if is_hidden else MEASURES[chart.measure](engine)}
+        for chart in section.charts
+        if isinstance(chart, Gauge)
     }
 
 
 def _loading_delay_s(engine: Engine) -> float:
     waiting_since = engine.loader.waiting_since()
-    return 0.0 if waiting_since is None else max(0.0, time.time() - waiting_since)
+    if waiting_since is None:
+        return 0.0
+    return max(0.0, time.time() - waiting_since)  # Negative after the clock was set back.
 
 
 def _snapshot_age_s(engine: Engine) -> float | None:
     published_at = engine.loader.status.snapshot_at
-    return None if published_at is None else max(0.0, time.time() - published_at)
+    if published_at is None:
+        return None
+    return max(0.0, time.time() - published_at)  # Negative after the clock was set back.
 
 
 MEASURES: dict[Measure, Callable[[Engine], Any]] = {

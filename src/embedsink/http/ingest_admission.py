@@ -1,4 +1,4 @@
-"""The admission of a delivery: its transport, its key, its size and its rates. It parses nothing."""
+"""The admission of a delivery: checks of its transport, key, size and rates, before its body is parsed."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -61,12 +61,13 @@ class RequestMeta:
 
     @classmethod
     def parse(cls, scope: Scope) -> "RequestMeta":
-        """Parse the headers.
+        """Parse the headers of a request.
 
         Raises:
             Refused: `bad_credential` or `two_credentials`.
         """
-        meta, authorization = cls(scope, scope["state"]["engine"]), []
+        meta = cls(scope, scope["state"]["engine"])
+        authorization: list[str] = []
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization.append(value.decode("latin-1"))
@@ -86,12 +87,12 @@ class RequestMeta:
 
     @property
     def valid_key(self) -> Key:
-        """The sender's key, after the admission."""
+        """The sender's key. It is known after the admission."""
         assert self.key is not None  # noqa: S101  a bug otherwise
         return self.key
 
-    def job(self, body: bytes) -> ParseJob:
-        """Return the job to validate a body."""
+    def parse_job(self, body: bytes) -> ParseJob:
+        """Return the parameters for parsing a body."""
         key = self.valid_key
         return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
 
@@ -109,10 +110,10 @@ class Admission:
         self.anonymous_limits = AnonymousLimits(settings.rate_anonymous_per_s)
 
     def admit(self, scope: Scope) -> RequestMeta:
-        """Check a request before its body is read. The key may also be in the body: then its checks follow later.
+        """Check the headers of a request. A key in the body is checked later, in `read` or `admit_body`.
 
         Raises:
-            Refused: the transport, the key, the media type, the encoding or the length.
+            Refused: the transport, the key, the media type, the encoding or the length is not allowed.
             Unavailable: `rate_limited`.
         """
         check_transport(scope)
@@ -120,22 +121,25 @@ class Admission:
         if meta.header_token is not None:
             self._authenticate(meta, meta.header_token)
         meta.is_ndjson = parse_media_type(meta.content_type, MEDIA_TYPES) == NDJSON
-        self.bodies.check_head(length=meta.length, encoding=meta.encoding)
+        self.bodies.check_headers(length=meta.length, encoding=meta.encoding)
         if meta.key is not None:
             if meta.length > LOOP_BYTES_MAX:
                 self.rates.check_work(meta.sender)
             self.rates.admit(meta.sender, meta.length)
             meta.charged_bytes = meta.length
-        elif meta.length > ANONYMOUS_BYTES_MAX and (limited := self.anonymous_limits.charge(scope)):
-            raise limited
+        elif meta.length > ANONYMOUS_BYTES_MAX:
+            # Don't read a large body of an address that exceeds its rate. The charge follows if its key is invalid.
+            rate_limited = self.anonymous_limits.charge(scope, cost=0)
+            if rate_limited is not None:
+                raise rate_limited
         return meta
 
     async def read(self, meta: RequestMeta, receive: Receive) -> bytes:
         """Read the body within its limits.
 
         Raises:
-            Refused: the size, the duration, or a key in the body.
-            Unavailable: too many bytes of bodies are in flight.
+            Refused: the body is too large or too slow, or its key is not allowed.
+            Unavailable: too many bytes of bodies are in memory.
             ClientDisconnect: the client has disconnected.
         """
         if meta.key is not None:
@@ -147,37 +151,38 @@ class Admission:
         """Check a complete body before it is parsed: its key, its size and its rate.
 
         Raises:
-            Refused: the key or the size.
+            Refused: the key or the size is not allowed.
             Unavailable: `rate_limited`.
         """
         if meta.key is None:
             self._authenticate_by_body(meta, body)
-        if len(body) > meta.charged_bytes:
+        uncharged_bytes = len(body) - meta.charged_bytes
+        if uncharged_bytes > 0:
             self.bodies.check_size(len(body))
-            self.rates.charge_bytes(meta.sender, len(body) - meta.charged_bytes)
+            self.rates.charge_bytes(meta.sender, uncharged_bytes)
 
-    def check_key(self, meta: RequestMeta, outcome: ParseResult) -> Key:
-        """Return the key of a parsed body. A key that was found in the body counts only if the parser confirms it.
+    def check_key(self, meta: RequestMeta, result: ParseResult) -> Key:
+        """Return the key of a parsed body. The parser must have read the same token as the search before it.
 
         Raises:
             Refused: `no_credential`, `bad_credential` or `two_credentials`.
         """
-        if meta.body_token is None and outcome.body_key is not None:
+        if result.body_key == meta.body_token:
+            return meta.valid_key
+        if meta.body_token is None:
             raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
-        if meta.body_token != outcome.body_key:
-            if outcome.body_key is not None:
-                detail = "key: the body contains another valid key before this one. Send one key."
-                raise Refused(Reason.BAD_CREDENTIAL, detail)
-            if outcome.refusal is not None and not outcome.reasons:
-                raise outcome.refusal
-            # Without a confirmed key the body is not stored, not even in the quarantine.
-            cause = f" {outcome.refusal}" if outcome.refusal is not None else ""
-            detail = f"authorization: is missing, and the body contains no key that can be read.{cause}"
-            raise Refused(Reason.NO_CREDENTIAL, detail)
-        return meta.valid_key
+        if result.body_key is not None:
+            detail = "key: the body contains another valid key before this one. Send one key."
+            raise Refused(Reason.BAD_CREDENTIAL, detail)
+        if result.refusal is not None and not result.reasons:
+            raise result.refusal  # For example, the gzip stream is truncated.
+        # The parser did not reach a key. Such a body is not stored, not even in the quarantine.
+        cause = f" {result.refusal}" if result.refusal is not None else ""
+        detail = f"authorization: is missing, and the body contains no key that can be read.{cause}"
+        raise Refused(Reason.NO_CREDENTIAL, detail)
 
     def _authenticate_by_body(self, meta: RequestMeta, beginning: bytes) -> Sender:
-        """Find the key in the first bytes of a body.
+        """Find the key in the first bytes of a body, and check it. Return its sender.
 
         Raises:
             Refused: `no_credential` or `bad_credential`, or the key may not send events.
@@ -187,17 +192,20 @@ class Admission:
         if meta.encoding == "gzip":
             beginning = inflate_prefix(beginning, bytes_max=ANONYMOUS_BYTES_MAX)
         tokens = list(find_body_tokens(beginning))
-        valid = next(filter(meta.engine.keys.find, tokens), None)
-        if valid is None and not tokens:
+        if not tokens:
             detail = f"the first {ANONYMOUS_BYTES_MAX:,} bytes of the body contain no key"
             raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {detail}. Send a key in either.")
-        meta.body_token = valid or tokens[0]
+        # Fields of events may look like a key, so prefer a valid one.
+        valid_tokens = [token for token in tokens if meta.engine.keys.find(token) is not None]
+        meta.body_token = valid_tokens[0] if valid_tokens else tokens[0]
         self._authenticate(meta, meta.body_token)
         self.rates.admit(meta.sender, 0)
         return meta.sender
 
     def _authenticate(self, meta: RequestMeta, token: str) -> None:
-        key = meta.key = find_key(token, meta.engine)
+        """Store the key of a token and its sender in `meta`. Check that the key may send events from this origin."""
+        key = find_key(token, meta.engine)
+        meta.key = key
         meta.sender = Sender(client_address(meta.scope), key.key_id)
         meta.scope["state"]["key_id"] = key.key_id
         check_kind(key, (KeyKind.INGEST,))

@@ -1,4 +1,4 @@
-"""The responses to deliveries."""
+"""The responses to deliveries: receipts and errors."""
 
 from functools import lru_cache
 from typing import Any
@@ -12,8 +12,13 @@ from embedsink.http.problems import nothing_accepted_response, problem_response
 from embedsink.http.wire.raw_response import RawResponse
 
 
-def receipt(
-    scope: Scope, accepted_count: int, rejected_count: int, listed: list[dict[str, Any]], *, origin: str | None
+def receipt_response(
+    scope: Scope,
+    accepted_count: int,
+    rejected_count: int,
+    listed_rejections: list[dict[str, Any]],
+    *,
+    origin: str | None,
 ) -> RawResponse:
     """Return the response to a durable delivery: 202, or 422 if no envelope was accepted.
 
@@ -21,17 +26,17 @@ def receipt(
         scope: the ASGI scope of the request.
         accepted_count: the number of accepted envelopes.
         rejected_count: the number of rejected envelopes.
-        listed: the first rejections.
+        listed_rejections: the first rejections, for the list in the response.
         origin: the origin of the page, if any.
     """
-    if listed and not accepted_count:
-        return RawResponse.of(nothing_accepted_response(Request(scope), listed, rejected_count))
     if not rejected_count:
-        return _all_accepted(accepted_count, origin)
-    content = {"accepted": accepted_count, "rejected": listed}
-    if rejected_count > len(listed):
+        return _all_accepted_response(accepted_count, origin)
+    if not accepted_count:
+        return RawResponse.of(nothing_accepted_response(Request(scope), listed_rejections, rejected_count))
+    content = {"accepted": accepted_count, "rejected": listed_rejections}
+    if rejected_count > len(listed_rejections):
         content["rejectedCount"] = rejected_count
-    return _accepted(content, origin)
+    return _accepted_response(content, origin)
 
 
 def error_response(scope: Scope, error: Exception) -> RawResponse:
@@ -40,11 +45,11 @@ def error_response(scope: Scope, error: Exception) -> RawResponse:
 
 
 @lru_cache(maxsize=1_024)
-def _all_accepted(count: int, origin: str | None) -> RawResponse:
-    return _accepted({"accepted": count, "rejected": []}, origin)
+def _all_accepted_response(count: int, origin: str | None) -> RawResponse:
+    return _accepted_response({"accepted": count, "rejected": []}, origin)
 
 
-def _accepted(content: dict[str, Any], origin: str | None) -> RawResponse:
+def _accepted_response(content: dict[str, Any], origin: str | None) -> RawResponse:
     body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if origin is not None:

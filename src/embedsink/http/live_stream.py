@@ -17,7 +17,7 @@ from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.execute import run_query
-from embedsink.http.query_params import EVENT_FILTERS, parse_event_filter, parse_limit, parse_switch
+from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, parse_event_filter, parse_switch
 from embedsink.reports.recent_events import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
 from embedsink.store.reader import Reader
 
@@ -28,8 +28,10 @@ HEARTBEAT_S = 15.0
 POLL_INTERVAL_S = 0.5
 # A client that resumes after more segments gets the newest of them, and its next message shows the gap.
 RESUME_SEGMENTS_MAX = 3_600
-# The bound for keys with a scope. A bound in segments would show them how much other deployments send.
+# The limit of the recent rows for keys with a scope. A limit in segments would reveal how much other deployments send.
 RECENT_DAYS = 7
+# In a busy hour, so few segments contain all recent rows that a client requests.
+NEWEST_SEGMENTS = 10
 RETRY_MS = 1_000
 
 
@@ -38,7 +40,7 @@ class LiveFilter:
     """The events that a stream shows.
 
     Args:
-        filter_variables: the scope and the filter, as sorted session variables.
+        filter_variables: the session variables of the scope and the filter, sorted, so that equal filters are equal.
         is_narrowed: whether the stream shows less than all events.
         deployments: the key's scope; None for a key without a scope, whose message ids are segment numbers.
         wants_rows: whether messages contain the loaded rows.
@@ -58,7 +60,7 @@ class LiveFilter:
 
     @classmethod
     def parse(cls, query: QueryParams, key: Key, service_name: str) -> "LiveFilter":
-        """Parse the query.
+        """Return the filter of a request.
 
         Raises:
             Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
@@ -68,8 +70,8 @@ class LiveFilter:
             tuple(sorted(variables.items())),
             is_narrowed=key.deployments is not None or any(name in query for name in EVENT_FILTERS),
             deployments=key.deployments,
-            wants_rows=parse_switch(query, "rows", "off"),
-            recent_count=parse_limit("recent", query.get("recent"), default=0, maximum=ROWS_MAX),
+            wants_rows=parse_switch(query, "rows", default=False),
+            recent_count=parse_bounded_integer("recent", query.get("recent"), default=0, maximum=ROWS_MAX),
         )
 
 
@@ -91,28 +93,31 @@ class LiveStream:
         self._key_id = key.key_id
         self._notifier = engine.load_notifier
         self._filter = filter
-        is_new = resume_after is None
-        self._position = self._notifier.position if resume_after is None else resume_after
-        self._shown_position = _shown_position(engine, filter, self._position) if is_new else self._position
-        self._recent_count = filter.recent_count if is_new else 0  # A client that resumes already has these rows.
+        if resume_after is None:
+            self._position = self._notifier.position
+            self._visible_position = _visible_position(engine, filter, self._position)
+            self._recent_count = filter.recent_count
+        else:
+            self._position = self._visible_position = resume_after
+            self._recent_count = 0  # A client that resumes already has these rows.
         self._wakeup = wakeup
         self._sent_at = time.monotonic()
 
     async def messages(self) -> AsyncGenerator[bytes]:
         """Yield messages until the server stops, or the stream reaches its maximum duration."""
-        until = time.monotonic() + self._engine.settings.live_timeout_s
+        ends_at = time.monotonic() + self._engine.settings.live_timeout_s
         yield self._connected_message()
         if self._recent_count:
-            yield self._encode("recent", {"rows": await self._recent_rows()})
-        while time.monotonic() < until and not self._notifier.closed.is_set():
-            if message := await self._next_message():
+            yield self._message("recent", {"rows": await self._recent_rows()})
+        while time.monotonic() < ends_at and not self._notifier.closed.is_set():
+            if message := await self._loaded_message():
                 yield message
             elif time.monotonic() >= self._sent_at + HEARTBEAT_S:
-                yield self._encode(None, None)
-            await self._wait(until)
+                yield self._heartbeat()
+            await self._wait(ends_at)
 
-    async def _next_message(self) -> bytes | None:
-        """Return the message about the loads since the last one; None if they contain nothing for this client."""
+    async def _loaded_message(self) -> bytes | None:
+        """Return a message about the loads since the last message; None if they contain nothing for this client."""
         self._wakeup.clear()
         span = Span(self._position, self._notifier.position)
         if span.last <= span.after:
@@ -122,19 +127,25 @@ class LiveStream:
             loaded = await self._notifier.queries.run((self._filter, span), query)
         except Unavailable:
             return None  # The position stays, so the next poll includes these events.
-        self._position, after = span.last, self._message_id()
-        self._shown_position = _shown_position(self._engine, self._filter, span.last)
-        return self._encode("loaded", {"after": after, "segment": self._message_id()} | loaded) if loaded else None
+        previous_id = self._message_id()
+        self._position = span.last
+        self._visible_position = _visible_position(self._engine, self._filter, span.last)
+        if loaded is None:
+            return None
+        return self._message("loaded", {"after": previous_id, "segment": self._message_id()} | loaded)
 
-    async def _wait(self, until: float) -> None:
-        """Wait until the next tick, and then until the next load, the next heartbeat or the end."""
-        await _wait_for(self._notifier.closed, POLL_INTERVAL_S - time.monotonic() % POLL_INTERVAL_S)
+    async def _wait(self, ends_at: float) -> None:
+        """Wait until the next poll. If there was no load until then, wait for a load, a heartbeat or the end."""
+        # All streams poll at multiples of the interval, so that they share queries.
+        until_poll_s = POLL_INTERVAL_S - time.monotonic() % POLL_INTERVAL_S
+        await _wait_for(self._notifier.closed, until_poll_s)
         if self._notifier.position <= self._position and not self._notifier.closed.is_set():
-            await _wait_for(self._wakeup, min(until, self._sent_at + HEARTBEAT_S) - time.monotonic())
+            heartbeat_at = self._sent_at + HEARTBEAT_S
+            await _wait_for(self._wakeup, min(ends_at, heartbeat_at) - time.monotonic())
 
     async def _recent_rows(self) -> list[dict[str, Any]]:
+        """Return the newest rows. Search more segments only if the newest few contain too few rows."""
         rows: list[dict[str, Any]] = []
-        # In a busy hour the few newest segments contain enough rows.
         for span in self._recent_spans():
             with suppress(Unavailable):  # On an error, the stream begins with new events.
                 rows = await _query_recent(self._engine, self._filter, span, key_id=self._key_id)
@@ -143,31 +154,34 @@ class LiveStream:
         return rows
 
     def _recent_spans(self) -> list[Span]:
-        counts = [RESUME_SEGMENTS_MAX // 360, RESUME_SEGMENTS_MAX]
-        if self._filter.deployments is not None:
-            counts[1] = self._position  # The number of other deployments' segments is secret; RECENT_DAYS is the bound.
-        return [Span(max(0, self._position - count), self._position) for count in counts]
+        """Return the newest few segments, and then all segments in which recent rows are searched."""
+        newest = Span(max(0, self._position - NEWEST_SEGMENTS), self._position)
+        if self._filter.deployments is None:
+            return [newest, Span(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
+        # RECENT_DAYS limits this search, because the number of other deployments' segments is secret.
+        return [newest, Span(0, self._position)]
 
     def _message_id(self) -> int | str:
-        """Return the position as a message id; opaque for a key with a scope, to hide other deployments' loads."""
+        """Return the position as a message id; encrypted for a key with a scope, to hide other deployments' loads."""
         if self._filter.deployments is None:
-            return self._shown_position
-        return f"{self._engine.opaque_numbers.hide(self._shown_position):016x}"
+            return self._visible_position
+        return f"{self._engine.opaque_numbers.hide(self._visible_position):016x}"
 
     def _connected_message(self) -> bytes:
+        """Return the first message. It also sets the time after which browsers reconnect."""
         content = {"revision": revision_of(self._engine, self._filter.deployments), "segment": self._message_id()}
-        return b"retry: %d\n%b" % (RETRY_MS, self._encode("connected", content))
+        return b"retry: %d\n%b" % (RETRY_MS, self._message("connected", content))
 
-    def _encode(self, name: str | None, content: Any) -> bytes:
-        """Return one message. Without a name it is a comment, which browsers ignore."""
+    def _message(self, name: str, content: Any) -> bytes:
+        """Return a message in the format of server-sent events. Its data is JSON in one line."""
         self._sent_at = time.monotonic()
-        if name is None:
-            return b":\n\n"
-        return b"id: %b\nevent: %b\ndata: %b\n\n" % (
-            str(self._message_id()).encode(),
-            name.encode(),
-            orjson.dumps(content, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z),  # in one line
-        )
+        data = orjson.dumps(content, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(self._message_id()).encode(), name.encode(), data)
+
+    def _heartbeat(self) -> bytes:
+        """Return a comment, which browsers ignore."""
+        self._sent_at = time.monotonic()
+        return b":\n\n"
 
 
 def revision_of(engine: Engine, deployments: frozenset[int] | None) -> str:
@@ -175,35 +189,41 @@ def revision_of(engine: Engine, deployments: frozenset[int] | None) -> str:
     return blake2s(engine.store.revisions.of(deployments).encode(), digest_size=8).hexdigest()
 
 
-def _shown_position(engine: Engine, filter: LiveFilter, newest: int) -> int:
-    """Return the newest segment, at most `newest`, with rows of the key's deployments. Later ones stay hidden."""
+def _visible_position(engine: Engine, filter: LiveFilter, position: int) -> int:
+    """Return the newest segment up to `position` that has rows of the key's deployments.
+
+    A key with a scope must not learn of later segments, which have rows of other deployments only.
+    """
     if filter.deployments is None:
-        return newest
-    last = engine.store.revisions.last_number(filter.deployments)
-    return min(newest, max(engine.load_notifier.first_position, last))
+        return position
+    newest_with_rows = engine.store.revisions.last_number(filter.deployments)
+    return min(position, max(engine.load_notifier.first_position, newest_with_rows))
 
 
 async def _query_load(engine: Engine, filter: LiveFilter, span: Span, *, key_id: str) -> dict[str, Any] | None:
     """Return the content of a `loaded` message; None if the filter excludes the whole load."""
     revision = revision_of(engine, filter.deployments)
-    read = partial(_read, wants_rows=filter.wants_rows)
+    read = partial(_read_load, wants_rows=filter.wants_rows)
     # A client that resumes after a long absence runs a long query.
     is_short = span.last - span.after <= RESUME_SEGMENTS_MAX
-    slots = engine.limiters.live if is_short else engine.limiters.reports
-    counts, rows = await run_query(engine, slots.slot(key_id), filter.variables | span.variables(), read)
+    limiter = engine.limiters.live if is_short else engine.limiters.reports
+    counts, rows = await run_query(engine, limiter.slot(key_id), filter.variables | span.variables(), read)
     if filter.is_narrowed and not counts.outcomes.total():
         return None
-    content = {
+    content: dict[str, Any] = {
         "revision": revision,
         "counts": counts.by_outcome(has_duplicates=not filter.is_narrowed),
         "events": counts.events,
         "actions": counts.actions,
     }
-    return content | ({"rows": rows, "droppedCount": counts.row_count - len(rows)} if filter.wants_rows else {})
+    if filter.wants_rows:
+        content |= {"rows": rows, "droppedCount": counts.row_count - len(rows)}
+    return content
 
 
 async def _query_recent(engine: Engine, filter: LiveFilter, span: Span, *, key_id: str) -> list[dict[str, Any]]:
-    # Uses a report's slot: in a long journal a search for rare events takes as long as a report.
+    """Return the newest rows of a span that the filter includes, oldest first."""
+    # Uses a report's slot: in many segments, a search for rare events takes as long as a report.
     read = partial(newest_arrivals, limit=filter.recent_count)
     variables = filter.variables | span.variables()
     if filter.deployments is not None:
@@ -211,11 +231,14 @@ async def _query_recent(engine: Engine, filter: LiveFilter, span: Span, *, key_i
     return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
 
 
-def _read(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
+def _read_load(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
     with reader.consistent():
-        return count_arrivals(reader), newest_arrivals(reader) if wants_rows else []
+        counts = count_arrivals(reader)
+        rows = newest_arrivals(reader) if wants_rows else []
+    return counts, rows
 
 
 async def _wait_for(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event, but at most for this time."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), max(0.0, timeout_s))

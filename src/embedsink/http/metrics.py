@@ -1,4 +1,4 @@
-"""The metrics of `/metrics`, collected from the counters of the engine for each scrape."""
+"""The metrics of `/metrics`. Each scrape collects them from the counters of the engine."""
 
 from collections.abc import Iterator
 
@@ -9,25 +9,27 @@ from embedsink.engine import Engine
 from embedsink.reasons import Reason
 
 
-def exposition(engine: Engine) -> bytes:
+def metrics_text(engine: Engine) -> bytes:
     """Return all metrics in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Counters(engine))
+    registry.register(_EngineCollector(engine))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
-class _Counters:
+class _EngineCollector:
+    """A Prometheus collector of the metrics of an engine."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._ingest()
-        yield from self._journal()
-        yield from self._loader()
-        yield from self._live()
+        yield from self._ingest_metrics()
+        yield from self._journal_metrics()
+        yield from self._loader_metrics()
+        yield from self._live_metrics()
 
-    def _ingest(self) -> Iterator[Metric]:
+    def _ingest_metrics(self) -> Iterator[Metric]:
         counters = self._engine.counters
         envelopes = CounterMetricFamily(
             "embedsink_envelopes", "Envelopes made durable, by outcome.", labels=["outcome"]
@@ -43,7 +45,7 @@ class _Counters:
         yield CounterMetricFamily("embedsink_syncs", "Results of dbt syncs made durable.", counters["syncs"])
         refused = CounterMetricFamily("embedsink_refused_requests", "Requests refused, by reason.", labels=["reason"])
         for reason in Reason:
-            if reason.status is not None:
+            if reason.status is not None:  # The other reasons reject one envelope and not the request.
                 refused.add_metric([str(reason)], counters[f"refused.{reason}"])
         yield refused
         yield CounterMetricFamily(
@@ -52,7 +54,7 @@ class _Counters:
             counters["not_http"],
         )
 
-    def _journal(self) -> Iterator[Metric]:
+    def _journal_metrics(self) -> Iterator[Metric]:
         journal = self._engine.journal
         yield CounterMetricFamily("embedsink_journal_groups", "Groups committed.", journal.counters.group_count)
         yield CounterMetricFamily("embedsink_journal_bytes", "Bytes committed.", journal.counters.byte_count)
@@ -68,17 +70,17 @@ class _Counters:
             "embedsink_journal_segment_bytes", "Bytes of sealed segments not covered yet.", journal.capacity.byte_count
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_room_bytes", "Bytes until senders get 503.", journal.capacity.room_bytes
+            "embedsink_journal_room_bytes", "Bytes until the server answers 503.", journal.capacity.room_bytes
         )
 
-    def _live(self) -> Iterator[Metric]:
+    def _live_metrics(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "embedsink_live_listeners",
             "Live streams and waiting inspections.",
             self._engine.load_notifier.listener_count,
         )
 
-    def _loader(self) -> Iterator[Metric]:
+    def _loader_metrics(self) -> Iterator[Metric]:
         status = self._engine.loader.status
         loaded = CounterMetricFamily("embedsink_loaded_envelopes", "Envelopes loaded, by outcome.", labels=["outcome"])
         loaded.add_metric(["accepted"], status.accepted_count)

@@ -50,11 +50,13 @@ _REASON_BY_STATUS = {404: Reason.NOT_FOUND, 405: Reason.METHOD_NOT_ALLOWED}
 
 def advice_on(reason: Reason) -> str:
     """Return what the client does next."""
-    return _ADVICE_BY_REASON.get(reason) or ADVICE[reason.status]
+    if reason in _ADVICE_BY_REASON:
+        return _ADVICE_BY_REASON[reason]
+    return ADVICE[reason.status]
 
 
 class ProblemResponse(Response):
-    """A problem with one reason.
+    """A response with problem details.
 
     Args:
         reason: the reason.
@@ -73,14 +75,17 @@ class ProblemResponse(Response):
         headers: dict[str, str] | None = None,
         members: dict[str, Any] | None = None,
     ) -> None:
-        body = {
+        body: dict[str, Any] = {
             "type": f"/problems/{reason}",
             "title": reason.sentence,
             "status": reason.status,
             "reason": reason,
             "detail": detail,
         }
-        super().__init__(orjson.dumps(body | (members or {})), reason.status or 500, headers)
+        if members is not None:
+            body |= members
+        # All reasons of a request have a status.
+        super().__init__(orjson.dumps(body), 500 if reason.status is None else reason.status, headers)
         if reason in _CHALLENGES:
             self.headers["WWW-Authenticate"] = _CHALLENGES[reason]
         if reason is Reason.BODY_TOO_SLOW:
@@ -89,15 +94,16 @@ class ProblemResponse(Response):
 
 
 async def answer_refusal(request: Request, error: EmbedsinkError) -> Response:
-    """Answer with an expected error as a problem. Count it, and log one line without the body and without secrets."""
+    """Answer an expected error with a problem. Count it, and log one line without the body and without secrets."""
     return problem_response(request, error)
 
 
 async def answer_http_error(request: Request, error: HTTPException) -> Response:
-    """Answer with Starlette's own 404 and 405 as problems."""
+    """Answer Starlette's own errors, such as 404 and 405, with a problem."""
     reason = _REASON_BY_STATUS.get(error.status_code, Reason.BAD_PARAMETER)
     detail = f"{request.method} {preview(request.url.path)}: {reason.sentence}"
-    return _problem(request, reason, detail, headers=dict(error.headers or {}))
+    headers = {} if error.headers is None else dict(error.headers)
+    return _report_problem(request, reason, detail, headers=headers)
 
 
 async def ignore_disconnect(request: Request, error: ClientDisconnect) -> None:
@@ -110,48 +116,55 @@ async def answer_bug(request: Request, error: Exception) -> Response:
 
 
 def problem_response(request: Request, error: Exception) -> Response:
-    """Return the problem for an exception."""
+    """Count and log an error, and return its response. An error other than Refused and Unavailable is a bug."""
     if isinstance(error, Unavailable):
         return unavailable_response(request, error)
     if isinstance(error, Refused):
-        return _problem(request, error.reason, str(error))
-    return _problem(request, Reason.INTERNAL_ERROR, Reason.INTERNAL_ERROR.sentence, bug=error)
+        return _report_problem(request, error.reason, str(error))
+    return _report_problem(request, Reason.INTERNAL_ERROR, Reason.INTERNAL_ERROR.sentence, bug=error)
 
 
 def unavailable_response(request: Request, error: Unavailable, *, members: dict[str, Any] | None = None) -> Response:
     """Return a 429 or 503 with `Retry-After`."""
     # The jitter spreads the retries after an outage.
-    wait_s = error.retry_after_s + random.randint(0, error.retry_after_s)  # noqa: S311
-    headers = {"Retry-After": str(wait_s)}
-    return _problem(request, error.reason, str(error), headers=headers, members=members)
+    jitter_s = random.randint(0, error.retry_after_s)  # noqa: S311
+    headers = {"Retry-After": str(error.retry_after_s + jitter_s)}
+    return _report_problem(request, error.reason, str(error), headers=headers, members=members)
 
 
-def nothing_accepted_response(request: Request, rejected: list[dict[str, Any]], count: int) -> Response:
-    """Return the 422 for a request whose envelopes were all rejected, with the list that a 202 would contain."""
-    members: dict[str, Any] = {"accepted": 0, "rejected": rejected}
-    if count > len(rejected):
-        members["rejectedCount"] = count
-    subject, them = ("The envelope was", "it") if count == 1 else (f"All {count:,} envelopes were", "them")
-    detail = f"{subject} quarantined; `rejected` lists the reasons. Fix {them}. Don't resend {them} unchanged."
-    return _problem(request, Reason.NOTHING_ACCEPTED, detail, members=members)
+def nothing_accepted_response(
+    request: Request, listed_rejections: list[dict[str, Any]], rejected_count: int
+) -> Response:
+    """Return the 422 for a request whose envelopes were all rejected. It lists the same rejections as a 202 would."""
+    members: dict[str, Any] = {"accepted": 0, "rejected": listed_rejections}
+    if rejected_count > len(listed_rejections):
+        members["rejectedCount"] = rejected_count
+    if rejected_count == 1:
+        what_happened = "The envelope was quarantined; `rejected` lists the reasons."
+        advice = "Fix it. Don't resend it unchanged."
+    else:
+        what_happened = f"All {rejected_count:,} envelopes were quarantined; `rejected` lists the reasons."
+        advice = "Fix them. Don't resend them unchanged."
+    return _report_problem(request, Reason.NOTHING_ACCEPTED, f"{what_happened} {advice}", members=members)
 
 
 def invalid_body_response(request: Request, errors: list[tuple[str, str]]) -> Response:
-    """Return the 422 that lists each invalid field and its error."""
+    """Return the 422 that lists the first invalid fields, each with a sentence about its error."""
     listed = [{"field": field, "detail": f"{field}: {sentence}"} for field, sentence in errors[:ERRORS_LISTED_MAX]]
-    further = f" {len(errors) - len(listed):,} more errors are not listed." if len(errors) > len(listed) else ""
-    detail = " ".join(error["detail"] for error in listed) + further
-    return _problem(request, Reason.INVALID_BODY, detail, members={"errors": listed})
+    detail = " ".join(error["detail"] for error in listed)
+    if len(errors) > len(listed):
+        detail += f" {len(errors) - len(listed):,} more errors are not listed."
+    return _report_problem(request, Reason.INVALID_BODY, detail, members={"errors": listed})
 
 
 def unsatisfiable_range_response(request: Request, size: int) -> Response:
     """Return the 416 with the length of the file (RFC 9110, section 15.5.17)."""
     requested = preview(request.headers["range"])
     detail = f"range: {requested} contains none of the file's {size:,} bytes. Request a valid range or the whole file."
-    return _problem(request, Reason.BAD_RANGE, detail, headers={"Content-Range": f"bytes */{size}"})
+    return _report_problem(request, Reason.BAD_RANGE, detail, headers={"Content-Range": f"bytes */{size}"})
 
 
-def _problem(
+def _report_problem(
     request: Request,
     reason: Reason,
     detail: str,
@@ -160,13 +173,16 @@ def _problem(
     members: dict[str, Any] | None = None,
     bug: Exception | None = None,
 ) -> Response:
+    """Count and log a problem, and return its response. The log line and the response have the same request id."""
     request_id = uuid.uuid4().hex
-    shared = {"X-Request-Id": request_id, "Cache-Control": "no-store", **cors_headers(request)}
-    _log(request, reason, request_id, bug)
-    return ProblemResponse(reason, detail, headers=shared | (headers or {}), members=members)
+    _count_and_log(request, reason, request_id, bug)
+    all_headers = {"X-Request-Id": request_id, "Cache-Control": "no-store", **cors_headers(request)}
+    if headers is not None:
+        all_headers |= headers
+    return ProblemResponse(reason, detail, headers=all_headers, members=members)
 
 
-def _log(request: Request, reason: Reason, request_id: str, bug: Exception | None) -> None:
+def _count_and_log(request: Request, reason: Reason, request_id: str, bug: Exception | None) -> None:
     state = request.scope.get("state", {})
     if "engine" in state:
         state["engine"].counters[f"refused.{reason}"] += 1

@@ -46,20 +46,21 @@ class QueryLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with `bad_parameter`."""
-        excess = _find_excess(scope["query_string"]) if scope["type"] == "http" else None
-        if excess is None:
+        error_message = _check_query_size(scope["query_string"]) if scope["type"] == "http" else None
+        if error_message is None:
             await self._app(scope, receive, send)
         else:
-            response = await self._refuse(Request(scope), Refused(Reason.BAD_PARAMETER, excess))
+            response = await self._refuse(Request(scope), Refused(Reason.BAD_PARAMETER, error_message))
             await response(scope, receive, send)
 
 
-def _find_excess(query: bytes) -> str | None:
+def _check_query_size(query: bytes) -> str | None:
+    """Return the error message for a query string beyond the limits; None within them."""
     if len(query) > QUERY_BYTES_MAX:
         return f"url: its query has {len(query):,} bytes; the limit is {QUERY_BYTES_MAX:,}. Shorten it."
-    count = query.count(b"&") + 1
-    if count > PARAMETERS_MAX:
-        return f"url: has {count:,} parameters; the limit is {PARAMETERS_MAX}. Leave some out."
+    parameter_count = query.count(b"&") + 1
+    if parameter_count > PARAMETERS_MAX:
+        return f"url: has {parameter_count:,} parameters; the limit is {PARAMETERS_MAX}. Leave some out."
     return None
 
 
@@ -73,8 +74,8 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: is given more than once. Give it once.")
 
 
-def parse_limit(name: str, text: str | None, *, default: int, maximum: int, minimum: int = 1) -> int:
-    """Return a number of rows or seconds; `default` if the parameter is missing.
+def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum: int, minimum: int = 1) -> int:
+    """Return the integer of a parameter, such as a number of rows or seconds; `default` if the parameter is missing.
 
     Raises:
         Refused: `bad_parameter`.
@@ -84,13 +85,21 @@ def parse_limit(name: str, text: str | None, *, default: int, maximum: int, mini
 
 
 def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
-    """Return the requested scope, within the key's scope."""
+    """Return the requested scope, within the key's scope.
+
+    Raises:
+        Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
+    """
     params = {name: query.get(name) for name in PARAMETERS}
     return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.deployments)
 
 
 def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
-    """Return the filter for received events, within the key's scope, as session variables."""
+    """Return the filter for received events, within the key's scope, as session variables.
+
+    Raises:
+        Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
+    """
     scope = parse_scope(
         {name: query.get(name) for name in ("since", "until", "tenant")},
         deployments=query.getlist("deployment"),
@@ -113,23 +122,31 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
 def _parse_type(query: QueryParams) -> str | None:
     """Return a type without its prefix: `svc:event:view` and `view` are equivalent.
 
-    Rejections may have unknown types. A name similar to a known type is treated as a spelling mistake.
+    An unknown type is refused if it is similar to a known one. Others pass, because rejections may have any type.
     """
     text = parse_text(query, "type")
     if text is None:
         return None
     name = text.rpartition(":")[2]
-    if name not in _TYPES and query.get("outcome") != "quarantined" and (similar := nearest(name, _TYPES)):
-        rejected = "To list rejections with this type, add outcome=quarantined."
-        raise Refused(
-            Reason.BAD_PARAMETER, f'type: {preview(name)} does not exist. Did you mean "{similar}"? {rejected}'
-        )
+    if name in _TYPES or query.get("outcome") == "quarantined":
+        return name
+    similar_type = nearest(name, _TYPES)
+    if similar_type is not None:
+        advice = f'Did you mean "{similar_type}"? To list rejections with this type, add outcome=quarantined.'
+        raise Refused(Reason.BAD_PARAMETER, f"type: {preview(name)} does not exist. {advice}")
     return name
 
 
 def parse_csv_options(query: QueryParams) -> CsvOptions:
-    """Return the CSV options."""
-    return CsvOptions(guard=parse_switch(query, "guard", "on"), bom=parse_switch(query, "bom", "off"))
+    """Return the options of the CSV format.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
+    return CsvOptions(
+        guard=parse_switch(query, "guard", default=True),
+        bom=parse_switch(query, "bom", default=False),
+    )
 
 
 def parse_page(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> PageRequest:
@@ -140,9 +157,14 @@ def parse_page(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> P
         name: the name of the report.
         opaque: encodes the cursors for a key with a scope.
     """
-    scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
-    columns, limit, cursor = (query.get(part) for part in PAGE_PARAMETERS)
-    return PageRequest(columns, limit, cursor, query=repr((name, scope)), opaque=opaque)
+    scope = sorted((parameter, value) for parameter, value in query.multi_items() if parameter in PARAMETERS)
+    return PageRequest(
+        query.get("columns"),
+        query.get("limit"),
+        query.get("cursor"),
+        query=repr((name, scope)),
+        opaque=opaque,
+    )
 
 
 def _parse_choice(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
@@ -164,13 +186,15 @@ def parse_text(query: QueryParams, name: str) -> str | None:
     return text
 
 
-def parse_switch(query: QueryParams, name: str, default: str) -> bool:
-    """Return whether a switch is on.
+def parse_switch(query: QueryParams, name: str, *, default: bool) -> bool:
+    """Return whether a switch is on; `default` if the parameter is missing.
 
     Raises:
         Refused: `bad_parameter`.
     """
-    value = query.get(name, default)
+    value = query.get(name)
+    if value is None:
+        return default
     if value not in ("on", "off"):
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of on, off.")
     return value == "on"

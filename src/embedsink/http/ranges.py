@@ -5,15 +5,15 @@ import re
 from starlette.requests import Request
 
 # Accepts any number that fits into a header, even far beyond the end of a file.
-_RANGE = re.compile(r"bytes=([0-9]{0,999})-([0-9]{0,999})", re.IGNORECASE)
+_RANGE = re.compile(r"bytes=(?P<first>[0-9]{0,999})-(?P<last>[0-9]{0,999})", re.IGNORECASE)
 
 
 class Unsatisfiable(Exception):
-    """The range begins after the end of the file."""
+    """The range contains no byte of the file."""
 
 
 def is_range_requested(request: Request, *, etag: str, size: int) -> bool:
-    """Return whether to answer with a part of the file instead of the whole file.
+    """Return whether the response is a part of the file instead of the whole file.
 
     A server may ignore a header that is not a single range of bytes (section 14.2). It must ignore a range of another
     version of the file. A date in `If-Range` never matches, because a file may be replaced twice in a second.
@@ -24,15 +24,21 @@ def is_range_requested(request: Request, *, etag: str, size: int) -> bool:
         size: the size of the file in bytes.
 
     Raises:
-        Unsatisfiable: the range begins after the end of the file.
+        Unsatisfiable: the range contains no byte of the file.
     """
-    requested, versions = ", ".join(request.headers.getlist("range")), request.headers.getlist("if-range")
-    match = _RANGE.fullmatch(requested) if request.method == "GET" and set(versions) <= {etag} else None
-    if not match or not any(match.groups()):
+    is_same_version = all(version == etag for version in request.headers.getlist("if-range"))
+    match = _RANGE.fullmatch(", ".join(request.headers.getlist("range")))
+    if request.method != "GET" or not is_same_version or match is None:
         return False
-    first, last = (int(number) if number else None for number in match.groups())
-    if first is not None and last is not None and last < first:
+    first, last = match["first"], match["last"]
+    if not first and not last:
         return False
-    if (not last) if first is None else first >= size:
+    if not first:
+        contains_bytes = int(last) > 0  # `bytes=-5` requests the last five bytes.
+    elif last and int(last) < int(first):
+        return False
+    else:
+        contains_bytes = int(first) < size
+    if not contains_bytes:
         raise Unsatisfiable
     return True

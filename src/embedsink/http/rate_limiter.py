@@ -7,12 +7,14 @@ from typing import NamedTuple
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 
+# The size of a bucket: the tokens of this many seconds.
 BURST_S = 2.0
-# Beyond this number one of the oldest buckets is dropped.
+# Beyond this number, a new bucket replaces one of the oldest.
 BUCKETS_MAX = 65_536
 _EVICTION_CANDIDATES = 32
 # The factor for rejected bytes, which use the slow parser and space in the quarantine.
 REJECTED_FACTOR = 8
+_UNLIMITED_PER_S = 2**40
 
 
 class Sender(NamedTuple):
@@ -34,57 +36,72 @@ class TokenBuckets:
         """Take tokens and return 0. If there are too few, take none and return the seconds until there are enough."""
         full_at = self._full_at.get(name)
         if full_at is None:
-            self._evict(now)
+            self._evict_beyond_limit(now)
             full_at = now
         elif full_at < now:
             full_at = now
-        after = full_at + amount / self.rate_per_s
-        if after - now > BURST_S and (wait_s := self.wait_s(name, amount, now)):
-            return wait_s
-        self._full_at[name] = after
+        next_full_at = full_at + amount / self.rate_per_s  # Without tokens, the bucket is full later.
+        if next_full_at - now > BURST_S:
+            # The bucket contains fewer tokens. It may be full, and the amount larger than a bucket.
+            wait_s = self.wait_s(name, amount, now)
+            if wait_s > 0:
+                return wait_s
+        self._full_at[name] = next_full_at
         return 0.0
 
     def refund(self, name: object, amount: float) -> None:
-        """Return tokens to a bucket."""
-        if name in self._full_at:  # The bucket may have been dropped since.
+        """Return tokens to a bucket, so that it is full earlier."""
+        if name in self._full_at:  # The bucket may have been dropped meanwhile.
             self._full_at[name] -= amount / self.rate_per_s
 
     def wait_s(self, name: object, amount: float, now: float) -> float:
         """Return the seconds until a bucket contains `amount` tokens; 0 if it does now."""
-        # An amount larger than a full bucket passes when the bucket is full. Otherwise it would never pass.
-        missing_s = self._full_in_s(name, now) + min(amount / self.rate_per_s, BURST_S) - BURST_S
-        return max(0.0, round(missing_s, 6))  # Refunds leave a rounding error.
+        # For an amount larger than a bucket, a full bucket is sufficient. Otherwise it would never pass.
+        required_s = min(amount / self.rate_per_s, BURST_S)
+        available_s = BURST_S - self._full_in_s(name, now)
+        return max(0.0, round(required_s - available_s, 6))  # Rounded, because refunds leave a small error.
 
     def charge(self, name: object, amount: float, now: float) -> None:
-        """Take tokens for work that is already done. The debt of a bucket is limited to its size."""
+        """Take tokens for work that is already done, so that the bucket is full later. Its debt is at most its size."""
         if name not in self._full_at:
-            self._evict(now)
-        self._full_at[name] = now + min(self._full_in_s(name, now) + amount / self.rate_per_s, 2 * BURST_S)
+            self._evict_beyond_limit(now)
+        full_in_s = self._full_in_s(name, now) + amount / self.rate_per_s
+        # An empty bucket is full after BURST_S. With the largest debt, it takes twice as long.
+        self._full_at[name] = now + min(full_in_s, 2 * BURST_S)
 
     def _full_in_s(self, name: object, now: float) -> float:
+        """Return the seconds until a bucket is full again."""
         return max(0.0, self._full_at.get(name, now) - now)
 
-    def _evict(self, now: float) -> None:
-        if len(self._full_at) >= self._count_max:
-            oldest = list(islice(self._full_at, _EVICTION_CANDIDATES))
-            # A full bucket can be dropped without an effect. Without a full one, drop the oldest.
-            full = (name for name in oldest if self._full_at[name] <= now)
-            del self._full_at[next(full, oldest[0])]
+    def _evict_beyond_limit(self, now: float) -> None:
+        """Make room for a new bucket: drop a full one, which has no effect, or else the oldest."""
+        if len(self._full_at) < self._count_max:
+            return
+        candidates = list(islice(self._full_at, _EVICTION_CANDIDATES))
+        full_buckets = [name for name in candidates if self._full_at[name] <= now]
+        evicted = full_buckets[0] if full_buckets else candidates[0]
+        del self._full_at[evicted]
 
 
 class RateLimiter:
     """The token buckets of a server.
 
-    An address has one bucket per key, so it can't use up the rate of other keys. Work in the worker and rejections have
-    separate buckets, so they don't delay small valid bodies.
+    An address has one bucket for each key, so it can't use up the rate of other keys. A separate bucket is charged for
+    bodies that the worker parses and for rejections, so that they don't delay small valid bodies.
 
     Args:
-        events_per_s: the envelopes of a key.
-        bytes_per_s: the bytes of a key.
-        address_bytes_per_s: the bytes of an address.
+        events_per_s: the maximum rate of envelopes of a key.
+        bytes_per_s: the maximum rate of bytes of a key.
+        address_bytes_per_s: the maximum rate of bytes of an address.
     """
 
-    def __init__(self, events_per_s: int, *, bytes_per_s: int = 2**40, address_bytes_per_s: int = 2**40) -> None:
+    def __init__(
+        self,
+        events_per_s: int,
+        *,
+        bytes_per_s: int = _UNLIMITED_PER_S,
+        address_bytes_per_s: int = _UNLIMITED_PER_S,
+    ) -> None:
         self._events = TokenBuckets(events_per_s)
         self._key_bytes = TokenBuckets(bytes_per_s)
         self._address_bytes = TokenBuckets(address_bytes_per_s)
@@ -97,7 +114,8 @@ class RateLimiter:
             Unavailable: `rate_limited`; nothing is charged.
         """
         now = time.monotonic()
-        if wait_s := self._events.take(sender.key_id, 1, now):
+        wait_s = self._events.take(sender.key_id, 1, now)
+        if wait_s > 0:
             raise self._events_limited(sender.key_id, wait_s)
         try:
             self.charge_bytes(sender, byte_count, now=now)
@@ -106,38 +124,42 @@ class RateLimiter:
             raise
 
     def charge_bytes(self, sender: Sender, byte_count: int, *, now: float | None = None) -> None:
-        """Charge bytes to a key and an address, such as undeclared bytes.
+        """Charge bytes to a key and an address.
 
         Raises:
             Unavailable: `rate_limited`; nothing is charged.
         """
         now = time.monotonic() if now is None else now
-        if wait_s := self._key_bytes.take(sender.key_id, byte_count, now):
+        wait_s = self._key_bytes.take(sender.key_id, byte_count, now)
+        if wait_s > 0:
             limit = f"{self._key_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
             raise _limited(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
-        if wait_s := self._address_bytes.take(sender, byte_count, now):
+        wait_s = self._address_bytes.take(sender, byte_count, now)
+        if wait_s > 0:
             self._key_bytes.refund(sender.key_id, byte_count)
             raise self._address_limited(sender, wait_s)
 
     def charge_events(self, key_id: str, count: int) -> None:
-        """Charge all events of an admitted request instead of one.
+        """Charge all events of a request. `admit` charged one event, because the number was not known yet.
 
         Raises:
             Unavailable: `rate_limited`; one event stays charged.
         """
         now = time.monotonic()
         self._events.refund(key_id, 1)
-        if wait_s := self._events.take(key_id, count, now):
+        wait_s = self._events.take(key_id, count, now)
+        if wait_s > 0:
             self._events.take(key_id, 1, now)
             raise self._events_limited(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
-        """Raise Unavailable (`rate_limited`) while the address has a debt for work."""
-        if wait_s := self._work.wait_s(sender, 1, time.monotonic()):
+        """Raise Unavailable (`rate_limited`) if the sender's bucket for worker bytes and rejections is empty."""
+        wait_s = self._work.wait_s(sender, 1, time.monotonic())
+        if wait_s > 0:
             raise self._address_limited(sender, wait_s)
 
     def charge_work(self, sender: Sender, byte_count: int) -> None:
-        """Charge work in the worker, or a rejection."""
+        """Charge bytes that the worker parses, or bytes that were rejected."""
         self._work.charge(sender, byte_count, time.monotonic())
 
     def _events_limited(self, key_id: str | None, wait_s: float) -> Unavailable:

@@ -54,13 +54,13 @@ class RowsRequest:
         name: the name of the resource, also for the file name.
         view: the view to read.
         format: the format of the rows.
-        is_timed: whether the view depends on the current time.
+        depends_on_clock: whether the rows change with the current time.
     """
 
     name: str
     view: str
     format: Format
-    is_timed: bool = False
+    depends_on_clock: bool = False
 
 
 async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response:
@@ -70,17 +70,17 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
     page = parse_page(query, rows.name, None if key.deployments is None else engine.opaque_numbers)
-    csv = parse_csv_options(query)
-    etag = EtagCheck.of(request, key, is_timed=rows.is_timed or scope.is_relative)
-    if etag.is_known:
-        # `If-None-Match: *` matches without an earlier response, so a wrong column must still be an error.
+    csv_options = parse_csv_options(query)
+    etag = EtagCheck.of(request, key, depends_on_clock=rows.depends_on_clock or scope.is_relative)
+    if etag.is_not_modified:
+        # A client may send `If-None-Match: *` without an earlier response, so check its columns nevertheless.
         if page.is_partial:
             await run_short_query(engine, key, partial(page.check, view=rows.view))
-        return etag.not_modified(NO_CACHE)
+        return etag.not_modified_response(NO_CACHE)
 
     def write(reader: Reader, file: SpoolFile) -> Cursor | None:
         selection, next_cursor = page.select(reader, rows.view)
-        write_rows(reader, selection, file, rows.format, csv=csv, scratch=file.scratch)
+        write_rows(reader, selection, file, rows.format, csv=csv_options, scratch=file.open_scratch)
         return next_cursor
 
     file, next_cursor = await cancel_on_disconnect(
@@ -98,9 +98,10 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
 
 
 def file_stem(name: str, scope: Scope) -> str:
-    """Return a file name without suffix: the resource and the period, in the reader's time zone."""
-    period = [scope.local(moment).strftime("%Y-%m-%d") for moment in (scope.since, scope.until) if moment]
-    return "_".join([name, *period])
+    """Return a file name without suffix, such as `views_2026-11-01_2026-11-30`, in the reader's time zone."""
+    bounds = [bound for bound in (scope.since, scope.until) if bound is not None]
+    dates = [scope.local(bound).strftime("%Y-%m-%d") for bound in bounds]
+    return "_".join([name, *dates])
 
 
 def rows_content(formats: Sequence[Format]) -> dict[str, Schema]:
@@ -111,12 +112,10 @@ def rows_content(formats: Sequence[Format]) -> dict[str, Schema]:
 
 
 def _next_page_headers(request: Request, next_cursor: Cursor | None, page: PageRequest) -> dict[str, str]:
-    """Return the link to the next page (RFC 8288)."""
+    """Return the headers with the next page: its link (RFC 8288), and its cursor. The last page has none."""
     if next_cursor is None:
         return {}
     cursor = next_cursor.encode(page.query, page.opaque)
-    other = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-    return {
-        "Link": f'<{request.url.path}?{urlencode([*other, ("cursor", cursor)])}>; rel="next"',
-        "X-Next-Cursor": cursor,
-    }
+    other_params = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    query = urlencode([*other_params, ("cursor", cursor)])
+    return {"Link": f'<{request.url.path}?{query}>; rel="next"', "X-Next-Cursor": cursor}

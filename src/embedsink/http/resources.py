@@ -42,7 +42,11 @@ TAGS = (
 
 def all_routes() -> list[BaseRoute]:
     """Return the routes of all resources."""
-    return [route for tag in TAGS for resource in tag.resources for route in resource.ROUTES]
+    routes: list[BaseRoute] = []
+    for tag in TAGS:
+        for resource in tag.resources:
+            routes += resource.ROUTES
+    return routes
 
 
 def describe_api(settings: Settings) -> OpenApi:

@@ -1,4 +1,4 @@
-"""A cache of section responses. After each load all pages request the same sections at once, and share the queries."""
+"""A cache of section responses. After each load, all open pages request the same sections, and share the queries."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
@@ -31,29 +31,32 @@ class SectionCache:
         throttle: Throttle,
         key_id: str,
     ) -> tuple[str, bytes]:
-        """Return a response and its tag, from the cache or from a throttled query.
+        """Return the entity tag and the body of a response, from the cache or from a throttled query.
 
-        Requests with the same key share a query while it waits in the throttle, because it will include all loads until
-        it starts. Other keys wait separately: the first key may have many queries in the queue.
+        Requests with the same API key share a query while it waits in the throttle, because it will include all loads
+        until it starts. Different API keys don't share: the first one may have many queries in the queue.
 
         Args:
             request_key: identifies the response until the next load.
             current_tag: returns the tag of a query that would start now.
             query: runs the query.
             throttle: the queue of queries.
-            key_id: the key whose turn in the queue is used.
+            key_id: the API key whose turn in the queue is used.
         """
-        if (tag := current_tag()) in self._responses or (key_id, tag) in self._in_progress:
+        tag = current_tag()
+        if tag in self._responses or (key_id, tag) in self._in_progress:
             return tag, await self._get_by_tag(tag, query, key_id)
 
-        async def query_in_turn() -> tuple[str, bytes]:
+        async def query_now() -> tuple[str, bytes]:
+            # This query misses the loads from now on, so later requests must not share it.
             self._in_progress.forget((key_id, request_key))
-            tag = current_tag()
-            return tag, await self._get_by_tag(tag, query, key_id)
+            tag_at_start = current_tag()
+            return tag_at_start, await self._get_by_tag(tag_at_start, query, key_id)
 
-        return await self._in_progress.run((key_id, request_key), lambda: throttle.run(query_in_turn, key_id=key_id))
+        return await self._in_progress.run((key_id, request_key), lambda: throttle.run(query_now, key_id=key_id))
 
     async def _get_by_tag(self, tag: str, query: Query, key_id: str) -> bytes:
+        """Return the cached response with this tag. If it is not cached, run the query, or join a running one."""
         if tag in self._responses:
             self._responses.move_to_end(tag)
             return self._responses[tag]
@@ -67,5 +70,9 @@ class SectionCache:
 
     def _store(self, tag: str, response: bytes) -> None:
         self._responses[tag] = response
-        while len(self._responses) > RESPONSES_MAX or sum(map(len, self._responses.values())) > RESPONSE_BYTES_MAX:
-            self._responses.popitem(last=False)
+        while self._exceeds_limits():
+            self._responses.popitem(last=False)  # the least recently used one
+
+    def _exceeds_limits(self) -> bool:
+        byte_count = sum(map(len, self._responses.values()))
+        return len(self._responses) > RESPONSES_MAX or byte_count > RESPONSE_BYTES_MAX

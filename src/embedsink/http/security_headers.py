@@ -5,22 +5,23 @@ from collections.abc import Mapping
 # Responses for one reader: never stored, or revalidated each time.
 NO_STORE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 NO_CACHE = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
-# A page with scripts of this server.
+# The directives of a page with scripts of this server.
 SCRIPTED_PAGE = dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'")
-_NOTHING = ("base-uri", "form-action", "frame-ancestors")
+# `default-src` does not include `base-uri`, `form-action` and `frame-ancestors`.
+_FORBID_ALL = dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
 
 
 def policy_headers(allowed: Mapping[str, str], *, referrer: str) -> dict[str, str]:
-    """Return the headers of a page that may do only what its policy allows.
+    """Return the security headers of a page. Everything that `allowed` does not allow is forbidden.
 
     Args:
-        allowed: directives of the Content-Security-Policy. By default a page runs no scripts, loads nothing, sends no
-            forms, and can't be framed.
+        allowed: the directives of the Content-Security-Policy. Without any, a page runs no scripts, loads nothing,
+            sends no forms, and can't be framed.
         referrer: the value of `Referrer-Policy`.
     """
-    rules = {"default-src": "'none'", **allowed, **{name: "'none'" for name in _NOTHING if name not in allowed}}
+    directives = {**_FORBID_ALL, **allowed}
     return {
-        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in rules.items()),
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in directives.items()),
         "Referrer-Policy": referrer,
         "X-Content-Type-Options": "nosniff",
     }

@@ -23,7 +23,7 @@ from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.http.app import Demo, create_app
 from embedsink.http.transport import Transport
-from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_connections
+from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_protocol_factory
 from embedsink.http.wire.listener import HANDSHAKES_MAX, Listener
 from embedsink.net import is_loopback
 from embedsink.settings import Settings
@@ -39,8 +39,8 @@ _NOT_LOCAL = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
-    """The address to listen on, and its encryption."""
+class ListenOptions:
+    """The address to listen on, and how connections to it are encrypted."""
 
     host: str = "127.0.0.1"
     port: int = 8321
@@ -55,9 +55,10 @@ class Listening:
             return Transport.FORWARDED
         return Transport.ANYTHING if is_loopback(self.host) else Transport.ENCRYPTED
 
-    def check(self) -> None:
-        """Raise Misconfigured for an address beyond loopback without encryption."""
-        if not (is_loopback(self.host) or self.certificate or self.behind_proxy):
+    def check_encryption(self) -> None:
+        """Raise Misconfigured if other machines could send keys without encryption."""
+        is_encrypted = self.certificate is not None or self.behind_proxy
+        if not is_loopback(self.host) and not is_encrypted:
             raise Misconfigured(
                 f"--host {self.host}: keys would be sent unencrypted. Give --certificate and --private-key, "
                 "or --behind-proxy if a proxy in front of this server uses HTTPS."
@@ -72,9 +73,8 @@ class Listening:
                 self.certificate, self.private_key, password=self._refuse_password
             )
         except OSError as error:  # Includes SSLError.
-            cause = (
-                error.strerror if error.errno and not isinstance(error, ssl.SSLError) else "not a matching pair in PEM"
-            )
+            is_unreadable = error.errno and not isinstance(error, ssl.SSLError)
+            cause = error.strerror if is_unreadable else "not a matching pair in PEM"
             raise Misconfigured(
                 f"--certificate {self.certificate} --private-key {self.private_key}: {cause}. "
                 "Give a certificate and its private key, each in PEM."
@@ -85,7 +85,7 @@ class Listening:
         raise Misconfigured(f"--private-key {self.private_key}: is encrypted. Decrypt it: `openssl pkey -in … -out …`.")
 
     @contextmanager
-    def bound(self, *, read_timeout_s: float = 60.0) -> Iterator[list[socket.socket]]:
+    def bound_sockets(self, *, read_timeout_s: float = 60.0) -> Iterator[list[socket.socket]]:
         """Bind a socket to each local address of the host name. Clients can't connect before the server listens.
 
         Args:
@@ -103,82 +103,92 @@ class Listening:
             yield sockets
 
     def _bind_all(self, stack: ExitStack, read_timeout_s: float) -> list[socket.socket]:
-        addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        """Bind a socket to each local address of the host name. Skip addresses of other machines, if there are any."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)  # without duplicates
         sockets: list[socket.socket] = []
-        missing: OSError | None = None
-        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in addresses):
+        not_local: OSError | None = None
+        for family, address in addresses:
             try:
-                sockets.append(stack.enter_context(_bound(family, address, read_timeout_s)))
+                sockets.append(stack.enter_context(_bind(family, address, read_timeout_s)))
             except OSError as error:
                 if error.errno not in _NOT_LOCAL:
                     raise
-                missing = error  # `localhost` resolves to an IPv6 address even if IPv6 is disabled.
-        if missing and not sockets:
-            raise missing
+                not_local = error  # `localhost` resolves to an IPv6 address even if IPv6 is disabled.
+        if not_local is not None and not sockets:
+            raise not_local
         return sockets
 
     def _bind_error(self, error: Exception) -> str:
+        """Return the error message for an address that can't be bound."""
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            other_port = self.port + 1 if self.port < PORT_MAX else PORT_MAX - 1
             in_use = f"--port {self.port}: is in use. Choose another port, or stop the program that uses it."
-            return f"{in_use} For example: --port {self.port + 1 if self.port < PORT_MAX else PORT_MAX - 1}."
-        cause = (error.strerror if isinstance(error, OSError) else None) or "is not a host name"
+            return f"{in_use} For example: --port {other_port}."
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else "is not a host name"
         return f"--host {self.host} --port {self.port}: {cause}. Give an address of this machine, and a free port."
 
 
-def serve(folder: DataFolder, settings: Settings, listening: Listening, *, demo: Demo | None = None) -> int:
+def serve(folder: DataFolder, settings: Settings, options: ListenOptions, *, demo: Demo | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Return the exit code: 0, or 1 if the start or the disk failed.
 
     Args:
         folder: the data folder.
         settings: the limits.
-        listening: the address and its encryption.
+        options: the address and its encryption.
         demo: the additions of `embedsink demo`.
 
     Raises:
         Misconfigured: the address, the certificate, the keys or the folder is invalid, or another server has it open.
     """
-    listening.check()
-    listening.check_certificate()
+    options.check_encryption()
+    options.check_certificate()
     folder.create()
-    # Checked first, so that a failed start prints one message.
+    # Check the lock and the keys before uvicorn starts, so that a failed start prints one message.
     with FolderLock(folder):
         KeyStore(folder.keys).keys()
-    with listening.bound(read_timeout_s=settings.read_timeout_s) as sockets:
+    with options.bound_sockets(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(bound.getsockname()[:2]) for bound in sockets]})
-        return _serve_on(sockets, folder, settings, listening, demo)
+        return _serve_on(sockets, folder, settings, options, demo)
 
 
 def _serve_on(
-    sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening, demo: Demo | None
+    sockets: list[socket.socket], folder: DataFolder, settings: Settings, options: ListenOptions, demo: Demo | None
 ) -> int:
-    failures: list[str] = []
+    """Run the application on bound sockets. Return the exit code."""
+    has_journal_failed = False
+    # Replaced below: the application needs the server, and the configuration of the server needs the application.
     server = _Server(uvicorn.Config(lambda: None, log_config=None))
 
-    def end_after_failure() -> None:
-        failures.append("journal")
+    def stop_after_journal_failure() -> None:
+        nonlocal has_journal_failed
+        has_journal_failed = True
         server.should_exit = True
 
-    app = _Startup(create_app(folder, settings, transport=listening.transport, on_failed=end_after_failure, demo=demo))
-    server.config = _config(app, settings, listening)
-    # uvicorn raises the signal again after a clean shutdown, when it has been handled.
+    app = create_app(
+        folder, settings, transport=options.transport, on_journal_failure=stop_after_journal_failure, demo=demo
+    )
+    middleware = _StartErrorMiddleware(app)
+    server.config = _uvicorn_config(middleware, settings, options)
+    # After a clean shutdown, uvicorn raises the signal again. Without these handlers it would end the process.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=sockets)
     except SystemExit:  # uvicorn raises this if the start fails.
-        if app.failure is None:
+        if middleware.start_error is None:
             return 1
-    if app.failure is not None:
-        raise app.failure
-    return 0 if server.started and not failures else 1
+    if middleware.start_error is not None:
+        raise middleware.start_error
+    return 0 if server.started and not has_journal_failed else 1
 
 
-def _config(app: "_Startup", settings: Settings, listening: Listening) -> uvicorn.Config:
+def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: ListenOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         interface="asgi3",
-        ssl_certfile=listening.certificate,
-        ssl_keyfile=listening.private_key,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.private_key,
         proxy_headers=False,  # client_address.py and transport.py read the headers that a proxy adds.
         log_config=None,
         access_log=False,
@@ -188,50 +198,59 @@ def _config(app: "_Startup", settings: Settings, listening: Listening) -> uvicor
         lifespan="on",
         ws="none",
         loop="embedsink.http.server:new_loop",
-        http=limited_connections(  # type: ignore[arg-type]
+        http=limited_protocol_factory(  # type: ignore[arg-type]
             connections_max=connections_max(settings),
+            # A body in chunks of one byte is six times as large when encoded.
             request_bytes_max=8 * settings.body_bytes_max,
         ),
     )
 
 
-class _Startup:
-    """Wraps the application, and stores the error of a failed start. uvicorn would log a traceback."""
+class _StartErrorMiddleware:
+    """ASGI middleware that stores the error of a failed start. uvicorn would log it with a traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self.failure: EmbedsinkError | None = None
+        self.start_error: EmbedsinkError | None = None
 
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         if scope["type"] != "lifespan":
             return self._app(scope, receive, send)
-        return self._live(scope, receive, send)
+        return self._run_lifespan(scope, receive, send)
 
-    async def _live(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _run_lifespan(self, scope: Any, receive: Any, send: Any) -> None:
+        """Run the start and the shutdown of the application. Store an expected error, and log a bug."""
+
         async def send_without_traceback(message: dict[str, Any]) -> None:
-            await send({**message, "message": ""} if "message" in message else message)
+            if "message" in message:  # Starlette's traceback, which uvicorn would log.
+                message = {**message, "message": ""}
+            await send(message)
 
         try:
             await self._app(scope, receive, send_without_traceback)
         except EmbedsinkError as error:
-            self.failure = error
+            self.start_error = error
         except Exception as error:
             log.error("bug", exc_info=error)
             raise
 
 
 class _Server(uvicorn.Server):
+    """uvicorn's server, except that a shutdown ends live streams."""
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Live streams don't end on their own, and would delay the shutdown until its timeout.
         self.lifespan.state["engine"].load_notifier.close()
         await super().shutdown(sockets)
 
 
-class _Loop(uvloop.Loop):
+class _EventLoop(uvloop.Loop):
+    """uvloop's event loop, with a listener that accepts connections in batches."""
+
     async def create_server(  # type: ignore[override]  # as uvicorn calls it
         self, protocol_factory: Any, *, sock: socket.socket, ssl: ssl.SSLContext | None, backlog: int
     ) -> Listener:
-        # uvloop's default is a minute. The handshake has the timeout of a head.
+        # uvloop's default timeout of a TLS handshake is a minute. Use the timeout of a request head.
         options: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": HEAD_TIMEOUT_S} if ssl else {}
         connect = partial(self.connect_accepted_socket, protocol_factory, **options)
         return Listener(sock, backlog=backlog, connect=connect)
@@ -239,31 +258,33 @@ class _Loop(uvloop.Loop):
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """Return uvloop's event loop, for `uvicorn.Config(loop=…)`, which needs the name of a function."""
-    return _Loop()
+    return _EventLoop()
 
 
 def connections_max(settings: Settings) -> int:
-    """Return the maximum number of connections: the setting, or fewer if the system has too few descriptors."""
-    wanted = settings.connections_max + _DESCRIPTORS_RESERVED
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft < wanted:
+    """Raise the limit of file descriptors if necessary. Return the maximum number of connections that it allows."""
+    required = settings.connections_max + _DESCRIPTORS_RESERVED
+    descriptors, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors < required:
+        descriptors = required if hard_limit == resource.RLIM_INFINITY else min(required, hard_limit)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, hard_limit))
+    if descriptors < required:
         log.warning(
-            "few_descriptors", extra={"detail": f"ulimit -n: is {soft:,}, and {wanted:,} are needed. Raise it."}
+            "few_descriptors",
+            extra={"detail": f"ulimit -n: is {descriptors:,}, and {required:,} are needed. Raise it."},
         )
-    return max(1, min(settings.connections_max, soft - _DESCRIPTORS_RESERVED))
+    return max(1, min(settings.connections_max, descriptors - _DESCRIPTORS_RESERVED))
 
 
-def _bound(family: int, address: Any, read_timeout_s: float) -> socket.socket:
+def _bind(family: int, address: Any, read_timeout_s: float) -> socket.socket:
+    """Return a socket that is bound to an address. Its options apply to all accepted connections."""
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a separate socket.
         if sys.platform == "linux":
-            # Inherited by every connection. A server can't detect that a client stops reading while the kernel buffers.
+            # Only the kernel can detect that a client reads nothing of the data in the kernel's buffer.
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout_s * 1_000))
         bound.bind(address)
     except BaseException:

@@ -1,7 +1,7 @@
-"""Spool files: a report is written completely before its first byte is sent.
+"""Spool files: a report is written completely to a temporary file before its first byte is sent.
 
-A slow client must not keep a transaction of the store open, nor occupy a slot for reports. And no report may use the
-disk space that the journal needs.
+So a slow client neither keeps a transaction of the store open nor occupies a slot for reports. A report is stopped
+before it uses the disk space that the journal needs.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def spool_query(
         query = _SpooledQuery(engine, variables)
         running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, query.run, write)
         try:
-            while not (await asyncio.wait({running}, timeout=SPACE_CHECK_INTERVAL_S))[0]:
+            while not await _ends_within(running, SPACE_CHECK_INTERVAL_S):
                 if query.is_file_too_large() or query.is_spilling_without_space():
                     query.interrupt()
         except asyncio.CancelledError:
@@ -65,6 +65,11 @@ async def spool_query(
         return query.file, result
 
 
+async def _ends_within(running: asyncio.Future[Any], timeout_s: float) -> bool:
+    done, _ = await asyncio.wait({running}, timeout=timeout_s)
+    return bool(done)
+
+
 class _SpooledQuery:
     """A query, and the unnamed file to which it writes."""
 
@@ -72,8 +77,12 @@ class _SpooledQuery:
         self._engine = engine
         self._variables = variables
         self._reader: Reader | None = None
-        in_memory = _MemoryFile.open() if self._is_disk_almost_full() else None
-        self.file: SpoolFile = in_memory or _DiskFile(engine.folder.path)
+        self.file: SpoolFile
+        # Some systems, such as macOS, have no files in memory.
+        if self._is_disk_almost_full() and hasattr(os, "memfd_create"):
+            self.file = _MemoryFile(os.memfd_create("report"), "w+")
+        else:
+            self.file = _DiskFile(engine.folder.path)
 
     def run(self, write: Callable[[Reader, "SpoolFile"], T]) -> T:
         """Run the query in this thread. If it fails, close the file."""
@@ -86,7 +95,7 @@ class _SpooledQuery:
             raise _no_space(str(error.strerror)) from error
         except BaseException as error:
             self.file.close()
-            if self.file.is_stopped:
+            if self.file.refuses_writes:
                 raise _no_space(_ALMOST_FULL) from error
             raise
 
@@ -101,45 +110,51 @@ class _SpooledQuery:
         return self._engine.store.is_spilling and self._is_disk_almost_full()
 
     def interrupt(self) -> None:
-        """Stop all writes to the file, and interrupt the query."""
-        self.file.is_stopped = True
-        if self._reader:
+        """Refuse all further writes to the file, and interrupt the query."""
+        self.file.refuses_writes = True
+        if self._reader is not None:
             self._reader.interrupt()
 
     def _is_disk_almost_full(self) -> bool:
+        """Return whether reports could soon use the disk space that the journal needs."""
         disk = os.statvfs(self._engine.folder.path)
-        return disk.f_bavail * disk.f_frsize < self._engine.settings.free_bytes_min + RESERVED_BYTES
+        free_bytes = disk.f_bavail * disk.f_frsize
+        return free_bytes < self._engine.settings.free_bytes_min + RESERVED_BYTES
 
 
 class _DiskFile(SpooledTemporaryFile[bytes]):
-    """A file in memory, which moves to the disk when it grows or when DuckDB writes to it."""
+    """A file that begins in memory. It moves to the disk when it grows or when DuckDB writes to it."""
 
-    is_stopped = False
+    refuses_writes = False
     _is_on_disk = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(SPOOLED_BYTES_MAX, dir=str(folder))
         self._folder = folder
 
-    def scratch(self) -> IO[bytes]:
-        """Return a second file, on the disk."""
+    def open_scratch(self) -> IO[bytes]:
+        """Open a second temporary file, on the disk."""
         return TemporaryFile(dir=self._folder)
 
     @property
     def byte_count(self) -> int:
-        """The size on the disk."""
+        """The size on the disk; 0 while the file is in memory."""
+        # Calling `fileno` earlier would move the file to the disk.
         return os.fstat(self.fileno()).st_size if self._is_on_disk and not self.closed else 0
 
     def rollover(self) -> None:
+        """Move the file to the disk."""
         super().rollover()
         self._is_on_disk = True
 
     def write(self, chunk: Any) -> int:
-        if self.is_stopped:
+        """Write a chunk, unless the query was interrupted."""
+        if self.refuses_writes:
             raise OSError(errno.ENOSPC, _ALMOST_FULL)
         return super().write(chunk)
 
     def writelines(self, chunks: Iterable[Any]) -> None:
+        """Write chunks, unless the query was interrupted."""
         for chunk in chunks:
             self.write(chunk)
 
@@ -147,29 +162,25 @@ class _DiskFile(SpooledTemporaryFile[bytes]):
 class _MemoryFile(FileIO):
     """A file in memory with a descriptor, so that DuckDB can write to it."""
 
-    is_stopped = False
+    refuses_writes = False
     _scratch: "_MemoryFile | None" = None
 
-    @classmethod
-    def open(cls) -> "_MemoryFile | None":
-        """Return an empty file; None on systems without `memfd_create`, such as macOS."""
-        create = getattr(os, "memfd_create", None)
-        return None if create is None else cls(create("answer"), "w+")
-
-    def scratch(self) -> "_MemoryFile":
-        """Return a second file, whose size is added to that of this file."""
+    def open_scratch(self) -> "_MemoryFile":
+        """Open a second temporary file. Its size counts as a part of this file."""
         self._scratch = _MemoryFile(os.memfd_create("scratch"), "w+")
         return self._scratch
 
     @property
     def byte_count(self) -> int:
-        """The size in memory."""
-        own = 0 if self.closed else os.fstat(self.fileno()).st_size
-        return own + (self._scratch.byte_count if self._scratch else 0)
+        """The size in memory, with that of the second file."""
+        own_bytes = 0 if self.closed else os.fstat(self.fileno()).st_size
+        scratch_bytes = 0 if self._scratch is None else self._scratch.byte_count
+        return own_bytes + scratch_bytes
 
     def write(self, chunk: Any) -> int:
-        if self.is_stopped or self.tell() + len(chunk) > IN_MEMORY_BYTES_MAX:
-            # The server uses memory only while the disk is almost full, so that is the cause.
+        """Write a chunk, unless the query was interrupted or the file would be too large for memory."""
+        if self.refuses_writes or self.tell() + len(chunk) > IN_MEMORY_BYTES_MAX:
+            # The server uses files in memory only while the disk is almost full, so that is the cause.
             raise OSError(errno.ENOSPC, _ALMOST_FULL)
         return super().write(chunk)
 
@@ -178,5 +189,6 @@ SpoolFile = _MemoryFile | _DiskFile
 
 
 def _no_space(cause: str) -> Unavailable:
+    """Return the error of a report for which the disk has no space."""
     detail = f"disk: {cause}. The server writes reports to it before it sends them. Request fewer rows, or retry later."
     return Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=5)

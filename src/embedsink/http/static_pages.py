@@ -1,7 +1,4 @@
-"""Routes for the static pages of `embedsink demo`.
-
-Their Content-Security-Policy forbids inline scripts and other servers. `embedsink serve` has no such pages.
-"""
+"""Routes for the static pages of `embedsink demo`. Their security policy forbids inline scripts and other servers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,20 +25,20 @@ _MEDIA_TYPES = {
 
 
 class Page(NamedTuple):
-    """A file to send."""
+    """A file of a page: HTML, style sheet, script, data or image."""
 
     content: bytes
     media_type: str
 
 
 def read_pages(*folders: Path) -> dict[str, Page]:
-    """Return the files directly in these folders, by name."""
-    return {
-        path.name: Page(path.read_bytes(), _MEDIA_TYPES[path.suffix])
-        for folder in folders
-        for path in sorted(folder.iterdir())
-        if path.suffix in _MEDIA_TYPES
-    }
+    """Return the files in these folders by name, without subfolders."""
+    pages: dict[str, Page] = {}
+    for folder in folders:
+        for path in sorted(folder.iterdir()):
+            if path.suffix in _MEDIA_TYPES:
+                pages[path.name] = Page(path.read_bytes(), _MEDIA_TYPES[path.suffix])
+    return pages
 
 
 def demo_headers(*, frames: str, framed_by: str) -> dict[str, str]:
@@ -70,25 +67,29 @@ def page_routes(
         base_path: the path of `index.html`, with a slash at the end.
         pages: the pages by name.
         headers: the headers of all responses.
-        loopback_only: whether the page contains keys, and is therefore shown at loopback names only.
+        loopback_only: whether the pages contain keys, so that only URLs with a loopback host may show them.
     """
-    paths = {base_path if name == "index.html" else f"{base_path}{name}": page for name, page in pages.items()}
-    routes = [_route(path, page, headers, loopback_only=loopback_only) for path, page in paths.items()]
-    return [*routes, *(_redirect(path, base_path) for path in ("/", base_path.removesuffix("/")))]
+    routes: list[BaseRoute] = []
+    for name, page in pages.items():
+        path = base_path if name == "index.html" else f"{base_path}{name}"
+        routes.append(_page_route(path, page, headers, loopback_only=loopback_only))
+    redirected_paths = ("/", base_path.removesuffix("/"))
+    return [*routes, *(_redirect_route(path, base_path) for path in redirected_paths)]
 
 
-def _route(path: str, page: Page, headers: Mapping[str, str], *, loopback_only: bool) -> BaseRoute:
+def _page_route(path: str, page: Page, headers: Mapping[str, str], *, loopback_only: bool) -> BaseRoute:
     file = TaggedFile(page.media_type, content_etag(page.content), page.content)
 
-    async def show(request: Request) -> Response:
+    async def show_page(request: Request) -> Response:
         if loopback_only:
             _check_host(request)
         return await file.answer(request, headers)
 
-    return Route(path, show)
+    return Route(path, show_page)
 
 
 def _check_host(request: Request) -> None:
+    """Raise Refused (`not_found`) if the URL has another host than a loopback name."""
     if not is_loopback_host(request):
         host = preview(request.headers.get("host", ""))
         raise Refused(
@@ -97,8 +98,8 @@ def _check_host(request: Request) -> None:
         )
 
 
-def _redirect(path: str, to: str) -> BaseRoute:
+def _redirect_route(path: str, target: str) -> BaseRoute:
     async def redirect(request: Request) -> Response:
-        return RedirectResponse(to)
+        return RedirectResponse(target)
 
     return Route(path, redirect)

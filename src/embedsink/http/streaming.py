@@ -30,9 +30,9 @@ class Download(StreamingResponse):
     """A stream that ends when its key is revoked. The system disconnects clients that stop reading (server.py).
 
     Args:
-        content: the chunks.
-        is_key_live: whether the key is still valid.
-        resource: closed at the end, also if the stream is cut before its first chunk.
+        content: yields the chunks.
+        is_key_live: returns whether the key is still valid.
+        resource: closed at the end, even if the client disconnects before the first chunk.
     """
 
     def __init__(
@@ -46,17 +46,19 @@ class Download(StreamingResponse):
         super().__init__(content, **options)
         self._content = content
         self._is_key_live = is_key_live
-        self._resource = resource or contextlib.nullcontext()
+        self._resource = contextlib.nullcontext() if resource is None else resource
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response, and close the resource."""
         with self._resource:
             async with _abort_when_revoked(scope, self._is_key_live):
                 await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
+        """Send chunks until the content ends or the key is revoked."""
         with contextlib.suppress(_Revoked):
             try:
-                await super().stream_response(_checked(send, self._is_key_live))
+                await super().stream_response(_send_while_live(send, self._is_key_live))
             finally:
                 await self._content.aclose()
 
@@ -68,9 +70,9 @@ class FileDownload(FileResponse):
 
     Args:
         descriptor: the open file; closed at the end.
-        is_key_live: whether the key is still valid.
+        is_key_live: returns whether the key is still valid.
         slot: the slot to occupy, from a concurrency limiter.
-        is_range: whether to answer the `Range` header.
+        is_range: whether to send the range in the `Range` header; otherwise the whole file.
     """
 
     def __init__(
@@ -86,15 +88,18 @@ class FileDownload(FileResponse):
         super().__init__(f"/dev/fd/{descriptor}", stat_result=os.fstat(descriptor), **options)
         self._descriptor = descriptor
         self._is_key_live = is_key_live
-        self._slot = slot or contextlib.nullcontext()
+        self._slot = contextlib.nullcontext() if slot is None else slot
         self._is_range = is_range
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [header for header in scope["headers"] if header[0] != b"range" or self._is_range]
+        """Send the file, or a range of it, in a slot of the limiter."""
+        if not self._is_range:  # Starlette sends the range in the header, so remove it.
+            headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+            scope = {**scope, "headers": headers}
         try:
             async with self._slot, _abort_when_revoked(scope, self._is_key_live):
                 with contextlib.suppress(_Revoked):
-                    await super().__call__({**scope, "headers": headers}, receive, _checked(send, self._is_key_live))
+                    await super().__call__(scope, receive, _send_while_live(send, self._is_key_live))
         finally:
             os.close(self._descriptor)
 
@@ -113,30 +118,35 @@ def download_response(
     engine: Engine = request.state.engine
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    all_headers = {**NO_CACHE, **etag.headers(), "Content-Length": str(size), **(headers or {})}
+    all_headers = {**NO_CACHE, **etag.headers(), "Content-Length": str(size)}
+    if headers is not None:
+        all_headers |= headers
     if file_name is not None:
         all_headers["Content-Disposition"] = f'attachment; filename="{file_name}"'
     is_key_live = partial(engine.keys.is_live, key)
-    return Download(_chunks(file), is_key_live, resource=file, media_type=media_type, headers=all_headers)
+    return Download(_read_chunks(file), is_key_live, resource=file, media_type=media_type, headers=all_headers)
 
 
-async def _chunks(file: IO[bytes]) -> AsyncGenerator[bytes]:
+async def _read_chunks(file: IO[bytes]) -> AsyncGenerator[bytes]:
     while chunk := await run_in_threadpool(file.read, CHUNK_BYTES):
         yield chunk
 
 
-def _checked(send: Send, is_key_live: Callable[[], bool]) -> Send:
-    async def send_while_live(message: Message) -> None:
+def _send_while_live(send: Send, is_key_live: Callable[[], bool]) -> Send:
+    """Return an ASGI `send` that raises _Revoked once the key is no longer valid."""
+
+    async def checked_send(message: Message) -> None:
         if not is_key_live():
             raise _Revoked
         await send(message)
 
-    return send_while_live
+    return checked_send
 
 
 @contextlib.asynccontextmanager
 async def _abort_when_revoked(scope: Scope, is_key_live: Callable[[], bool]) -> AsyncIterator[None]:
-    """Abort the connection when the key is revoked, with the bytes that are still buffered for a slow client."""
+    """Abort the connection when the key is revoked. Bytes that are buffered for a slow client are dropped."""
+    # The server's protocol provides the function. Other ASGI servers don't.
     abort: Callable[[], None] = scope.get("state", {}).get("abort", lambda: None)
     loop = asyncio.get_running_loop()
     next_check: asyncio.TimerHandle | None = None
@@ -156,4 +166,4 @@ async def _abort_when_revoked(scope: Scope, is_key_live: Callable[[], bool]) -> 
             next_check.cancel()
         if not is_key_live():
             abort()
-            await asyncio.sleep(0)  # uvicorn notices the abort, and drops the rest of the response.
+            await asyncio.sleep(0)  # Let uvicorn notice the abort, so that it drops the rest of the response.

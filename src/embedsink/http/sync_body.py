@@ -23,18 +23,20 @@ JOB_ID_CHARACTERS_MAX = 256
 PATH_CHARACTERS_MAX = 4_096
 # The store keeps all unspecified fields in one column, which must not become large.
 EXTRA_BYTES_MAX = 16_384
-# `completedAt` may be ahead by the difference of two clocks. The first result of a job is final, so a result of the
-# year 9999 would otherwise stay the latest forever.
-AHEAD_US_MAX = 5 * 60 * 1_000_000
+# `completedAt` may be later than the server's clock by the difference of two clocks. The first result of a job is
+# final, so a result of the year 9999 would otherwise stay the latest forever.
+CLOCK_DIFFERENCE_US_MAX = 5 * 60 * 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_AN_INSTANT = "not an ISO 8601 timestamp"
 # As in envelopes, fields that the vendor adds are not errors.
 _open = with_config(ConfigDict(strict=True, extra="ignore"))
 
-Errors = list[tuple[str, str]]
+FieldErrors = list[tuple[str, str]]
+"""The path of each invalid field, with a sentence about its error."""
 
 
 def _check_instant(text: str) -> str:
-    instant_us(text)
+    parse_instant_us(text)
     return text
 
 
@@ -62,7 +64,7 @@ class ManifestStats(TypedDict):
 
 @lru_cache(maxsize=8)
 def result_type(service_name: str) -> Any:
-    """Return the type of spec 2.1. The name of the field that counts cubes contains the service name."""
+    """Return the type of a sync result (spec 2.1). The name of the field that counts cubes has the service name."""
     fields: dict[str, Any] = {
         "syncJobId": Annotated[str, Field(min_length=1, max_length=JOB_ID_CHARACTERS_MAX)],
         # Reports the first wrong file only.
@@ -73,10 +75,10 @@ def result_type(service_name: str) -> Any:
         "durationMs": Count,
     }
     # Any, because mypy requires the literal fields of a TypedDict.
-    make: Any = TypedDict
-    result = make("DbtSyncResult", fields)
-    result.__doc__ = "Spec 2.1: the result of a completed dbt sync."
-    return _open(result)
+    make_typed_dict: Any = TypedDict
+    dbt_sync_result = make_typed_dict("DbtSyncResult", fields)
+    dbt_sync_result.__doc__ = "Spec 2.1: the result of a completed dbt sync."
+    return _open(dbt_sync_result)
 
 
 @lru_cache(maxsize=8)
@@ -85,62 +87,76 @@ def _adapter(service_name: str) -> TypeAdapter[Any]:
 
 
 def count_field(service_name: str) -> str:
-    """Return the vendor's name of `svcCount`."""
+    """Return the name of the field that counts cubes. It is `svcCount` for the service name `svc`."""
     return f"{service_name}Count"
 
 
-def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) -> Sync | Errors:
-    """Return the record of a body, or its errors: each field with a sentence.
+def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) -> Sync | FieldErrors:
+    """Return the sync result in a body, or the errors in its fields.
 
     Raises:
         Refused: the body is not strict JSON.
     """
     value = decode(body, depth_max=settings.depth_max).value
+    # Checking the depth of tens of thousands of files is slow, so first try to rule it out by counting brackets.
     if not is_shallow(body, flat_brackets=_sibling_count(value), depth_max=settings.depth_max):
         check_depth(value, depth_max=settings.depth_max)
-    if may_contain_bad_text(body) and (errors := _bad_texts(value)):
+    if may_contain_bad_text(body) and (errors := _text_errors(value)):
         return errors
     if errors := _field_errors(value, job_id, settings.service_name):
         return errors
-    sync = _sync_of(value, deployment, settings.service_name)
-    if sync.completed_at > sync.received_at * 1_000 + AHEAD_US_MAX:
-        ahead = f"{preview(value['completedAt'])} is more than five minutes later than the server's clock"
-        return [("completedAt", f"{ahead}. Send the result when the sync has finished.")]
-    extra_bytes = len(encode(sync.extra))
-    if extra_bytes > EXTRA_BYTES_MAX:
-        excess = f"{extra_bytes:,} bytes are in fields that are not in the specification"
-        return [("body", f"{excess}. The limit is {EXTRA_BYTES_MAX:,}. Remove some of these fields.")]
+    sync = _to_sync(value, deployment, settings.service_name)
+    if errors := _limit_errors(sync, completed_at=value["completedAt"]):
+        return errors
     return sync
 
 
 def _sibling_count(value: Any) -> int:
-    """Return the number of objects outside the deepest chain, which contains at most one of the files."""
+    """Return the number of files beyond the first. Files are siblings, so more files don't nest deeper."""
     files = value.get("generatedFiles") if isinstance(value, dict) else None
-    return max(0, sum(type(file) is dict for file in files) - 1) if isinstance(files, list) else 0
+    if not isinstance(files, list):
+        return 0
+    object_count = sum(type(file) is dict for file in files)
+    return max(0, object_count - 1)
 
 
-def _bad_texts(value: Any) -> Errors:
+def _text_errors(value: Any) -> FieldErrors:
+    """Return the top-level fields that contain text that the store can't contain."""
     members = value.items() if isinstance(value, dict) else [("body", value)]
-    names = [name for name, part in members if has_bad_text({name: part})]
-    return [(field_path((name,)), "a string contains a NUL or a lone surrogate. Remove it.") for name in names]
+    bad_names = [name for name, child in members if has_bad_text({name: child})]
+    return [(field_path((name,)), "a string contains a NUL or a lone surrogate. Remove it.") for name in bad_names]
 
 
-def _field_errors(value: Any, job_id: str, service_name: str) -> Errors:
-    """Return each field that violates the spec, with a sentence."""
+def _limit_errors(sync: Sync, *, completed_at: str) -> FieldErrors:
+    """Return the error of a result that finishes in the future, or whose unspecified fields are too large."""
+    if sync.completed_at > sync.received_at * 1_000 + CLOCK_DIFFERENCE_US_MAX:
+        detail = f"{preview(completed_at)} is more than five minutes later than the server's clock"
+        return [("completedAt", f"{detail}. Send the result when the sync has finished.")]
+    extra_bytes = len(encode(sync.extra))
+    if extra_bytes > EXTRA_BYTES_MAX:
+        detail = f"{extra_bytes:,} bytes are in fields that are not in the specification"
+        return [("body", f"{detail}. The limit is {EXTRA_BYTES_MAX:,}. Remove some of these fields.")]
+    return []
+
+
+def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
+    """Return the fields that violate the spec, or a job id that differs from the URL."""
     if not isinstance(value, dict):
         return [("body", f"{preview(value)} is not an object. Send the result unchanged, as the platform returned it.")]
     try:
         _adapter(service_name).validate_python(value)
     except ValidationError as error:
-        return [(field_path(one["loc"]), describe_error(one)) for one in error.errors(include_url=False)]
+        details = error.errors(include_url=False)
+        return [(field_path(detail["loc"]), describe_error(detail)) for detail in details]
     if redact_keys(value["syncJobId"]) != job_id:
         detail = f"{preview(value['syncJobId'])} is not {preview(job_id)}, the job in the URL. Correct one of them."
         return [("syncJobId", detail)]
     return []
 
 
-def _sync_of(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
-    # Without the service name, so that a renamed service gets the same digest for the same body.
+def _to_sync(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
+    """Return the record of a valid body."""
+    # COUNT_FIELD replaces the vendor's field name, so that a renamed service has the same digest for the same result.
     result = {
         "syncJobId": value["syncJobId"],
         "generatedFiles": [{"path": file["path"]} for file in value["generatedFiles"]],
@@ -149,50 +165,54 @@ def _sync_of(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
         "completedAt": value["completedAt"],
         "durationMs": value["durationMs"],
     }
-    extra = _extra_of(value, service_name) or None
+    extra = _extra_fields(value, service_name)
     digest = digest_of({"result": result, "extra": extra})
     # Readers must never get a key that was sent in a field by mistake.
-    result = orjson.loads(redact_keys(encode(result).decode()))
+    redacted_result = orjson.loads(redact_keys(encode(result).decode()))
     return Sync(
         deployment=deployment,
-        job_id=result["syncJobId"],
+        job_id=redacted_result["syncJobId"],
         received_at=now_ms(),
-        completed_at=instant_us(value["completedAt"]),
+        completed_at=parse_instant_us(value["completedAt"]),
         digest=digest,
-        result=result,
+        result=redacted_result,
         extra=extra,
     )
 
 
-def _extra_of(value: dict[str, Any], service_name: str) -> dict[str, Any]:
-    """Return the fields outside the spec by their path; files by their index, and only those with such fields."""
-    extra = _unspecified(value, result_type(service_name))
-    if stats := _unspecified(value["manifestStats"], ManifestStats):
-        extra["manifestStats"] = stats
-    # A file of the spec has one member. Inspecting each of tens of thousands would take longer than all other steps.
-    larger = [(index, file) for index, file in enumerate(value["generatedFiles"]) if len(file) > 1]
-    if larger:
-        extra["generatedFiles"] = {str(index): _unspecified(file, GeneratedFile) for index, file in larger}
-    return extra
+def _extra_fields(value: dict[str, Any], service_name: str) -> dict[str, Any] | None:
+    """Return the fields that are not in the spec, nested as in the body; files by their index. None without any."""
+    extra = _unspecified_fields(value, result_type(service_name))
+    if extra_stats := _unspecified_fields(value["manifestStats"], ManifestStats):
+        extra["manifestStats"] = extra_stats
+    # A file of the spec has one field, its path. Comparing the fields of tens of thousands of files would be slow.
+    extended_files = [(index, file) for index, file in enumerate(value["generatedFiles"]) if len(file) > 1]
+    if extended_files:
+        extra["generatedFiles"] = {
+            str(index): _unspecified_fields(file, GeneratedFile) for index, file in extended_files
+        }
+    return extra if extra else None
 
 
-def _unspecified(value: dict[str, Any], type_: Any) -> dict[str, Any]:
-    specified = type_.__annotations__
-    return {name: part for name, part in value.items() if name not in specified}
+def _unspecified_fields(value: dict[str, Any], specified_type: Any) -> dict[str, Any]:
+    return {name: child for name, child in value.items() if name not in specified_type.__annotations__}
 
 
-def instant_us(text: str) -> int:
+def parse_instant_us(text: str) -> int:
     """Return an ISO 8601 timestamp as epoch microseconds. Without a zone it is UTC.
 
     Raises:
         PydanticCustomError: the text is not a timestamp of the years 1 to 9999.
     """
+    # The T follows a date such as 2026-11-01 or 20261101. Python also accepts a date without a time.
+    has_time = text[10:11] in ("T", "t") or text[8:9] in ("T", "t")
+    if not has_time:
+        raise PydanticCustomError("not_an_instant", _NOT_AN_INSTANT)
     try:
-        moment = datetime.fromisoformat(text)
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        instant = aware.astimezone(UTC)
+        local_time = datetime.fromisoformat(text)
+        if local_time.tzinfo is None:
+            local_time = local_time.replace(tzinfo=UTC)
+        instant = local_time.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise PydanticCustomError("not_an_instant", "not an ISO 8601 timestamp") from None
-    if text[10:11] not in ("T", "t") and text[8:9] not in ("T", "t"):  # A date without a time.
-        raise PydanticCustomError("not_an_instant", "not an ISO 8601 timestamp")
+        raise PydanticCustomError("not_an_instant", _NOT_AN_INSTANT) from None
     return (instant - _EPOCH) // timedelta(microseconds=1)

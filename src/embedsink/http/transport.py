@@ -1,4 +1,4 @@
-"""How a request reached the server: transport encryption, and which site its page belongs to."""
+"""How a request reached the server: its encryption, and the site of the page that sent it."""
 
 from enum import Enum
 
@@ -32,9 +32,9 @@ def check_transport(scope: Scope) -> None:
 
 
 def is_loopback_host(request: Request) -> bool:
-    """Return whether the browser reached this server by a loopback name.
+    """Return whether the URL has a loopback host, such as localhost.
 
-    By DNS rebinding, a page of another host could otherwise read the response.
+    This check prevents DNS rebinding, by which a page of another host could read the response.
     """
     return is_loopback(request.url.hostname or "")
 
@@ -42,22 +42,27 @@ def is_loopback_host(request: Request) -> bool:
 def is_https(request: Request) -> bool:
     """Return whether the browser uses HTTPS, to this server or to a proxy in front of it."""
     transport: Transport = request.scope["state"]["transport"]
-    return request.scope["scheme"] == "https" or transport is not Transport.ANYTHING
+    is_loopback_only = transport is Transport.ANYTHING
+    # A server that other machines can reach accepts keys over HTTPS only.
+    return request.scope["scheme"] == "https" or not is_loopback_only
 
 
 def is_own_page(request: Request, *, or_navigation: bool = False) -> bool:
-    """Return whether a page of this server or no page sent the request, by Fetch Metadata and `Origin`.
+    """Return whether no page of another site sent the request, according to Fetch Metadata and `Origin`.
 
     Args:
-        request: a request with a cookie, which a page of another site may have caused.
+        request: a request with a cookie, which browsers also send with requests of other sites' pages.
         or_navigation: whether to accept a link on a page of another site.
     """
     site = request.headers.get("sec-fetch-site")
-    if site not in (None, "same-origin", "none"):
+    if site not in (None, "same-origin", "none"):  # None: an older browser. "none": the address bar.
         return or_navigation and request.headers.get("sec-fetch-mode") == "navigate"
     origin = request.headers.get("origin")
-    # Compared as text: parsing fails on some values that a client may send.
-    return origin is None or origin.partition("://")[2] == request.headers.get("host")
+    if origin is None:
+        return True
+    # Compare text without parsing it, because parsing fails on some values that a client may send.
+    origin_host = origin.partition("://")[2]
+    return origin_host == request.headers.get("host")
 
 
 def check_own_page(request: Request) -> None:

@@ -21,7 +21,7 @@ from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.model import Measure
 from embedsink.dashboards.period import period_of
 from embedsink.errors import Misconfigured
-from embedsink.http.dashboards import Dashboards
+from embedsink.http.dashboard_registry import DashboardRegistry
 from embedsink.http.gauges import MEASURES
 from embedsink.store.reader import Reader
 from embedsink.store.revisions import Revisions
@@ -374,7 +374,7 @@ def test_an_invalid_file_that_is_detected_late_is_reported_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where the store can't be opened at the start, and can some seconds later.
-    monkeypatch.setattr(Dashboards, "check", lambda boards, engine: None)
+    monkeypatch.setattr(DashboardRegistry, "check", lambda boards, engine: None)
     with open_server(tmp_path / "data") as server:
         monkeypatch.undo()
         answer = server.get("/api/v1/dashboards/mine/sections/s", key=server.key("read"))

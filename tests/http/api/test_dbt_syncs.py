@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from embedsink.http import sync_body
-from embedsink.http.sync_body import instant_us
+from embedsink.http.sync_body import parse_instant_us
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.support.app import PAGE, Server, open_server, problem
@@ -387,8 +387,8 @@ def test_no_key_is_stored_in_any_field(quick: Server) -> None:
     ],
 )
 def test_an_instant_is_parsed_as_iso_8601(text: str, same: str) -> None:
-    assert instant_us(text) == instant_us(same)
-    assert instant_us("1970-01-01T00:00:00.000001Z") == 1
+    assert parse_instant_us(text) == parse_instant_us(same)
+    assert parse_instant_us("1970-01-01T00:00:00.000001Z") == 1
 
 
 def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:

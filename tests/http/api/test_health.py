@@ -29,7 +29,7 @@ def test_healthz_answers_ok(server: Server) -> None:
 def test_readyz_writes_to_the_disk(server: Server) -> None:
     before = metric(server, "embedsink_journal_groups_total")
     answer = server.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "troubles": []})
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "problems": []})
     assert metric(server, "embedsink_journal_groups_total") == before + 1
 
 
@@ -40,7 +40,7 @@ def test_readyz_names_a_damaged_segment(tmp_path: Path) -> None:
         answer = server.get("/readyz")
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
         assert answer.json()["ready"] is False
-        assert "000000000001-00000000.ndjson" in answer.json()["troubles"][0]
+        assert "000000000001-00000000.ndjson" in answer.json()["problems"][0]
         assert server.post(view(), key=server.key()).status_code == 202
 
 
@@ -72,9 +72,9 @@ def test_readyz_reports_a_stopped_loader_while_ingest_continues(
 
     monkeypatch.setattr(Loader, "run_once", end)
     with open_server(tmp_path) as server:
-        wait_until(lambda: server.get("/readyz").status_code == 503, what="the trouble is reported")
-        [trouble] = server.get("/readyz").json()["troubles"]
-        assert trouble.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
+        wait_until(lambda: server.get("/readyz").status_code == 503, what="the problem is reported")
+        [sentence] = server.get("/readyz").json()["problems"]
+        assert sentence.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
         assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["bug"]
         assert server.post(view(), key=server.key()).status_code == 202
     monkeypatch.undo()

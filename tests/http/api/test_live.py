@@ -339,13 +339,13 @@ def test_a_stream_sends_heartbeats_and_ends_at_its_timeout(tmp_path: Path, monke
 def test_streams_that_began_at_different_times_share_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.3)
     spans: list[object] = []
-    read = embedsink.http.live_stream._read
+    read = embedsink.http.live_stream._read_load
 
     def counted(reader: Reader, *, wants_rows: bool) -> Any:
         spans.append(reader.variable("after"))
         return read(reader, wants_rows=wants_rows)
 
-    monkeypatch.setattr(embedsink.http.live_stream, "_read", counted)
+    monkeypatch.setattr(embedsink.http.live_stream, "_read_load", counted)
     arrivals: list[int] = []
     with open_server(tmp_path, segment_seal_s=0.02) as server, ExitStack() as streams:
         key, reader = server.key(), server.key("read")

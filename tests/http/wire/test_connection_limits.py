@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from embedsink.http.wire import connection_limits, connection_registry
-from embedsink.http.wire.connection_limits import FIELDS_MAX, HEAD_BYTES_MAX, limited_connections
+from embedsink.http.wire.connection_limits import FIELDS_MAX, HEAD_BYTES_MAX, limited_protocol_factory
 from embedsink.http.wire.ingest_protocol import BODY_PARTS_MAX
 
 MIB = 1_048_576
@@ -30,7 +30,7 @@ async def empty_answer(scope: Scope, receive: Receive, send: Send) -> None:
 def port() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listener:
         patch.setattr(connection_limits, "HEAD_TIMEOUT_S", TIMEOUT_S)
-        bounded = limited_connections()
+        bounded = limited_protocol_factory()
         config = uvicorn.Config(empty_answer, http=bounded, log_config=None, lifespan="off")  # type: ignore[arg-type]
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
@@ -202,7 +202,7 @@ async def slow_answer(scope: Scope, receive: Receive, send: Send) -> None:
 @contextmanager
 def crowded(application: ASGIApp) -> Iterator[list[socket.socket]]:
     """Open two connections to a server that allows two, in order."""
-    bounded = limited_connections(connections_max=2)
+    bounded = limited_protocol_factory(connections_max=2)
     config = uvicorn.Config(
         application,
         http=bounded,  # type: ignore[arg-type]

@@ -217,7 +217,7 @@ def test_anonymous_bodies_have_a_separate_memory_limit(tmp_path: Path) -> None:
 
 
 def test_no_address_and_no_key_can_use_all_memory_for_bodies() -> None:
-    inflight = InflightBytes(16, one_max=1)
+    inflight = InflightBytes(16, body_bytes_max=1)
     hold_all(inflight, Sender("192.0.2.1", "k_1"), 6)
     hold_all(inflight, Sender("192.0.2.2", "k_1"), 3)
     hold_all(inflight, Sender("192.0.2.3", "k_1"), 2)
@@ -228,7 +228,7 @@ def test_no_address_and_no_key_can_use_all_memory_for_bodies() -> None:
 
 
 def test_slow_addresses_of_a_key_leave_memory_for_another_address() -> None:
-    inflight = InflightBytes(64, one_max=1)
+    inflight = InflightBytes(64, body_bytes_max=1)
     for number in range(2):
         sender = Sender(f"192.0.2.{number}", "k_1")
         with contextlib.suppress(Unavailable):

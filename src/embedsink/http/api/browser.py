@@ -8,33 +8,34 @@ from embedsink.browser.modules import BrowserFile, browser_files, plain_name, ve
 from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import IMMUTABLE, REVALIDATED, TaggedFile
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import Schema
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
-# A few minutes, so that pages soon load the version of an upgraded server.
-PLAIN_MAX_AGE_S = 300
+# Names without a version are cached for a few minutes, so that pages soon load the files of an upgraded server.
+UNVERSIONED_MAX_AGE_S = 300
 
 
 async def show_file(request: Request) -> Response:
-    """Answer with a module or its types, by plain or versioned name."""
-    name = request.url.path[1:]
+    """Answer with a module or its types. The version in the name is optional."""
+    name = request.url.path.removeprefix("/")
     if file := browser_files().get(name):
-        return await _answer(request, file, f"public, max-age={PLAIN_MAX_AGE_S}")
+        return await _file_response(request, file, f"public, max-age={UNVERSIONED_MAX_AGE_S}")
     if file := versioned_files().get(name):
-        return await _answer(request, file, IMMUTABLE)
+        return await _file_response(request, file, IMMUTABLE)
     if file := browser_files().get(plain_name(name)):
-        # The version of a newer server, after a downgrade or during a rolling upgrade. A 404 would lose events.
-        return await _answer(request, file, REVALIDATED)
-    known = ", ".join(f"/{name}" for name in browser_files())
+        # After a downgrade or during a rolling upgrade, pages request the version of a newer server. A 404 would lose
+        # their events, so they get this server's version.
+        return await _file_response(request, file, REVALIDATED)
+    available = ", ".join(f"/{file_name}" for file_name in browser_files())
     raise Refused(
-        Reason.NOT_FOUND, f"url: {preview(name)} does not exist. Available: {known}, and their versioned names."
+        Reason.NOT_FOUND, f"url: {preview(name)} does not exist. Available: {available}, and their versioned names."
     )
 
 
-async def _answer(request: Request, file: BrowserFile, cache_control: str) -> Response:
+async def _file_response(request: Request, file: BrowserFile, cache_control: str) -> Response:
     headers = {
         "Cache-Control": cache_control,
         # Pages load module scripts by CORS, and these files are public.
@@ -51,31 +52,33 @@ ROUTES = [Route("/{module}.js", show_file), Route("/{module}.d.ts", show_file)]
 def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
     return [
-        _operation("/{module}.js", "readModule", "Read a browser module: the forwarder or the actions", ".js"),
-        _operation("/{module}.d.ts", "readTypes", "Read the TypeScript types of a browser module", ".d.ts"),
+        _file_operation(
+            ".js", operation_id="readModule", summary="Read a browser module: the forwarder or the actions"
+        ),
+        _file_operation(".d.ts", operation_id="readTypes", summary="Read the TypeScript types of a browser module"),
     ]
 
 
-def _operation(path: str, id_: str, summary: str, suffix: str) -> Operation:
+def _file_operation(suffix: str, *, operation_id: str, summary: str) -> Operation:
     files = [file for name, file in browser_files().items() if name.endswith(suffix)]
-    names = [file.name.removesuffix(suffix) for file in files]
-    module = {"type": "string", "pattern": rf"^({'|'.join(names)})(\.[0-9a-f]{{16}})?$"}
-    version = files[0].versioned_name.removesuffix(suffix)
-    meaning = f"{' or '.join(names)}, optionally with a version: {version}."
+    module_names = [file.name.removesuffix(suffix) for file in files]
+    schema = {"type": "string", "pattern": rf"^({'|'.join(module_names)})(\.[0-9a-f]{{16}})?$"}
+    example = files[0].versioned_name.removesuffix(suffix)
+    description = f"{' or '.join(module_names)}, optionally with a version: {example}."
     content: dict[str, Schema] = {file.media_type: {} for file in files}
     return Operation(
-        "get",
-        path,
-        id_,
-        summary,
-        (
+        method="get",
+        path=f"/{{module}}{suffix}",
+        id=operation_id,
+        summary=summary,
+        success=Success(
             200,
             "The file. A file with a version in its name never changes. A file without a version may change. "
             "The server answers an unknown version with the current file.",
             content,
         ),
-        (Reason.NOT_FOUND, *ANY_REQUEST),
-        parameters=[parameter("module", module, meaning, location="path"), if_none_match()],
-        others={304: "The file has not changed."},
-        headers={"ETag": "Weak. Send it in If-None-Match."},
+        error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
+        parameters=[parameter("module", schema, description, location="path"), if_none_match()],
+        other_statuses={304: "The file has not changed."},
+        response_headers={"ETag": "Weak. Send it in If-None-Match."},
     )

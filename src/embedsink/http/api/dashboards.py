@@ -1,4 +1,7 @@
-"""`/api/v1/dashboards`: the list of dashboards, the definition of each, and the data of a section's charts."""
+"""`/api/v1/dashboards`: the list of dashboards, the definition of each, and the data of a section's charts, as JSON.
+
+`http/pages/dashboards.py` has the HTML pages, and `http/dashboard_registry.py` the dashboards of the server.
+"""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -11,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.dashboards.model import Dashboard, Gauge, Section
+from embedsink.dashboards.model import Gauge, Section
 from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS, Period, period_of
 from embedsink.dashboards.query import answer_section
@@ -19,12 +22,12 @@ from embedsink.dashboards.time_axis import span_of
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
-from embedsink.http.dashboards import Dashboards
+from embedsink.http.dashboard_registry import DashboardRegistry
 from embedsink.http.etag import EtagCheck, representation_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.gauges import read_gauges
 from embedsink.http.openapi.errors import ACCESS, SCOPED
-from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation
+from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation, Success
 from embedsink.http.openapi.parameters import (
     SWITCH,
     if_none_match,
@@ -52,18 +55,18 @@ async def list_dashboards(request: Request) -> Response:
     """Answer with all valid dashboards."""
     require_key(request, KeyKind.READ)
     check_parameters(request.query_params, ())
-    dashboards: Dashboards = request.state.dashboards
-    items = [
+    dashboards: DashboardRegistry = request.state.dashboards
+    listed_dashboards = [
         {"name": name} | dashboard.model_dump(include=_LISTED_FIELDS) for name, dashboard in dashboards.by_name.items()
     ]
-    return Response(orjson.dumps(items), media_type="application/json", headers=NO_CACHE)
+    return Response(orjson.dumps(listed_dashboards), media_type="application/json", headers=NO_CACHE)
 
 
 async def show_dashboard(request: Request) -> Response:
-    """Answer with the definition of a dashboard, as in its file."""
+    """Answer with the definition of a dashboard: the JSON of its file."""
     require_key(request, KeyKind.READ)
     check_parameters(request.query_params, ())
-    dashboards: Dashboards = request.state.dashboards
+    dashboards: DashboardRegistry = request.state.dashboards
     definition = dashboards.find(request.path_params["name"]).model_dump_json(exclude_unset=True)
     return Response(definition, media_type="application/json", headers=NO_CACHE)
 
@@ -71,38 +74,17 @@ async def show_dashboard(request: Request) -> Response:
 async def show_section(request: Request) -> Response:
     """Answer with the data of a section's charts in the reader's scope; 304 if the client already has it."""
     key = require_key(request, KeyKind.READ)
-    dashboards: Dashboards = request.state.dashboards
-    name = request.path_params["name"]
-    section = _find_section(dashboards.find(name), name, request.path_params["section"])
+    section = _find_section(request)
     period = await run_in_threadpool(parse_period, request, key)
-    # Relative periods and pending AI queries depend on the current time.
-    etag = EtagCheck.of(request, key, is_timed=True)
-    if etag.is_known:
-        return etag.not_modified(NO_CACHE)
-    engine: Engine = request.state.engine
-    if all(isinstance(tile, Gauge) for tile in section.charts):
+    etag = _check_etag(request, key)
+    if etag.is_not_modified:
+        return etag.not_modified_response(NO_CACHE)
+    if all(isinstance(chart, Gauge) for chart in section.charts):
         # Gauges are current values, so they are never cached. They need no query.
-        content = await run_in_threadpool(_content, section, period, engine, now=datetime.now(UTC), charts={})
-        body = orjson.dumps(content)
-        return Response(body, media_type="application/json", headers=NO_CACHE | {"Cache-Control": "no-store"})
-
-    async def query() -> bytes:
-        # Compute a relative period when the query starts, like its tag. The request may have arrived much earlier.
-        period = await run_in_threadpool(parse_period, request, key)
-        read = partial(_read_section, dashboards=dashboards, engine=engine, name=name, section=section, period=period)
-        return await run_query(engine, engine.limiters.reports.slot(key.key_id), period.scope.variables(), read)
-
-    cache: SectionCache = request.state.section_cache
-    tag, body = await cancel_on_disconnect(
-        request,
-        cache.get(
-            representation_key(request, key),
-            lambda: EtagCheck.of(request, key, is_timed=True).tag,
-            query,
-            throttle=engine.limiters.dashboards,
-            key_id=key.key_id,
-        ),
-    )
+        content = await run_in_threadpool(_section_content, request, section, period, now=datetime.now(UTC), charts={})
+        headers = NO_CACHE | {"Cache-Control": "no-store"}
+        return Response(orjson.dumps(content), media_type="application/json", headers=headers)
+    tag, body = await cancel_on_disconnect(request, _cached_section(request, key, section))
     return Response(body, media_type="application/json", headers=NO_CACHE | {"ETag": tag})
 
 
@@ -119,7 +101,21 @@ def parse_period(request: Request, key: Key) -> Period:
     return period_of(params, deployments=query.getlist("deployment"), allowed=key.deployments, now=now)
 
 
-def _find_section(dashboard: Dashboard, name: str, section_id: str) -> Section:
+def _check_etag(request: Request, key: Key) -> EtagCheck:
+    # Relative periods and pending AI queries depend on the current time.
+    return EtagCheck.of(request, key, depends_on_clock=True)
+
+
+def _find_section(request: Request) -> Section:
+    """Return the section in the URL.
+
+    Raises:
+        Refused: `not_found` for an unknown dashboard or section.
+        Unavailable: `not_ready` for an invalid dashboard.
+    """
+    dashboards: DashboardRegistry = request.state.dashboards
+    name, section_id = request.path_params["name"], request.path_params["section"]
+    dashboard = dashboards.find(name)
     section = dashboard.section(section_id)
     if section is None:
         sections = ", ".join(section.id for section in dashboard.sections)
@@ -129,24 +125,48 @@ def _find_section(dashboard: Dashboard, name: str, section_id: str) -> Section:
     return section
 
 
-def _read_section(
-    reader: Reader, *, dashboards: Dashboards, engine: Engine, name: str, section: Section, period: Period
-) -> bytes:
-    # Runs in a thread.
-    reports: dict[str, Report] = dashboards.reports(engine, name)
+async def _cached_section(request: Request, key: Key, section: Section) -> tuple[str, bytes]:
+    """Return the entity tag and the JSON of a section, from the cache or from a throttled query."""
+    engine: Engine = request.state.engine
+    cache: SectionCache = request.state.section_cache
+    return await cache.get(
+        representation_key(request, key),
+        current_tag=lambda: _check_etag(request, key).tag,
+        query=lambda: _query_section(request, key, section),
+        throttle=engine.limiters.dashboards,
+        key_id=key.key_id,
+    )
+
+
+async def _query_section(request: Request, key: Key, section: Section) -> bytes:
+    """Run the query of a section. Return its JSON."""
+    engine: Engine = request.state.engine
+    # Compute a relative period when the query starts, like its tag. The request may have arrived much earlier.
+    period = await run_in_threadpool(parse_period, request, key)
+    read = partial(_read_section, request=request, section=section, period=period)
+    return await run_query(engine, engine.limiters.reports.slot(key.key_id), period.scope.variables(), read)
+
+
+def _read_section(reader: Reader, *, request: Request, section: Section, period: Period) -> bytes:
+    """Return the JSON of a section. It runs in a thread."""
+    dashboards: DashboardRegistry = request.state.dashboards
+    reports: dict[str, Report] = dashboards.reports(request.state.engine, request.path_params["name"])
     now = datetime.now(UTC)
     charts = answer_section(reader, section, period, reports=reports, now=now)
-    return orjson.dumps(_content(section, period, engine, now=now, charts=charts))
+    return orjson.dumps(_section_content(request, section, period, now=now, charts=charts))
 
 
-def _content(
-    section: Section, period: Period, engine: Engine, *, now: datetime, charts: dict[str, Any]
+def _section_content(
+    request: Request, section: Section, period: Period, *, now: datetime, charts: dict[str, Any]
 ) -> dict[str, Any]:
+    """Return the members of the response: the charts' data from a query, and the current values of gauges."""
+    # Gauges are totals over all deployments, so a key with a scope must not see them.
+    has_scoped_key = period.scope.hides_ingest_seq
     return {
         "span": span_of(period.scope, now=now),
         "interval": period.scope.interval,
         "compared": period.before is not None,
-        "charts": charts | read_gauges(engine, section, is_hidden=period.scope.hides_ingest_seq),
+        "charts": charts | read_gauges(request.state.engine, section, is_hidden=has_scoped_key),
     }
 
 
@@ -177,30 +197,30 @@ def period_parameters() -> list[Schema]:
 
 def _list_operation() -> Operation:
     return Operation(
-        "get",
-        PATH,
-        "readDashboards",
-        "List all dashboards with their titles",
-        (
+        method="get",
+        path=PATH,
+        id="readDashboards",
+        summary="List all dashboards with their titles",
+        success=Success(
             200,
             "The dashboards.",
             {"application/json": array(object_of({"name": TEXT, "title": TEXT, "description": TEXT}))},
         ),
-        (*ACCESS, Reason.BAD_PARAMETER),
-        READERS,
+        error_reasons=(*ACCESS, Reason.BAD_PARAMETER),
+        key_kinds=READERS,
     )
 
 
 def _dashboard_operation() -> Operation:
     definition = {"type": "object", "required": ["title", "description", "sections"]}
     return Operation(
-        "get",
-        DASHBOARD_PATH,
-        "readDashboard",
-        "Read the definition of a dashboard: its sections, and their charts with the report of each",
-        (200, "The dashboard.", {"application/json": definition}),
-        (*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
-        READERS,
+        method="get",
+        path=DASHBOARD_PATH,
+        id="readDashboard",
+        summary="Read the definition of a dashboard: its sections, and their charts with the report of each",
+        success=Success(200, "The dashboard.", {"application/json": definition}),
+        error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+        key_kinds=READERS,
         parameters=[NAME_PARAMETER],
     )
 
@@ -210,18 +230,18 @@ def _section_operation() -> Operation:
     content = object_of({"span": span, "interval": TEXT, "compared": {"type": "boolean"}, "charts": {"type": "object"}})
     section = parameter("section", {"type": "string", "examples": ["headline"]}, "The section.", location="path")
     return Operation(
-        "get",
-        SECTION_PATH,
-        "readSection",
-        "Read the data of a section: the rows and numbers of each chart, by the id of the chart",
-        (
+        method="get",
+        path=SECTION_PATH,
+        id="readSection",
+        summary="Read the data of a section: the rows and numbers of each chart, by the id of the chart",
+        success=Success(
             200,
             "The section's data. Times are local times, encoded like UTC in milliseconds.",
             {"application/json": content},
         ),
-        (*SCOPED, Reason.NOT_FOUND, Reason.OVERLOADED, Reason.STORAGE_LOW),
-        READERS,
+        error_reasons=(*SCOPED, Reason.NOT_FOUND, Reason.OVERLOADED, Reason.STORAGE_LOW),
+        key_kinds=READERS,
         parameters=[NAME_PARAMETER, section, *period_parameters(), if_none_match()],
-        headers={"ETag": "Send it in If-None-Match."},
-        others=NOT_MODIFIED,
+        response_headers={"ETag": "Send it in If-None-Match."},
+        other_statuses=NOT_MODIFIED,
     )

@@ -19,15 +19,15 @@ from embedsink.http.client_address import client_address
 from embedsink.http.ingest_admission import Admission
 from embedsink.http.media_type import parse_media_type
 from embedsink.http.openapi.errors import ACCESS, BODY, JOURNAL
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import DEPLOYMENT, content_encoding, parameter
 from embedsink.http.openapi.parts import Schema, ref
 from embedsink.http.problems import invalid_body_response
 from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import REJECTED_FACTOR, Sender
 from embedsink.http.security_headers import NO_STORE
-from embedsink.http.sync_body import JOB_ID_CHARACTERS_MAX, count_field, parse_sync
-from embedsink.protocol.dbt_sync import COUNT_FIELD
+from embedsink.http.sync_body import JOB_ID_CHARACTERS_MAX, FieldErrors, count_field, parse_sync
+from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -35,24 +35,28 @@ from embedsink.settings import Settings
 PATH = "/api/v1/deployments/{deploymentId}/dbt-sync/{syncJobId}/result"
 
 
-class _AnyText(PathConvertor):
+class _AnyTextConvertor(PathConvertor):
     """Matches any text: a job id may contain slashes and line feeds."""
 
     regex = "(?s:.*)"
 
 
-register_url_convertor("any_text", _AnyText())
+register_url_convertor("any_text", _AnyTextConvertor())
 
 
 async def sync_result(request: Request) -> Response:
     """Dispatch by method: GET reads the result of a job, PUT records it."""
-    return await (_record if request.method == "PUT" else _show)(request)
+    if request.method == "PUT":
+        return await _record_result(request)
+    return await _show_result(request)
 
 
-async def _show(request: Request) -> Response:
+async def _show_result(request: Request) -> Response:
+    """Answer with the stored result of a job."""
     key = require_key(request, KeyKind.READ, KeyKind.SYNC)
     deployment, job_id = _parse_path(request, key)
     engine: Engine = request.state.engine
+    # No stored job id contains a NUL or a lone surrogate, and the store can't search for one.
     sync = None if has_bad_text(job_id) else await engine.syncs.find(deployment, job_id, key_id=key.key_id)
     if sync is None:
         detail = f"syncJobId: {preview(job_id)} has no result in deployment {deployment}. Correct the URL."
@@ -60,7 +64,7 @@ async def _show(request: Request) -> Response:
     return _result_response(sync.result, engine)
 
 
-async def _record(request: Request) -> Response:
+async def _record_result(request: Request) -> Response:
     """Authenticate, read the body within its limits, validate it, store it durably, answer."""
     key = require_key(request, KeyKind.SYNC)
     deployment, job_id = _parse_path(request, key)
@@ -68,24 +72,26 @@ async def _record(request: Request) -> Response:
     admission: Admission = request.state.admission
     sender = Sender(client_address(request.scope), key.key_id)
     body, encoding = await _read_body(request, sender, admission)
+
+    def decode_and_parse() -> Sync | FieldErrors:
+        return parse_sync(admission.bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings)
+
     try:
         # In a thread: a body may contain tens of thousands of files, and ingest must not wait for it.
         async with engine.limiters.sync_parsing.slot(key.key_id):
-            sync = await run_in_threadpool(
-                lambda: parse_sync(
-                    admission.bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings
-                )
-            )
+            parsed = await run_in_threadpool(decode_and_parse)
     except Refused:
+        # A compressed body may have been decompressed up to the limit.
         byte_count = engine.settings.body_bytes_max if encoding else len(body)
         admission.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
         raise
-    if isinstance(sync, list):
-        return invalid_body_response(request, sync)
+    if not isinstance(parsed, Sync):
+        return invalid_body_response(request, parsed)
     # Answer only after the fsync, as for events.
-    if await engine.syncs.record(sync, key_id=key.key_id):
+    is_new = await engine.syncs.record(parsed, key_id=key.key_id)
+    if is_new:
         engine.counters["syncs"] += 1
-    return _result_response(sync.result, engine)
+    return _result_response(parsed.result, engine)
 
 
 def _parse_path(request: Request, key: Key) -> tuple[int, str]:
@@ -106,21 +112,27 @@ def _parse_path(request: Request, key: Key) -> tuple[int, str]:
 
 
 async def _read_body(request: Request, sender: Sender, admission: Admission) -> tuple[bytes, str]:
-    """Return the body without decoding it, and its `Content-Encoding`."""
-    headers, bodies, rates = request.headers, admission.bodies, admission.rates
+    """Return the body without decoding it, and its `Content-Encoding`.
+
+    Raises:
+        Refused: the media type, the encoding, the size or the duration.
+        Unavailable: `rate_limited` or `overloaded`.
+    """
+    headers = request.headers
     parse_media_type(headers.get("content-type", ""), ("application/json",))
     encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
-    length = int(headers.get("content-length", 0))
-    bodies.check_head(length=length, encoding=encoding)
-    rates.check_work(sender)
-    rates.admit(sender, length)
-    body = await bodies.read(request.receive, sender)
-    rates.charge_bytes(sender, max(0, len(body) - length))
+    declared_bytes = int(headers.get("content-length", 0))
+    admission.bodies.check_headers(length=declared_bytes, encoding=encoding)
+    admission.rates.check_work(sender)
+    admission.rates.admit(sender, declared_bytes)
+    body = await admission.bodies.read(request.receive, sender)
+    undeclared_bytes = max(0, len(body) - declared_bytes)
+    admission.rates.charge_bytes(sender, undeclared_bytes)
     return body, encoding
 
 
 def _result_response(result: dict[str, Any], engine: Engine) -> Response:
-    """Return the response with a result. The field with the count has the vendor's name."""
+    """Return the response with a stored result. Its count has the vendor's field name, such as `svcCount`."""
     vendor_field = count_field(engine.settings.service_name)
     body = {vendor_field if field == COUNT_FIELD else field: value for field, value in result.items()}
     return Response(orjson.dumps(body), media_type="application/json", headers=NO_STORE)
@@ -135,32 +147,34 @@ def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
     return [
         Operation(
-            "get",
-            PATH,
-            "readSyncResult",
-            "Read the result of a completed dbt sync",
-            (200, "The result.", {"application/json": ref("DbtSyncResult")}),
-            (*_READ_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED),
-            (KeyKind.READ, KeyKind.SYNC, KeyKind.ADMIN),
-            parameters=_parameters(),
+            method="get",
+            path=PATH,
+            id="readSyncResult",
+            summary="Read the result of a completed dbt sync",
+            success=Success(200, "The result.", {"application/json": ref("DbtSyncResult")}),
+            error_reasons=(*_READ_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED),
+            key_kinds=(KeyKind.READ, KeyKind.SYNC, KeyKind.ADMIN),
+            parameters=_path_parameters(),
         ),
         Operation(
-            "put",
-            PATH,
-            "recordSyncResult",
-            "Store the result of a completed dbt sync durably. Sending the same result again changes nothing",
-            (200, "The result is durable, and can be read at once.", {"application/json": ref("DbtSyncResult")}),
-            _RECORD_REASONS,
-            (KeyKind.SYNC, KeyKind.ADMIN),
-            parameters=[*_parameters(), content_encoding()],
-            body={"application/json": ref("DbtSyncResult")},
+            method="put",
+            path=PATH,
+            id="recordSyncResult",
+            summary="Store the result of a completed dbt sync durably. Sending the same result again changes nothing",
+            success=Success(
+                200, "The result is durable, and can be read at once.", {"application/json": ref("DbtSyncResult")}
+            ),
+            error_reasons=_RECORD_REASONS,
+            key_kinds=(KeyKind.SYNC, KeyKind.ADMIN),
+            parameters=[*_path_parameters(), content_encoding()],
+            request_body={"application/json": ref("DbtSyncResult")},
         ),
     ]
 
 
-def _parameters() -> Sequence[Schema]:
-    job = {"type": "string", "minLength": 1, "maxLength": JOB_ID_CHARACTERS_MAX}
+def _path_parameters() -> Sequence[Schema]:
+    job_id = {"type": "string", "minLength": 1, "maxLength": JOB_ID_CHARACTERS_MAX}
     return [
         parameter("deploymentId", DEPLOYMENT, "The deployment of the sync.", location="path"),
-        parameter("syncJobId", job, "The job id, as in the body.", location="path"),
+        parameter("syncJobId", job_id, "The job id, as in the body.", location="path"),
     ]

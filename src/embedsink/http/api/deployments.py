@@ -1,5 +1,6 @@
 """`GET /api/v1/deployments`: the deployments that keys, events, actions and dbt syncs name (spec 4.2)."""
 
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -14,10 +15,10 @@ from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import ACCESS
-from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter
 from embedsink.http.openapi.parts import TEXT, ref
-from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.query_params import check_parameters, parse_bounded_integer
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -37,7 +38,7 @@ async def list_deployments(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
+    limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     engine: Engine = request.state.engine
     variables: dict[str, object] = {
         "deployments": None if key.deployments is None else sorted(key.deployments),
@@ -46,24 +47,29 @@ async def list_deployments(request: Request) -> Response:
         "row_limit": limit + 1,  # One more row shows whether there is a next page.
     }
     rows = await cancel_on_disconnect(
-        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read)
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_rows)
     )
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
-    answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
-    body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
+    has_next_page = len(rows) > limit
+    content = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if has_next_page else None}
+    # The times in the store are in UTC, without a zone.
+    body = orjson.dumps(content, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
     return Response(body, media_type="application/json", headers=NO_STORE)
 
 
-def _read(reader: Reader) -> list[tuple[Any, ...]]:
-    return [row for rows in reader.rows(VIEW) for row in rows]
+def _read_rows(reader: Reader) -> list[tuple[Any, ...]]:
+    return list(chain.from_iterable(reader.rows(VIEW)))
 
 
 def _parse_cursor(cursor: str | None) -> int | None:
+    """Return the deployment id after which the page begins; None for the first page."""
+    if cursor is None:
+        return None
     try:
-        return None if cursor is None else parse_deployment(cursor)
+        return parse_deployment(cursor)
     except Misconfigured:
-        unknown = f"cursor: {preview(cursor)} is not a cursor. Send the `nextCursor` of the previous page."
-        raise Refused(Reason.BAD_PARAMETER, unknown) from None
+        detail = f"cursor: {preview(cursor)} is not a cursor. Send the `nextCursor` of the previous page."
+        raise Refused(Reason.BAD_PARAMETER, detail) from None
 
 
 ROUTES = [Route(PATH, list_deployments)]
@@ -75,13 +81,13 @@ def operations(_: Settings) -> list[Operation]:
     cursor = parameter("cursor", TEXT, "The `nextCursor` of the previous page. Leave it out for the first page.")
     return [
         Operation(
-            "get",
-            PATH,
-            "listDeployments",
-            "List the deployments in the reader's scope that keys, events, actions and dbt syncs name",
-            (200, "A page of deployments.", {"application/json": ref("Deployments")}),
-            (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
-            READERS,
+            method="get",
+            path=PATH,
+            id="listDeployments",
+            summary="List the deployments in the reader's scope that keys, events, actions and dbt syncs name",
+            success=Success(200, "A page of deployments.", {"application/json": ref("Deployments")}),
+            error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
+            key_kinds=READERS,
             parameters=[limit, cursor],
         )
     ]

@@ -1,6 +1,7 @@
 """`POST /api/v1/events`: the path of a delivery from the connection to the journal (docs/wire.md)."""
 
 import asyncio
+from collections.abc import Callable
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
@@ -12,9 +13,9 @@ from embedsink.errors import EmbedsinkError, Refused, Unavailable
 from embedsink.http.anonymous_limits import request_cost
 from embedsink.http.cors import INGEST_PATH, answer_preflight
 from embedsink.http.ingest_admission import LOOP_BYTES_MAX, Admission, RequestMeta
-from embedsink.http.ingest_response import error_response, receipt
+from embedsink.http.ingest_response import error_response, receipt_response
 from embedsink.http.openapi.errors import ACCESS, ANY_REQUEST, BODY, JOURNAL
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import content_encoding, parameter
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
 from embedsink.http.rate_limiter import REJECTED_FACTOR
@@ -26,15 +27,15 @@ from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
 # The event loop runs the full parser on bodies that `parse_plain` does not accept, up to this size and number of
-# values. Each value takes some 4 µs. All values but the first follow a comma, or in NDJSON a line break.
+# values. Each value takes some 4 µs. A comma precedes each value but the first; in NDJSON also a line break.
 SLOW_BYTES_MAX = 4_096
 SLOW_VALUES_MAX = 64
 
 
 class IngestEndpoint:
-    """The ingest endpoint.
+    """The ingest endpoint. It works on ASGI scopes and callbacks.
 
-    Request and response objects would cost a third of the throughput here, so it works on ASGI scopes and callbacks.
+    Starlette's request and response objects would cost a third of the throughput here.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -43,157 +44,180 @@ class IngestEndpoint:
         self._body_bytes_max = settings.body_bytes_max
 
     def ingest(self, scope: Scope, body: bytes, reply: Reply) -> None:
-        """Process a request that has arrived completely. `reply` is called once, now or when all is durable."""
+        """Ingest a request that has arrived completely. Call `reply` once: after the fsync, or with an error."""
         try:
             meta = self.admission.admit(scope)
         except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
             self._reply_error(scope, error, reply)
         else:
-            self._process(meta, body, reply)
+            self._ingest_body(meta, body, reply)
 
     async def read_and_ingest(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Process a request whose body is still arriving, as an ASGI application."""
-        answered: asyncio.Future[RawResponse] = asyncio.get_running_loop().create_future()
+        """Read a body that is still arriving, ingest it, and send the response. This is an ASGI application."""
+        response: asyncio.Future[RawResponse] = asyncio.get_running_loop().create_future()
 
-        def reply(response: RawResponse) -> None:
-            if not answered.done():  # A shutdown cancels requests.
-                answered.set_result(response)
+        def reply(raw_response: RawResponse) -> None:
+            if not response.done():  # A shutdown cancels requests.
+                response.set_result(raw_response)
 
         try:
             meta = self.admission.admit(scope)
             # No variable refers to the body: it would stay in memory until the response, which may be delayed.
-            self._process(meta, await self.admission.read(meta, receive), reply)
+            self._ingest_body(meta, await self.admission.read(meta, receive), reply)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
             self._reply_error(scope, error, reply)
-        await (await answered).send(send)
+        raw_response = await response
+        await raw_response.send(send)
 
-    def _process(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
-        """Authenticate, limit, validate, journal and answer a delivery whose head was admitted and whose body was read.
-
-        Validation includes the scope of the key. The response follows the fsync.
-        """
+    def _ingest_body(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
+        """Authenticate, limit, validate, journal and answer a delivery. Its headers are already checked."""
         try:
             self.admission.admit_body(meta, body)
-            outcome = self._validate(meta, body)
-            if outcome is None:
+            result = self._validate(meta, body)
+            if result is None:
                 self._validate_in_worker(meta, body, reply)
             else:
-                self._journal(meta, outcome, reply)
+                self._journal(meta, result, reply)
         except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
             self._reply_error(meta.scope, error, reply)
 
     def _validate(self, meta: RequestMeta, body: bytes) -> ParseResult | None:
-        """Validate a small body on the event loop. Return None for a body that the worker has to validate."""
+        """Validate a small body on the event loop. Return None if the worker has to validate it."""
+        content = self._inflate_small(meta, body)
+        if content is None:
+            return None
+        rules = meta.engine.rules
+        # The fast parser returns None for a body that only the full parser can validate.
+        delivery = None if meta.is_ndjson else parse_plain(content, now_ms(), rules)
+        if delivery is not None:
+            key = meta.valid_key
+            return encode_delivery(delivery, len(content), key_id=key.key_id, deployments=key.deployments)
+        self.admission.rates.check_work(meta.sender)
+        if _is_slow(content, is_ndjson=meta.is_ndjson):
+            return None
+        return parse_and_encode(meta.parse_job(body), rules, body_bytes_max=self._body_bytes_max)
+
+    def _inflate_small(self, meta: RequestMeta, body: bytes) -> bytes | None:
+        """Return the decompressed body; None if it is damaged, or too large for the event loop."""
         if len(body) > LOOP_BYTES_MAX:
             return None
-        text = body
-        if meta.encoding == "gzip":
-            try:
-                text = inflate(body, bytes_max=min(LOOP_BYTES_MAX, self._body_bytes_max))
-            except Refused:  # The content is too large or damaged.
-                return None
-        rules = meta.engine.rules
-        parsed = None if meta.is_ndjson else parse_plain(text, now_ms(), rules)
-        if parsed is not None:
-            key = meta.valid_key
-            return encode_delivery(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
-        self.admission.rates.check_work(meta.sender)
-        value_count = text.count(b",") + (text.count(b"\n") if meta.is_ndjson else 0)
-        if len(text) > SLOW_BYTES_MAX or value_count > SLOW_VALUES_MAX:
+        if meta.encoding != "gzip":
+            return body
+        try:
+            return inflate(body, bytes_max=min(LOOP_BYTES_MAX, self._body_bytes_max))
+        except Refused:
             return None
-        return parse_and_encode(meta.job(body), rules, body_bytes_max=self._body_bytes_max)
 
     def _validate_in_worker(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
-        sender, size = meta.sender, len(body)
+        """Validate a body in the worker process, then journal it. Meanwhile its bytes count as in flight."""
+        sender, body_bytes = meta.sender, len(body)
         rates, inflight = self.admission.rates, self.admission.bodies.inflight
         rates.check_work(sender)
-        inflight.acquire(sender, size)
+        inflight.acquire(sender, body_bytes)
 
-        def done(outcome: ParseResult | Exception) -> None:
-            inflight.release(sender, size)
+        def on_validated(result: ParseResult | Exception) -> None:
+            inflight.release(sender, body_bytes)
             try:
-                if isinstance(outcome, Exception):
-                    raise outcome
-                rates.charge_work(sender, max(0, outcome.body_bytes - size))
-                self._journal(meta, outcome, reply)
+                if isinstance(result, Exception):
+                    raise result
+                # The compressed size is already charged, so charge the growth by decompression.
+                rates.charge_work(sender, max(0, result.body_bytes - body_bytes))
+                self._journal(meta, result, reply)
             except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
                 self._reply_error(meta.scope, error, reply)
 
         try:
-            self.pool.submit(meta.job(body), done, address=sender.address)
+            self.pool.submit(meta.parse_job(body), on_validated, address=sender.address)
         except Unavailable:
-            inflight.release(sender, size)
+            inflight.release(sender, body_bytes)
             raise
-        rates.charge_work(sender, size)
+        rates.charge_work(sender, body_bytes)
 
-    def _journal(self, meta: RequestMeta, outcome: ParseResult, reply: Reply) -> None:
-        """Journal the outcome, and answer after the fsync: a 202 promises that the events survive power loss."""
-        refusal = outcome.refusal
-        accepted_count, rejected_count, listed = (
-            outcome.accepted_count,
-            outcome.rejected_count,
-            outcome.listed_rejections,
-        )
-        self._charge_rejections(meta, outcome, rejected_count)
-        key = self.admission.check_key(meta, outcome)
-        if accepted_count + rejected_count > 1:
-            self.admission.rates.charge_events(key.key_id, accepted_count + rejected_count)
-        if refusal is not None and not rejected_count:
-            raise refusal
-
-        # The closure must not refer to the outcome: its lines are freed before the fsync (docs/decisions/0006).
-        def on_durable(failure: Unavailable | None) -> None:
-            error = failure or refusal
-            if error:
-                reply(error_response(meta.scope, error))
-            else:
-                reply(receipt(meta.scope, accepted_count, rejected_count, listed, origin=meta.origin))
-
+    def _journal(self, meta: RequestMeta, result: ParseResult, reply: Reply) -> None:
+        """Journal a validated body, and answer after the fsync: a 202 promises that the events survive power loss."""
+        rejected_count = result.rejected_count
+        self._charge_rejections(meta, result, rejected_count)
+        key = self.admission.check_key(meta, result)
+        event_count = result.accepted_count + rejected_count
+        if event_count > 1:
+            self.admission.rates.charge_events(key.key_id, event_count)
+        if result.refusal is not None and not rejected_count:
+            raise result.refusal  # The body is not quarantined, so nothing is journaled.
+        on_durable = _reply_when_durable(meta, result, rejected_count, reply)
         if rejected_count:
             is_scoped = key.deployments is not None
-            meta.engine.append_with_rejections(outcome, on_durable, key_id=key.key_id, is_scoped=is_scoped)
+            meta.engine.append_with_rejections(result, on_durable, key_id=key.key_id, is_scoped=is_scoped)
         else:
             meta.engine.append_counted(
-                outcome.accepted_lines,
+                result.accepted_lines,
                 on_durable,
-                accepted=accepted_count,
+                accepted=result.accepted_count,
                 quarantined=0,
-                deployment=outcome.deployment,
+                deployment=result.deployment,
             )
 
-    def _charge_rejections(self, meta: RequestMeta, outcome: ParseResult, rejected_count: int) -> None:
-        if outcome.refusal is not None:
-            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * outcome.body_bytes)
+    def _charge_rejections(self, meta: RequestMeta, result: ParseResult, rejected_count: int) -> None:
+        if result.refusal is not None:
+            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * result.body_bytes)
         elif rejected_count:
-            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(outcome.rejection_lines))
+            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(result.rejection_lines))
 
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
-        """Answer with an error. Without a valid key the response is delayed once the address exceeds its rate."""
+        """Answer with an error. If an address without a valid key exceeds its rate, delay a 429 instead."""
         limits = self.admission.anonymous_limits
-        is_anonymous = "key_id" not in scope["state"] and isinstance(error, EmbedsinkError)
-        limited = limits.charge(scope, cost=request_cost(scope)) if is_anonymous else None
-        if limited is None:
+        has_valid_key = "key_id" in scope["state"]
+        is_bug = not isinstance(error, EmbedsinkError)
+        if has_valid_key or is_bug:
+            reply(error_response(scope, error))
+            return
+        rate_limited = limits.charge(scope, cost=request_cost(scope))
+        if rate_limited is None:
             reply(error_response(scope, error))
         else:
-            limits.delay_response(scope, lambda: reply(error_response(scope, limited)))
+            limits.delay_response(scope, lambda: reply(error_response(scope, rate_limited)))
+
+
+def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
+    """Return whether the full parser may block the event loop too long with this content."""
+    separator_count = content.count(b",") + (content.count(b"\n") if is_ndjson else 0)
+    return len(content) > SLOW_BYTES_MAX or separator_count > SLOW_VALUES_MAX
+
+
+def _reply_when_durable(
+    meta: RequestMeta, result: ParseResult, rejected_count: int, reply: Reply
+) -> Callable[[Unavailable | None], None]:
+    """Return the callback of the journal, which answers with a receipt or with an error."""
+    # The callback must not refer to the result: its lines are freed before the fsync (docs/decisions/0006).
+    accepted_count = result.accepted_count
+    listed_rejections = result.listed_rejections
+    refusal = result.refusal
+
+    def on_durable(failure: Unavailable | None) -> None:
+        error = refusal if failure is None else failure
+        if error is None:
+            reply(receipt_response(meta.scope, accepted_count, rejected_count, listed_rejections, origin=meta.origin))
+        else:
+            reply(error_response(meta.scope, error))
+
+    return on_durable
 
 
 class _IngestApp:
-    """The ASGI application of the route."""
+    """The ASGI application of the route: CORS preflights and deliveries."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "OPTIONS":
-            preflight = await answer_preflight(Request(scope))
-            await preflight(scope, receive, send)
+            response = await answer_preflight(Request(scope))
+            await response(scope, receive, send)
         else:
             endpoint: IngestEndpoint = scope["state"]["events"]
             await endpoint.read_and_ingest(scope, receive, send)
 
 
 ROUTES = [Route(INGEST_PATH, _IngestApp(), methods=["POST", "OPTIONS"])]
-_REASONS = (
+_ERROR_REASONS = (
     *(reason for reason in ACCESS if reason is not Reason.NOT_READY),
     *BODY,
     Reason.EMPTY,
@@ -209,30 +233,35 @@ def operations(settings: Settings) -> list[Operation]:
     """Describe the route."""
     return [
         Operation(
-            "post",
-            INGEST_PATH,
-            "sendEvents",
-            "Store events durably: one envelope, an array of envelopes, NDJSON or a delivery",
-            (202, "The events are durable. Delete them from the client's queue.", {"application/json": ref("Receipt")}),
-            _REASONS,
-            (KeyKind.INGEST, KeyKind.ADMIN),
+            method="post",
+            path=INGEST_PATH,
+            id="sendEvents",
+            summary="Store events durably: one envelope, an array of envelopes, NDJSON or a delivery",
+            success=Success(
+                202,
+                "The events are durable. Delete them from the client's queue.",
+                {"application/json": ref("Receipt")},
+            ),
+            error_reasons=_ERROR_REASONS,
+            key_kinds=(KeyKind.INGEST, KeyKind.ADMIN),
             is_key_optional=True,
             parameters=[content_encoding()],
-            body=_bodies(settings),
+            request_body=_request_body(settings),
         ),
         Operation(
-            "options",
-            INGEST_PATH,
-            "preflightEvents",
-            "Answer a CORS preflight, without a key",
-            (204, "Pages of this origin may send events.", {}),
-            (Reason.WRONG_ORIGIN, *ANY_REQUEST),
+            method="options",
+            path=INGEST_PATH,
+            id="preflightEvents",
+            summary="Answer a CORS preflight, without a key",
+            success=Success(204, "Pages of this origin may send events.", {}),
+            error_reasons=(Reason.WRONG_ORIGIN, *ANY_REQUEST),
             parameters=[parameter("Origin", TEXT, location="header")],
         ),
     ]
 
 
-def _bodies(settings: Settings) -> dict[str, Schema]:
+def _request_body(settings: Settings) -> dict[str, Schema]:
+    """Return the schemas of a body by media type."""
     envelopes = array(ref("Envelope")) | {"minItems": 1, "maxItems": settings.events_max}
     return {
         "application/json": {"anyOf": [ref("Envelope"), envelopes, ref("Delivery")]},

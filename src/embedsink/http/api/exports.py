@@ -14,10 +14,10 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
-from embedsink.http.etag import EtagCheck, is_known
+from embedsink.http.etag import EtagCheck, is_not_modified
 from embedsink.http.execute import cancel_on_disconnect
 from embedsink.http.openapi.errors import SCOPED, SPOOLED
-from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, WEAK_ETAG, Operation
+from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, WEAK_ETAG, Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
 from embedsink.http.openapi.parts import TEXT
 from embedsink.http.problems import unsatisfiable_range_response
@@ -47,7 +47,7 @@ async def show_events(request: Request) -> Response:
     if suffix not in EVENT_FORMATS:
         formats = "Formats: .csv, .ndjson and .parquet."
         raise Refused(Reason.NOT_FOUND, f"{preview(f'events.{suffix}')} does not exist. {formats}")
-    return await answer_rows(request, key, RowsRequest("events", EVENTS, Format(suffix)))
+    return await answer_rows(request, key, RowsRequest("events", view=EVENTS, format=Format(suffix)))
 
 
 async def show_summary(request: Request) -> Response:
@@ -55,13 +55,14 @@ async def show_summary(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS))
-    scope, csv = await run_in_threadpool(parse_report_scope, query, key), parse_csv_options(query)
-    etag = EtagCheck.of(request, key, is_timed=True)
-    if etag.is_known:
-        return etag.not_modified(NO_CACHE)
+    scope = await run_in_threadpool(parse_report_scope, query, key)
+    csv_options = parse_csv_options(query)
+    etag = EtagCheck.of(request, key, depends_on_clock=True)
+    if etag.is_not_modified:
+        return etag.not_modified_response(NO_CACHE)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
-        write_summary(reader, scope, file, csv=csv)
+        write_summary(reader, scope, file, csv=csv_options)
 
     file, _ = await cancel_on_disconnect(
         request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
@@ -88,19 +89,21 @@ async def show_snapshot(request: Request) -> Response:
 
 
 def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
+    """Return the whole file, a range of it, 304 or 416 (RFC 9110). Take over the descriptor, and close it."""
     engine: Engine = request.state.engine
     status = os.fstat(descriptor)
     # A strong tag: each snapshot is a new file, which is written completely and then renamed.
-    headers = NO_CACHE | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
-    with ExitStack() as resources:
-        resources.callback(os.close, descriptor)
-        if is_known(request, headers["ETag"]):
+    etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
+    headers = NO_CACHE | {"ETag": etag}
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        if is_not_modified(request, etag):
             return Response(status_code=304, headers=headers)
         try:
-            is_range = is_range_requested(request, etag=headers["ETag"], size=status.st_size)
+            is_range = is_range_requested(request, etag=etag, size=status.st_size)
         except Unsatisfiable:
             return unsatisfiable_range_response(request, status.st_size)
-        resources.pop_all()  # The download closes the descriptor.
+        stack.pop_all()  # Don't close the descriptor here: the download closes it at its end.
     return FileDownload(
         descriptor,
         partial(engine.keys.is_live, key),
@@ -126,50 +129,50 @@ def operations(_: Settings) -> list[Operation]:
 
 def _summary_operation() -> Operation:
     return Operation(
-        "get",
-        "/api/v1/summary.zip",
-        "readSummary",
-        "Download all reports for a period as CSV files with a manifest, read in one transaction",
-        (200, "The ZIP file.", {"application/zip": {}}),
-        SPOOLED,
-        READERS,
+        method="get",
+        path="/api/v1/summary.zip",
+        id="readSummary",
+        summary="Download all reports for a period as CSV files with a manifest, read in one transaction",
+        success=Success(200, "The ZIP file.", {"application/zip": {}}),
+        error_reasons=SPOOLED,
+        key_kinds=READERS,
         parameters=[*report_parameters(), if_none_match()],
-        headers=WEAK_ETAG,
-        others=NOT_MODIFIED,
+        response_headers=WEAK_ETAG,
+        other_statuses=NOT_MODIFIED,
     )
 
 
 def _events_operation() -> Operation:
     suffix = parameter("suffix", {"enum": list(EVENT_FORMATS)}, "The format of the rows.", location="path")
     return Operation(
-        "get",
-        "/api/v1/events.{suffix}",
-        "readEvents",
-        "Read raw events in the reader's scope as rows. To move events between servers, use `embedsink export`",
-        (200, "The events.", rows_content(EVENT_FORMATS)),
-        (*SPOOLED, Reason.NOT_FOUND),
-        READERS,
+        method="get",
+        path="/api/v1/events.{suffix}",
+        id="readEvents",
+        summary="Read raw events in the reader's scope as rows. To move events between servers, use `embedsink export`",
+        success=Success(200, "The events.", rows_content(EVENT_FORMATS)),
+        error_reasons=(*SPOOLED, Reason.NOT_FOUND),
+        key_kinds=READERS,
         parameters=[suffix, *report_parameters(), *page_parameters(), if_none_match()],
-        headers=PAGED_HEADERS,
-        others=NOT_MODIFIED,
+        response_headers=PAGED_HEADERS,
+        other_statuses=NOT_MODIFIED,
     )
 
 
 def _snapshot_operation() -> Operation:
     if_range = "The ETag of the requested range's file. If the file has another ETag, the response is the whole file."
     return Operation(
-        "get",
-        "/api/v1/analytics.duckdb",
-        "readSnapshot",
-        "Download the snapshot of all deployments, for notebooks. The key must have no scope",
-        (200, "A DuckDB database.", {SNAPSHOT_MEDIA_TYPE: {}}),
-        (*SCOPED, Reason.BAD_RANGE, Reason.OVERLOADED),
-        READERS,
+        method="get",
+        path="/api/v1/analytics.duckdb",
+        id="readSnapshot",
+        summary="Download the snapshot of all deployments, for notebooks. The key must have no scope",
+        success=Success(200, "A DuckDB database.", {SNAPSHOT_MEDIA_TYPE: {}}),
+        error_reasons=(*SCOPED, Reason.BAD_RANGE, Reason.OVERLOADED),
+        key_kinds=READERS,
         parameters=[
             parameter("Range", TEXT, "One range of bytes (RFC 9110, section 14.2).", location="header"),
             parameter("If-Range", TEXT, if_range, location="header"),
             if_none_match(),
         ],
-        headers={"ETag": "Strong. Send it in If-None-Match or If-Range."},
-        others={206: "The range.", 304: "No newer snapshot was published."},
+        response_headers={"ETag": "Strong. Send it in If-None-Match or If-Range."},
+        other_statuses={206: "The range.", 304: "No newer snapshot was published."},
     )

@@ -12,10 +12,10 @@ from embedsink.errors import Refused
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import SCOPED
-from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import event_filter_parameters, parameter, scope_parameters
 from embedsink.http.openapi.parts import ref
-from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_event_filter, parse_limit
+from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_bounded_integer, parse_event_filter
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import Counts, count_arrivals, rejected_arrivals
@@ -38,24 +38,25 @@ async def inspect(request: Request) -> Response:
     if query.get("session") == "":
         raise Refused(Reason.BAD_PARAMETER, "session: is empty. Give a session.")
     variables = parse_event_filter(query, key)
-    wait_s = parse_limit("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
+    wait_s = parse_bounded_integer("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
     engine: Engine = request.state.engine
     is_complete = await cancel_on_disconnect(
         request, engine.load_notifier.wait_until_loaded(wait_s, key_id=key.key_id, deployments=key.deployments)
     )
     require_key(request, KeyKind.READ)  # The key may have been revoked during the wait.
     counts, rejected = await cancel_on_disconnect(
-        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read)
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_arrivals)
     )
-    return JSONResponse(_content(counts, rejected, is_complete=is_complete), headers=NO_STORE)
+    return JSONResponse(_inspection(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 
 
-def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
+def _read_arrivals(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
     with reader.consistent():
         return count_arrivals(reader), rejected_arrivals(reader)
 
 
-def _content(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+def _inspection(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+    """Return the members of the response."""
     return {
         "isComplete": is_complete,
         "acceptedCount": counts.outcomes["accepted"],
@@ -89,13 +90,16 @@ def operations(_: Settings) -> list[Operation]:
     wait = {"type": "integer", "minimum": 0, "maximum": WAIT_S_MAX, "default": WAIT_S_DEFAULT}
     return [
         Operation(
-            "get",
-            PATH,
-            "inspect",
-            "Count the events of a session or since a time by type, and list the rejections. For tests of a host page",
-            (200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
-            (*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED),
-            READERS,
+            method="get",
+            path=PATH,
+            id="inspect",
+            summary=(
+                "Count the events of a session or since a time by type, and list the rejections. "
+                "For tests of a host page"
+            ),
+            success=Success(200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
+            error_reasons=(*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED),
+            key_kinds=READERS,
             parameters=[
                 *scope_parameters(),
                 *event_filter_parameters(),

@@ -14,8 +14,8 @@ from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.live_stream import RESUME_SEGMENTS_MAX, LiveFilter, LiveStream
 from embedsink.http.openapi.errors import SCOPED
-from embedsink.http.openapi.operation import READERS, Operation
-from embedsink.http.openapi.parameters import SWITCH, event_filter_parameters, parameter, scope_parameters
+from embedsink.http.openapi.operation import READERS, Operation, Success
+from embedsink.http.openapi.parameters import SWITCH, deployment_parameters, event_filter_parameters, parameter
 from embedsink.http.openapi.parts import ref
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters
 from embedsink.http.security_headers import NO_STORE
@@ -33,7 +33,7 @@ _OPAQUE_ID = re.compile(r"[0-9a-f]{1,16}")
 
 
 async def show_live(request: Request) -> Response:
-    """Answer with a stream of messages: one for each load, optionally with its rows."""
+    """Answer with a stream of messages: one for each load, optionally with the loaded rows."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, PARAMETERS)
     engine: Engine = request.state.engine
@@ -47,41 +47,44 @@ async def show_live(request: Request) -> Response:
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = LiveStream(engine, key, filter, resume_after, wakeup)
         is_key_live = partial(engine.keys.is_live, key)
-        return Download(
-            stream.messages(), is_key_live, resource=stack.pop_all(), media_type=MEDIA_TYPE, headers=HEADERS
-        )
+        listener = stack.pop_all()  # The download removes the listener at its end.
+        return Download(stream.messages(), is_key_live, resource=listener, media_type=MEDIA_TYPE, headers=HEADERS)
 
 
 def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
     """Return the position after which a client resumes; None for a new client.
 
+    A position is the number of a loaded segment. Clients send it back as the id of the last message that they received.
+
     Raises:
         Refused: `bad_parameter`.
     """
     last_id = request.headers.get("last-event-id") or request.query_params.get("after")
-    newest = engine.load_notifier.position
     if last_id is None:
         return None
     if key.deployments is not None:
-        return _reveal_position(last_id, engine)
-    if not (last_id.isascii() and last_id.isdigit() and len(last_id) <= len(str(_POSITION_MAX))):
-        raise _bad_id(last_id)
-    return max(0, min(int(last_id), newest), newest - RESUME_SEGMENTS_MAX)
+        return _parse_opaque_id(last_id, engine)
+    is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= len(str(_POSITION_MAX))
+    if not is_number:
+        raise _invalid_id(last_id)
+    newest = engine.load_notifier.position
+    oldest = max(0, newest - RESUME_SEGMENTS_MAX)
+    return max(oldest, min(int(last_id), newest))
 
 
-def _reveal_position(opaque_id: str, engine: Engine) -> int:
-    """Return the position of an opaque id. Ids of an earlier process resume at the start of this process."""
+def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
+    """Return the position in an encrypted id. An id of an earlier process gives the first position of this process."""
     if not _OPAQUE_ID.fullmatch(opaque_id):
-        raise _bad_id(opaque_id)
+        raise _invalid_id(opaque_id)
     first, newest = engine.load_notifier.first_position, engine.load_notifier.position
     position = engine.opaque_numbers.reveal(int(opaque_id, 16))
     return position if first <= position <= newest else first
 
 
-def _bad_id(text: str) -> Refused:
+def _invalid_id(message_id: str) -> Refused:
     return Refused(
         Reason.BAD_PARAMETER,
-        f"after: {preview(text)} is not the id of a message. Leave it out to begin with new events.",
+        f"after: {preview(message_id)} is not the id of a message. Leave it out to begin with new events.",
     )
 
 
@@ -90,23 +93,21 @@ ROUTES = [Route(PATH, show_live)]
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
-    _since, _until, deployment, tenant = scope_parameters()
     last_id = {"type": "string", "pattern": "^[0-9]{1,10}$"}
     recent = {"type": "integer", "minimum": 1, "maximum": ROWS_MAX}
     return [
         Operation(
-            "get",
-            PATH,
-            "followEvents",
-            "Follow newly loaded and quarantined events as a stream of server-sent events",
-            (200, "Messages whose `data` is JSON.", {MEDIA_TYPE: ref("LiveMessage")}),
-            (*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
-            READERS,
+            method="get",
+            path=PATH,
+            id="followEvents",
+            summary="Follow newly loaded and quarantined events as a stream of server-sent events",
+            success=Success(200, "Messages whose `data` is JSON.", {MEDIA_TYPE: ref("LiveMessage")}),
+            error_reasons=(*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
+            key_kinds=READERS,
             parameters=[
                 parameter("rows", SWITCH, "Whether each message contains the loaded rows. Default: off."),
                 parameter("recent", recent, "The number of recent rows to begin with."),
-                deployment,
-                tenant,
+                *deployment_parameters(),
                 *event_filter_parameters(),
                 parameter("after", last_id, "The id of the last received message."),
                 parameter("Last-Event-ID", last_id, "The same; browsers send it automatically.", location="header"),

@@ -7,15 +7,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from embedsink.http.openapi.builder import OpenApi
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.settings import Settings
 
 
 async def show_description(request: Request) -> Response:
     """Answer with the description. It contains this server's limits and service name."""
     openapi: OpenApi = request.state.openapi
-    # The first use takes a tenth of a second, so it runs in a thread.
-    return Response(await asyncio.to_thread(lambda: openapi.json), media_type="application/json")
+    # The first use builds the document, which takes a tenth of a second, so it runs in a thread.
+    document = await asyncio.to_thread(lambda: openapi.json)
+    return Response(document, media_type="application/json")
 
 
 ROUTES = [Route("/openapi.json", show_description)]
@@ -23,5 +24,7 @@ ROUTES = [Route("/openapi.json", show_description)]
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
-    success = (200, "The OpenAPI 3.1.0 document.", {"application/json": {"type": "object"}})
-    return [Operation("get", "/openapi.json", "describe", "Read this description", success)]
+    success = Success(200, "The OpenAPI 3.1.0 document.", {"application/json": {"type": "object"}})
+    return [
+        Operation(method="get", path="/openapi.json", id="describe", summary="Read this description", success=success)
+    ]

@@ -6,9 +6,9 @@ from starlette.routing import Route
 
 from embedsink.errors import Refused, preview
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
-from embedsink.http.openapi.parts import one_of, ref
+from embedsink.http.openapi.parts import reason_of, ref
 from embedsink.http.problems import advice_on
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -17,9 +17,10 @@ from embedsink.settings import Settings
 async def explain_problem(request: Request) -> Response:
     """Answer with the meaning of a reason, and what the client does next."""
     name = request.path_params["reason"]
-    reason = next((reason for reason in Reason if reason.value == name), None)
-    if reason is None:
+    reasons = {reason.value: reason for reason in Reason}
+    if name not in reasons:
         raise Refused(Reason.NOT_FOUND, f"reason: {preview(name)} does not exist. docs/wire.md lists all reasons.")
+    reason = reasons[name]
     return JSONResponse(
         {"reason": reason, "title": reason.sentence, "status": reason.status, "advice": advice_on(reason)}
     )
@@ -32,12 +33,12 @@ def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
     return [
         Operation(
-            "get",
-            "/problems/{reason}",
-            "explainProblem",
-            "Read the meaning of a problem type",
-            (200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
-            (Reason.NOT_FOUND, *ANY_REQUEST),
-            parameters=[parameter("reason", one_of(Reason), location="path")],
+            method="get",
+            path="/problems/{reason}",
+            id="explainProblem",
+            summary="Read the meaning of a problem type",
+            success=Success(200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
+            error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
+            parameters=[parameter("reason", reason_of(Reason), location="path")],
         )
     ]

@@ -14,10 +14,10 @@ from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import JOURNAL, SCOPED
-from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
-from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.query_params import check_parameters, parse_bounded_integer
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_scope
@@ -37,7 +37,9 @@ LIMIT_MAX = 1_000
 
 async def quarantine(request: Request) -> Response:
     """Dispatch by method: GET lists, DELETE purges."""
-    return await (purge if request.method == "DELETE" else list_quarantine)(request)
+    if request.method == "DELETE":
+        return await purge(request)
+    return await list_quarantine(request)
 
 
 async def list_quarantine(request: Request) -> Response:
@@ -50,10 +52,10 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
+    limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
-    read = partial(_read, limit=limit, quarantine_id=quarantine_id)
+    read = partial(_read_json, limit=limit, quarantine_id=quarantine_id)
     body = await cancel_on_disconnect(
         request, run_query(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
@@ -66,8 +68,9 @@ async def purge(request: Request) -> Response:
     query = request.query_params
     check_parameters(query, PURGE_PARAMETERS)
     _check_unscoped(key)
-    purged = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
-    return JSONResponse({"purged": await purge_quarantine(request.state.engine, purged)})
+    filter = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
+    purged_count = await purge_quarantine(request.state.engine, filter)
+    return JSONResponse({"purged": purged_count})
 
 
 async def replay(request: Request) -> Response:
@@ -76,7 +79,8 @@ async def replay(request: Request) -> Response:
     check_parameters(request.query_params, ("id",))
     quarantine_id = _parse_id(request.query_params.get("id"))
     _check_unscoped(key)
-    return JSONResponse(asdict(await replay_quarantine(request.state.engine, quarantine_id)))
+    counts = await replay_quarantine(request.state.engine, quarantine_id)
+    return JSONResponse(asdict(counts))
 
 
 def _check_unscoped(key: Key) -> None:
@@ -85,14 +89,16 @@ def _check_unscoped(key: Key) -> None:
         raise Refused(Reason.OUT_OF_SCOPE, detail)
 
 
-def _read(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
+def _read_json(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
     # Runs in a thread: a thousand rejections may be tens of megabytes of JSON.
     return rows_json(reader, limit=limit, quarantine_id=quarantine_id)
 
 
 def _parse_id(text: str | None) -> UUID | None:
+    if text is None:
+        return None
     try:
-        return UUID(text) if text is not None else None
+        return UUID(text)
     except ValueError:
         raise Refused(Reason.BAD_PARAMETER, f"id: {preview(text)} is not a UUID. Copy one from the list.") from None
 
@@ -106,39 +112,41 @@ ROUTES = [
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
-    id_meaning = "Only this rejection; the list then contains all of its `raw`."
-    one = parameter("id", {"type": "string", "format": "uuid"}, id_meaning)
+    id_description = "Only this rejection; the list then contains all of its `raw`."
+    id_parameter = parameter("id", {"type": "string", "format": "uuid"}, id_description)
     limit = limit_parameter("The maximum number of rejections.", LIMIT_DEFAULT, LIMIT_MAX)
     return [
         Operation(
-            "get",
-            PATH,
-            "listQuarantine",
-            "List the newest rejections in the reader's scope",
-            (200, "The rejections.", {"application/json": array({"type": "object"})}),
-            (*SCOPED, Reason.OVERLOADED),
-            READERS,
-            parameters=[*scope_parameters(), limit, one],
+            method="get",
+            path=PATH,
+            id="listQuarantine",
+            summary="List the newest rejections in the reader's scope",
+            success=Success(200, "The rejections.", {"application/json": array({"type": "object"})}),
+            error_reasons=(*SCOPED, Reason.OVERLOADED),
+            key_kinds=READERS,
+            parameters=[*scope_parameters(), limit, id_parameter],
         ),
         Operation(
-            "delete",
-            PATH,
-            "purgeQuarantine",
-            "Delete rejections from the quarantine, and keep their counts",
-            (200, "The number of deleted rejections.", {"application/json": ref("Purge")}),
-            SCOPED,
-            (KeyKind.ADMIN,),
+            method="delete",
+            path=PATH,
+            id="purgeQuarantine",
+            summary="Delete rejections from the quarantine, and keep their counts",
+            success=Success(200, "The number of deleted rejections.", {"application/json": ref("Purge")}),
+            error_reasons=SCOPED,
+            key_kinds=(KeyKind.ADMIN,),
             parameters=_purge_parameters(),
         ),
         Operation(
-            "post",
-            REPLAY_PATH,
-            "replayQuarantine",
-            "Replay one rejection or the whole quarantine",
-            (200, "The numbers of accepted and of rejected envelopes.", {"application/json": ref("Replay")}),
-            (*SCOPED, *JOURNAL),
-            (KeyKind.ADMIN,),
-            parameters=[one],
+            method="post",
+            path=REPLAY_PATH,
+            id="replayQuarantine",
+            summary="Replay one rejection or the whole quarantine",
+            success=Success(
+                200, "The numbers of accepted and of rejected envelopes.", {"application/json": ref("Replay")}
+            ),
+            error_reasons=(*SCOPED, *JOURNAL),
+            key_kinds=(KeyKind.ADMIN,),
+            parameters=[id_parameter],
         ),
     ]
 

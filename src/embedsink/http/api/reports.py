@@ -14,7 +14,7 @@ from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import run_short_query
 from embedsink.http.openapi.errors import ACCESS, SPOOLED
-from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation
+from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
 from embedsink.http.openapi.parts import Schema, array, ref
 from embedsink.http.query_params import check_parameters
@@ -33,7 +33,7 @@ async def list_reports(request: Request) -> Response:
     """Answer with all reports: the question, the grain and the columns of each."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, ())
-    return JSONResponse(await run_short_query(request.state.engine, key, _list), headers=NO_CACHE)
+    return JSONResponse(await run_short_query(request.state.engine, key, _read_reports), headers=NO_CACHE)
 
 
 async def show_schema(request: Request) -> Response:
@@ -41,22 +41,25 @@ async def show_schema(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     name = known_name(request.path_params["name"])
     check_parameters(request.query_params, ())
-    described = await run_short_query(request.state.engine, key, partial(describe, name=name))
-    return JSONResponse(described, headers=NO_CACHE)
+    description = await run_short_query(request.state.engine, key, partial(describe, name=name))
+    return JSONResponse(description, headers=NO_CACHE)
 
 
 async def show_report(request: Request) -> Response:
-    """Answer with the rows of a report, in the reader's scope."""
+    """Answer with the rows of a report, in the reader's scope. A name without a suffix means JSON."""
     key = require_key(request, KeyKind.READ)
-    name, _, suffix = request.path_params["name"].partition(".")
-    name, suffix = known_name(name), suffix or Format.JSON
+    name, dot, suffix = request.path_params["name"].partition(".")
+    name = known_name(name)
+    if not dot:
+        suffix = Format.JSON
     if suffix not in REPORT_FORMATS:
-        formats = f"{', '.join(f'.{format}' for format in REPORT_FORMATS[:-1])} and .{REPORT_FORMATS[-1]}"
+        formats = ", ".join(f".{format}" for format in REPORT_FORMATS)
         raise Refused(Reason.NOT_FOUND, f"report {preview(f'{name}.{suffix}')} does not exist. Formats: {formats}.")
-    return await answer_rows(request, key, RowsRequest(name, name, Format(suffix), is_timed(name)))
+    rows = RowsRequest(name, view=name, format=Format(suffix), depends_on_clock=is_timed(name))
+    return await answer_rows(request, key, rows)
 
 
-def _list(reader: Reader) -> list[dict[str, Any]]:
+def _read_reports(reader: Reader) -> list[dict[str, Any]]:
     return [asdict(report) for report in all_reports(reader)]
 
 
@@ -71,40 +74,42 @@ def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
     return [
         Operation(
-            "get",
-            PATH,
-            "listReports",
-            "List all reports with their questions, grains and columns",
-            (200, "The reports.", {"application/json": array(ref("Report"))}),
-            (*ACCESS, Reason.BAD_PARAMETER),
-            READERS,
+            method="get",
+            path=PATH,
+            id="listReports",
+            summary="List all reports with their questions, grains and columns",
+            success=Success(200, "The reports.", {"application/json": array(ref("Report"))}),
+            error_reasons=(*ACCESS, Reason.BAD_PARAMETER),
+            key_kinds=READERS,
         ),
         Operation(
-            "get",
-            f"{PATH}/{{name}}",
-            "readReport",
-            "Read the rows of a report in the reader's scope, as JSON or with a suffix as CSV, Parquet or Arrow",
-            (200, "The rows.", rows_content(REPORT_FORMATS)),
-            (*SPOOLED, Reason.NOT_FOUND),
-            READERS,
-            parameters=[_name(REPORT_FORMATS), *report_parameters(), *page_parameters(), if_none_match()],
-            headers=PAGED_HEADERS,
-            others=NOT_MODIFIED,
+            method="get",
+            path=f"{PATH}/{{name}}",
+            id="readReport",
+            summary=(
+                "Read the rows of a report in the reader's scope, as JSON or with a suffix as CSV, Parquet or Arrow"
+            ),
+            success=Success(200, "The rows.", rows_content(REPORT_FORMATS)),
+            error_reasons=(*SPOOLED, Reason.NOT_FOUND),
+            key_kinds=READERS,
+            parameters=[_name_parameter(REPORT_FORMATS), *report_parameters(), *page_parameters(), if_none_match()],
+            response_headers=PAGED_HEADERS,
+            other_statuses=NOT_MODIFIED,
         ),
         Operation(
-            "get",
-            f"{PATH}/{{name}}/schema",
-            "describeReport",
-            "Read the description of a report, with the JSON Schema of its rows",
-            (200, "The report.", {"application/json": ref("ReportSchema")}),
-            (*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
-            READERS,
-            parameters=[_name(())],
+            method="get",
+            path=f"{PATH}/{{name}}/schema",
+            id="describeReport",
+            summary="Read the description of a report, with the JSON Schema of its rows",
+            success=Success(200, "The report.", {"application/json": ref("ReportSchema")}),
+            error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+            key_kinds=READERS,
+            parameters=[_name_parameter(())],
         ),
     ]
 
 
-def _name(formats: Sequence[Format]) -> Schema:
+def _name_parameter(formats: Sequence[Format]) -> Schema:
     suffix = rf"(\.({'|'.join(formats)}))?" if formats else ""
     pattern = {"type": "string", "pattern": f"^({'|'.join(report_names())}){suffix}$"}
     return parameter("name", pattern, "The report, and optionally the format of its rows.", location="path")

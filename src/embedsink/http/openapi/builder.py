@@ -47,15 +47,14 @@ class OpenApi:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """All operations by tag."""
-        return [
-            Group(
-                tag.name,
-                tag.description,
-                [operation for resource in tag.resources for operation in resource.operations(self.settings)],
-            )
-            for tag in self._tags
-        ]
+        """All operations, grouped by tag."""
+        return [Group(tag.name, tag.description, self._operations(tag)) for tag in self._tags]
+
+    def _operations(self, tag: Tag) -> list[Operation]:
+        operations: list[Operation] = []
+        for resource in tag.resources:
+            operations += resource.operations(self.settings)
+        return operations
 
     @cached_property
     def document(self) -> Schema:
@@ -63,7 +62,8 @@ class OpenApi:
         paths: dict[str, Schema] = {}
         for group in self.groups:
             for operation in group.operations:
-                paths.setdefault(operation.path, {})[operation.method] = operation.as_openapi() | {"tags": [group.name]}
+                path_item = paths.setdefault(operation.path, {})
+                path_item[operation.method] = operation.as_openapi() | {"tags": [group.name]}
         return {
             "openapi": "3.1.0",
             "info": {

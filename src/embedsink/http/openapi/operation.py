@@ -1,7 +1,9 @@
-"""An operation, which is one method of one path, as OpenAPI describes it."""
+"""An operation, which is one method of one path, and its OpenAPI description."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import NamedTuple
 
 from embedsink.auth.keys import KeyKind
 from embedsink.http import problems
@@ -12,13 +14,21 @@ from embedsink.reasons import Reason
 READERS = (KeyKind.READ, KeyKind.ADMIN)
 NOT_MODIFIED = {304: "Nothing was loaded since the stored response."}
 WEAK_ETAG = {"ETag": "Weak. Send it in If-None-Match."}
-# Problems with extra members.
+# Reasons whose problem responses have extra members, with the name of their schema.
 _PROBLEM_SCHEMAS = {Reason.NOTHING_ACCEPTED: "NothingAccepted", Reason.INVALID_BODY: "InvalidBody"}
-_HEADERS: dict[int, dict[str, str]] = {
+_ERROR_HEADERS: dict[int, dict[str, str]] = {
     401: {"WWW-Authenticate": "The challenge of RFC 6750, section 3."},
     429: {"Retry-After": "Seconds to wait, with jitter."},
     503: {"Retry-After": "Seconds to wait, with jitter."},
 }
+
+
+class Success(NamedTuple):
+    """The status, the description and the schemas by media type of a successful response."""
+
+    status: int
+    description: str
+    content: dict[str, Schema]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +51,19 @@ class OperationResponse:
 
     def as_openapi(self) -> Schema:
         """Return the Response Object (OpenAPI 3.1.0, section 4.8.17)."""
-        described: Schema = {
-            "description": f"{', '.join(self.reasons)}. {self.meaning}" if self.reasons else self.meaning
-        }
+        is_error = bool(self.reasons)
+        response: Schema = {"description": f"{', '.join(self.reasons)}. {self.meaning}" if is_error else self.meaning}
         if self.contents:
-            described["content"] = content(self.contents)
-        headers = {"X-Request-Id": {"schema": {"type": "string"}}} if self.reasons else {}
-        if headers := headers | headers_of(self.headers):
-            described["headers"] = headers
-        return described
+            response["content"] = content(self.contents)
+        headers = headers_of(self.headers)
+        if is_error:
+            headers["X-Request-Id"] = {"schema": {"type": "string"}}
+        if headers:
+            response["headers"] = headers
+        return response
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One method of one path.
 
@@ -61,69 +72,81 @@ class Operation:
         path: the path template.
         id: the unique `operationId`.
         summary: one line without a full stop.
-        success: the status, the description and the content by media type.
-        reasons: the possible reasons of an error.
-        kinds: the kinds of keys that may use it; empty if it needs no key.
-        is_key_optional: whether the key may be elsewhere, such as in the body.
+        success: the successful response.
+        error_reasons: the possible reasons of an error.
+        key_kinds: the kinds of keys that may use it; empty if it needs no key.
+        is_key_optional: whether the key may be elsewhere than in the header, such as in the body.
         parameters: the Parameter Objects.
-        body: schemas of the request body by media type.
-        others: descriptions of other statuses that are not errors.
-        headers: descriptions of the headers of the successful response.
+        request_body: schemas of the request body by media type.
+        other_statuses: descriptions of other statuses that are not errors.
+        response_headers: descriptions of the headers of the successful response.
     """
 
     method: str
     path: str
     id: str
     summary: str
-    success: tuple[int, str, dict[str, Schema]]
-    reasons: Sequence[Reason] = ANY_REQUEST
-    kinds: Sequence[KeyKind] = ()
+    success: Success
+    error_reasons: Sequence[Reason] = ANY_REQUEST
+    key_kinds: Sequence[KeyKind] = ()
     is_key_optional: bool = False
     parameters: Sequence[Schema] = ()
-    body: dict[str, Schema] = field(default_factory=dict)
-    others: dict[int, str] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
+    request_body: dict[str, Schema] = field(default_factory=dict)
+    other_statuses: dict[int, str] = field(default_factory=dict)
+    response_headers: dict[str, str] = field(default_factory=dict)
 
     def as_openapi(self) -> Schema:
         """Return the Operation Object (OpenAPI 3.1.0, section 4.8.10)."""
-        described: Schema = {
+        security: list[Schema] = [{f"{kind}Key": []} for kind in self.key_kinds]
+        if self.is_key_optional:
+            security.append({})
+        operation: Schema = {
             "operationId": self.id,
             "summary": self.summary,
             "parameters": list(self.parameters),
-            "security": [{f"{kind}Key": []} for kind in self.kinds] + [{}] * self.is_key_optional,
+            "security": security,
             "responses": {str(response.status): response.as_openapi() for response in self.responses()},
         }
-        if self.body:
-            described["requestBody"] = {"required": True, "content": content(self.body)}
-        return described
+        if self.request_body:
+            operation["requestBody"] = {"required": True, "content": content(self.request_body)}
+        return operation
 
     def responses(self) -> list[OperationResponse]:
         """Return all responses: the success first, then other statuses without an error, then the errors."""
-        status, meaning, contents = self.success
+        success = OperationResponse(
+            self.success.status, self.success.description, self.success.content, self.response_headers
+        )
         others = [
-            OperationResponse(other, text, contents if other == 206 else {}) for other, text in self.others.items()
+            OperationResponse(status, meaning, self.success.content if status == HTTPStatus.PARTIAL_CONTENT else {})
+            for status, meaning in self.other_statuses.items()
         ]
-        error_statuses = sorted({reason.status for reason in self.reasons if reason.status})
-        return [
-            OperationResponse(status, meaning, contents, self.headers),
-            *others,
-            *(_error(one, [reason for reason in self.reasons if reason.status == one]) for one in error_statuses),
-        ]
+        return [success, *others, *self._error_responses()]
+
+    def _error_responses(self) -> list[OperationResponse]:
+        """Return one response for each status of an error, in the order of the statuses."""
+        reasons_by_status: dict[int, list[Reason]] = {}
+        for reason in self.error_reasons:
+            if reason.status is not None:
+                reasons_by_status.setdefault(reason.status, []).append(reason)
+        return [_error_response(status, reasons) for status, reasons in sorted(reasons_by_status.items())]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Operations that share a tag of the description."""
+    """The operations that share a tag."""
 
     name: str
     description: str
     operations: Sequence[Operation]
 
 
-def _error(status: int, reasons: Sequence[Reason]) -> OperationResponse:
-    names = tuple(sorted({str(reason) for reason in reasons}))
-    of_this_status = {"properties": {"status": {"const": status}, "reason": {"enum": list(names)}}}
-    base = next((_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS), "Problem")
+def _error_response(status: int, reasons: Sequence[Reason]) -> OperationResponse:
+    reason_names = tuple(sorted({str(reason) for reason in reasons}))
+    schema_name = next((_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS), "Problem")
+    members = {"status": {"const": status}, "reason": {"enum": list(reason_names)}}
+    schema = {"allOf": [ref(schema_name), {"properties": members}]}
+    # dict.fromkeys removes duplicates: several reasons have the same advice.
     advice = " ".join(dict.fromkeys(problems.advice_on(reason) for reason in reasons))
-    contents = {problems.MEDIA_TYPE: {"allOf": [ref(base), of_this_status]}}
-    return OperationResponse(status, advice, contents, _HEADERS.get(status, {}), names)
+    return OperationResponse(
+        status, advice, {problems.MEDIA_TYPE: schema}, _ERROR_HEADERS.get(status, {}), reason_names
+    )

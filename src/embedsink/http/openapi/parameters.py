@@ -14,8 +14,10 @@ SWITCH: Schema = {"enum": ["on", "off"]}
 
 def parameter(name: str, schema: Schema, description: str = "", *, location: str = "query") -> Schema:
     """Return a Parameter Object (OpenAPI 3.1.0, section 4.8.12). Path parameters are required."""
-    described = {"name": name, "in": location, "schema": schema, "required": location == "path"}
-    return described | ({"description": description} if description else {})
+    parameter_object: Schema = {"name": name, "in": location, "schema": schema, "required": location == "path"}
+    if description:
+        parameter_object["description"] = description
+    return parameter_object
 
 
 def limit_parameter(description: str, default: int, maximum: int) -> Schema:
@@ -53,6 +55,13 @@ def scope_parameters() -> Sequence[Schema]:
     return [
         parameter("since", TEXT, f"Only events at this time or later. {instant}"),
         parameter("until", TEXT, f"Only events before this time. {instant}"),
+        *deployment_parameters(),
+    ]
+
+
+def deployment_parameters() -> Sequence[Schema]:
+    """Return the parameters of deployments and a tenant."""
+    return [
         parameter("deployment", array(DEPLOYMENT), "Only this deployment. Repeat the parameter for several."),
         parameter("tenant", TEXT, "Only this tenant."),
     ]

@@ -26,8 +26,8 @@ def object_of(properties: dict[str, Schema], *, optional: Sequence[str] = ()) ->
     return {"type": "object", "properties": properties, "required": required}
 
 
-def one_of(reasons: Iterable[Reason]) -> Schema:
-    """Return the schema of a choice of reasons."""
+def reason_of(reasons: Iterable[Reason]) -> Schema:
+    """Return the schema of a value that is one of these reasons."""
     return {"enum": [str(reason) for reason in reasons]}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from embedsink.auth.keys import KeyKind
-from embedsink.http.openapi.parts import TEXT, Schema, array, object_of, one_of, ref
+from embedsink.http.openapi.parts import TEXT, Schema, array, object_of, reason_of, ref
 from embedsink.http.sync_body import result_type
 from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX
 from embedsink.protocol.messages import Catalog, Delivery, catalog_for
@@ -22,15 +22,16 @@ _BOOLEAN: Schema = {"type": "boolean"}
 def schemas(settings: Settings) -> dict[str, Schema]:
     """Return all schemas to which operations refer, by name."""
     catalog = catalog_for(settings.service_name)
-    types = _wire_types(catalog, result_type(settings.service_name))
-    types["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
+    request_schemas = _request_schemas(catalog, result_type(settings.service_name))
+    request_schemas["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
     mapping = {name: ref(envelope.__name__)["$ref"] for name, envelope in catalog.envelope_types.items()}
-    types["Envelope"] = {
+    request_schemas["Envelope"] = {
         "description": f"One protocol message, as JSON at most {settings.envelope_bytes_max:,} bytes long.",
-        "oneOf": [{"$ref": address} for address in mapping.values()],
+        "oneOf": [{"$ref": reference} for reference in mapping.values()],
         "discriminator": {"propertyName": "type", "mapping": mapping},
     }
-    return dict(sorted((types | _problems() | _receipts() | _readings()).items()))
+    all_schemas = request_schemas | _problem_schemas() | _receipt_schemas() | _read_schemas()
+    return dict(sorted(all_schemas.items()))
 
 
 def security_schemes() -> dict[str, Schema]:
@@ -41,48 +42,51 @@ def security_schemes() -> dict[str, Schema]:
     }
 
 
-def _wire_types(catalog: Catalog, sync_result: Any) -> dict[str, Schema]:
-    python_types = [*catalog.envelope_types.values(), Delivery, sync_result]
+def _request_schemas(catalog: Catalog, sync_result_type: Any) -> dict[str, Schema]:
+    """Return the schemas of request bodies, which pydantic derives from the types that validate them."""
+    python_types = [*catalog.envelope_types.values(), Delivery, sync_result_type]
     adapters = [(type_.__name__, "validation", TypeAdapter(type_)) for type_ in python_types]
-    _, together = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    types: dict[str, Schema] = together["$defs"]
-    return types
+    _, document = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    definitions: dict[str, Schema] = document["$defs"]
+    return definitions
 
 
-def _problems() -> dict[str, Schema]:
-    problem = {"type": TEXT, "title": TEXT, "status": _INTEGER, "reason": one_of(Reason), "detail": TEXT}
+def _problem_schemas() -> dict[str, Schema]:
+    """Return the schemas of error responses, and of the explanation of a reason."""
+    problem = {"type": TEXT, "title": TEXT, "status": _INTEGER, "reason": reason_of(Reason), "detail": TEXT}
     wrong_field = object_of({"field": TEXT, "detail": TEXT})
-    explanation = {"reason": one_of(Reason), "title": TEXT, "status": {"type": ["integer", "null"]}, "advice": TEXT}
+    explanation = {"reason": reason_of(Reason), "title": TEXT, "status": {"type": ["integer", "null"]}, "advice": TEXT}
     return {
         "Problem": object_of(problem) | {"description": "RFC 9457 problem details."},
-        "NothingAccepted": {"allOf": [ref("Problem"), _listing()]},
+        "NothingAccepted": {"allOf": [ref("Problem"), _receipt_schema()]},
         "InvalidBody": {"allOf": [ref("Problem"), object_of({"errors": array(wrong_field)})]},
         "Explanation": object_of(explanation),
     }
 
 
-def _receipts() -> dict[str, Schema]:
-    rejection = {"index": _COUNT, "id": _TEXT_OR_NULL, "reason": one_of(Reason), "detail": TEXT}
+def _receipt_schemas() -> dict[str, Schema]:
+    """Return the schemas of responses to deliveries, purges and replays."""
+    rejection = {"index": _COUNT, "id": _TEXT_OR_NULL, "reason": reason_of(Reason), "detail": TEXT}
     return {
-        "Receipt": _listing(),
+        "Receipt": _receipt_schema(),
         "Rejection": object_of(rejection),
         "Purge": object_of({"purged": _COUNT}),
         "Replay": object_of({"replayed": _COUNT, "rejected": _COUNT, "untried": _COUNT}),
     }
 
 
-def _listing() -> Schema:
+def _receipt_schema() -> Schema:
     rejections = array(ref("Rejection")) | {"maxItems": REJECTIONS_LISTED_MAX}
-    listing = {"accepted": _COUNT, "rejected": rejections, "rejectedCount": _COUNT}
-    return object_of(listing, optional=("rejectedCount",))
+    receipt = {"accepted": _COUNT, "rejected": rejections, "rejectedCount": _COUNT}
+    return object_of(receipt, optional=("rejectedCount",))
 
 
-def _inspection() -> Schema:
-    by_type = {"type": "object", "additionalProperties": _COUNT}
-    rejected = {
+def _inspection_schema() -> Schema:
+    count_by_type = {"type": "object", "additionalProperties": _COUNT}
+    rejection = {
         "id": TEXT,
         "receivedAt": TEXT | {"format": "date-time"},
-        "reason": one_of(Reason),
+        "reason": reason_of(Reason),
         "path": _TEXT_OR_NULL,
         "detail": TEXT,
         "direction": {"enum": ["event", "action"]},
@@ -94,12 +98,13 @@ def _inspection() -> Schema:
     return object_of(
         {"isComplete": _BOOLEAN}
         | dict.fromkeys(("acceptedCount", "quarantinedCount", "lostCount"), _COUNT)
-        | {"events": by_type, "actions": by_type}
-        | {"rejected": array(object_of(rejected)) | {"maxItems": REJECTED_MAX}}
+        | {"events": count_by_type, "actions": count_by_type}
+        | {"rejected": array(object_of(rejection)) | {"maxItems": REJECTED_MAX}}
     )
 
 
-def _readings() -> dict[str, Schema]:
+def _read_schemas() -> dict[str, Schema]:
+    """Return the schemas of responses to readers and to health checks."""
     column = dict.fromkeys(("name", "type", "unit", "description"), TEXT)
     message = {"event": {"enum": ["connected", "recent", "loaded"]}, "id": TEXT, "data": TEXT, "retry": _COUNT}
     report = dict.fromkeys(("name", "title", "question", "grain"), TEXT)
@@ -110,9 +115,9 @@ def _readings() -> dict[str, Schema]:
             | {name: _TEXT_OR_NULL | {"format": "date-time"} for name in ("firstSeenAt", "lastSeenAt")}
             | dict.fromkeys(("eventCount", "actionCount", "syncCount", "keyCount"), _COUNT)
         ),
-        "Inspection": _inspection(),
+        "Inspection": _inspection_schema(),
         "LiveMessage": object_of(message, optional=("retry",)),
         "Report": object_of(report | {"columns": array(object_of(column))}),
         "ReportSchema": {"allOf": [ref("Report"), object_of({"row": {"type": "object"}})]},
-        "Readiness": object_of({"ready": {"type": "boolean"}, "troubles": array(TEXT)}),
+        "Readiness": object_of({"ready": {"type": "boolean"}, "problems": array(TEXT)}),
     }

@@ -11,7 +11,7 @@ from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import REVALIDATED, TaggedFile
 from embedsink.http.etag import content_etag
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT
 from embedsink.reasons import Reason
@@ -52,14 +52,14 @@ def operations(_: Settings) -> list[Operation]:
     name = parameter("name", {"enum": list(page_files())}, "The file.", location="path")
     return [
         Operation(
-            "get",
-            "/pages/{name}",
-            "showPageFile",
-            "Read a style sheet, script or image of a page",
-            (200, "The file.", dict.fromkeys(MEDIA_TYPES.values(), TEXT)),
-            (Reason.NOT_FOUND, *ANY_REQUEST),
+            method="get",
+            path="/pages/{name}",
+            id="showPageFile",
+            summary="Read a style sheet, script or image of a page",
+            success=Success(200, "The file.", dict.fromkeys(MEDIA_TYPES.values(), TEXT)),
+            error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
             parameters=[name, if_none_match()],
-            headers={"ETag": "Send it in If-None-Match."},
-            others={304: "The file has not changed."},
+            response_headers={"ETag": "Send it in If-None-Match."},
+            other_statuses={304: "The file has not changed."},
         )
     ]

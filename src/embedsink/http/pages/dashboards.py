@@ -22,9 +22,9 @@ from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, redact_keys
 from embedsink.http.api.dashboards import NAME_PARAMETER, period_parameters
 from embedsink.http.authentication import check_kind, find_key, session_key
-from embedsink.http.dashboards import Dashboards
+from embedsink.http.dashboard_registry import DashboardRegistry
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import event_filter_parameters, scope_parameters
 from embedsink.http.openapi.parts import Schema, html_page
 from embedsink.http.pages.templating import page_headers, render
@@ -67,7 +67,9 @@ class DashboardPages:
         token: the demo's token, which logs in every reader on this machine; None for other servers.
     """
 
-    def __init__(self, dashboards: Dashboards, vega: VegaBundle, settings: Settings, *, token: str | None) -> None:
+    def __init__(
+        self, dashboards: DashboardRegistry, vega: VegaBundle, settings: Settings, *, token: str | None
+    ) -> None:
         self.dashboards = dashboards
         self.vega = vega
         self.headers = page_headers(frame_origins=settings.frame_origins)
@@ -102,7 +104,7 @@ class DashboardPages:
         headers = self.headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
         if session_key(request, or_navigation=True) is None and (key := self._demo_key(request)):
-            headers["Set-Cookie"] = sessions.cookie(key, request)
+            headers["Set-Cookie"] = sessions.login_cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
     def _demo_key(self, request: Request) -> Key | None:
@@ -263,7 +265,13 @@ def operations(_: Settings) -> list[Operation]:
     ]
     named = [NAME_PARAMETER, *period_parameters()]
     return [
-        Operation("get", "/", "leadIn", "Redirect to the dashboards", (307, "Redirects to `/dashboards/`.", {})),
+        Operation(
+            method="get",
+            path="/",
+            id="leadIn",
+            summary="Redirect to the dashboards",
+            success=Success(307, "Redirects to `/dashboards/`.", {}),
+        ),
         _page_operation("/dashboards", "listDashboards", "Show the list of dashboards"),
         _page_operation("/dashboards/", "showDashboards", "Show the list of dashboards"),
         _page_operation("/dashboards/inspector", "showInspector", "Show events as they arrive", parameters=filters),
@@ -275,12 +283,12 @@ def _page_operation(
     path: str, operation_id: str, summary: str, *reasons: Reason, parameters: Sequence[Schema] = ()
 ) -> Operation:
     return Operation(
-        "get",
-        path,
-        operation_id,
-        summary,
-        (200, "The page.", html_page()),
-        (*_REASONS, *reasons),
+        method="get",
+        path=path,
+        id=operation_id,
+        summary=summary,
+        success=Success(200, "The page.", html_page()),
+        error_reasons=(*_REASONS, *reasons),
         parameters=parameters,
-        others={303: "Redirects to the login form, or to the same page without unknown parameters."},
+        other_statuses={303: "Redirects to the login form, or to the same page without unknown parameters."},
     )

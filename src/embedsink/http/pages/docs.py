@@ -20,7 +20,7 @@ from embedsink.http.cors import INGEST_PATH
 from embedsink.http.etag import content_etag
 from embedsink.http.openapi.builder import OpenApi
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT, Schema, html_page
 from embedsink.http.pages.base_url import base_url_of
@@ -187,13 +187,13 @@ def operations(_: Settings) -> list[Operation]:
 
 def _page_operation(path: str, operation_id: str, summary: str, *parameters: Schema) -> Operation:
     return Operation(
-        "get",
-        path,
-        operation_id,
-        summary,
-        (200, "The page.", html_page()),
-        (*([Reason.NOT_FOUND] if parameters else []), Reason.NOT_READY, *ANY_REQUEST),
+        method="get",
+        path=path,
+        id=operation_id,
+        summary=summary,
+        success=Success(200, "The page.", html_page()),
+        error_reasons=(*([Reason.NOT_FOUND] if parameters else []), Reason.NOT_READY, *ANY_REQUEST),
         parameters=[*parameters, if_none_match()],
-        headers={"ETag": "Send it in If-None-Match."},
-        others={304: "The page has not changed."},
+        response_headers={"ETag": "Send it in If-None-Match."},
+        other_statuses={304: "The page has not changed."},
     )

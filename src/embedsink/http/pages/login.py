@@ -13,7 +13,7 @@ from embedsink.errors import Refused
 from embedsink.http.authentication import check_kind
 from embedsink.http.client_address import client_address
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
 from embedsink.http.openapi.parts import TEXT, html_page, object_of
 from embedsink.http.pages.templating import page_headers, render
@@ -44,7 +44,7 @@ class LoginPage:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
         length = request.headers.get("content-length", "")
-        self._bodies.check_head(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
+        self._bodies.check_headers(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
         body = await self._bodies.read(request.receive, Sender(client_address(request.scope)))
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
@@ -97,7 +97,7 @@ async def login(request: Request) -> Response:
         article = "an" if key.kind is KeyKind.INGEST else "a"
         return await page.form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
     request.scope["state"]["key_id"] = key.key_id
-    return page.redirect(path, sessions.cookie(key, request))
+    return page.redirect(path, sessions.login_cookie(key, request))
 
 
 async def logout(request: Request) -> Response:
@@ -105,7 +105,7 @@ async def logout(request: Request) -> Response:
     check_own_page(request)
     page: LoginPage = request.state.login_page
     sessions: Sessions = request.state.sessions
-    return page.redirect("/login", sessions.no_cookie(request))
+    return page.redirect("/login", sessions.logout_cookie(request))
 
 
 ROUTES = [Route("/login", login, methods=["GET", "POST"]), Route("/logout", logout, methods=["POST"])]
@@ -120,24 +120,33 @@ def operations(_: Settings) -> list[Operation]:
     body_reasons = (Reason.MEDIA_TYPE, Reason.BODY_TOO_LARGE, Reason.BODY_TOO_SLOW, Reason.OVERLOADED)
     return [
         Operation(
-            "get",
-            "/login",
-            "showLogin",
-            "Show the login form",
-            (200, "The form.", html_page()),
-            (Reason.PLAIN_HTTP, Reason.BAD_PARAMETER, *ANY_REQUEST),
+            method="get",
+            path="/login",
+            id="showLogin",
+            summary="Show the login form",
+            success=Success(200, "The form.", html_page()),
+            error_reasons=(Reason.PLAIN_HTTP, Reason.BAD_PARAMETER, *ANY_REQUEST),
             parameters=[next_page],
         ),
         Operation(
-            "post",
-            "/login",
-            "login",
-            "Log in with a read key. The cookie is valid until it expires or the key is revoked",
-            (303, "Redirects to the dashboards, with the cookie.", {}),
-            (*_FORM_REASONS, Reason.BAD_PARAMETER, *body_reasons),
-            body={FORM: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
-            headers={"Set-Cookie": "The session; HttpOnly."},
-            others={401: "The key is invalid or not a read key. The response is the form with an error message."},
+            method="post",
+            path="/login",
+            id="login",
+            summary="Log in with a read key. The cookie is valid until it expires or the key is revoked",
+            success=Success(303, "Redirects to the dashboards, with the cookie.", {}),
+            error_reasons=(*_FORM_REASONS, Reason.BAD_PARAMETER, *body_reasons),
+            request_body={FORM: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
+            response_headers={"Set-Cookie": "The session; HttpOnly."},
+            other_statuses={
+                401: "The key is invalid or not a read key. The response is the form with an error message."
+            },
         ),
-        Operation("post", "/logout", "logout", "Log out", (303, "Redirects to the login form.", {}), _FORM_REASONS),
+        Operation(
+            method="post",
+            path="/logout",
+            id="logout",
+            summary="Log out",
+            success=Success(303, "Redirects to the login form.", {}),
+            error_reasons=_FORM_REASONS,
+        ),
     ]

@@ -22,9 +22,9 @@ from embedsink.dashboards.model import VEGA_LITE
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Refused, Unavailable
 from embedsink.http.cached_file import IMMUTABLE, TaggedFile
-from embedsink.http.etag import is_known
+from embedsink.http.etag import is_not_modified
 from embedsink.http.openapi.errors import ANY_REQUEST
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT
 from embedsink.reasons import Reason
@@ -71,7 +71,7 @@ class VegaBundle:
             raise Refused(Reason.NOT_FOUND, f"this version does not exist. This server has {self.path}.")
         tag = f'W/"{self._version}"'
         # A 304 needs no bundle.
-        compressed = b"" if is_known(request, tag) else await asyncio.shield(await self._task())
+        compressed = b"" if is_not_modified(request, tag) else await asyncio.shield(await self._task())
         file = TaggedFile("text/javascript", tag, compressed=compressed)
         return await file.answer(request, {"Cache-Control": IMMUTABLE})
 
@@ -152,15 +152,15 @@ def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
     return [
         Operation(
-            "get",
-            "/pages/vega/{version}.js",
-            "showVega",
-            "Read the bundle of Vega, Vega-Lite and vega-embed, which draws the charts of the pages",
-            (200, "The bundle, which never changes for a version.", {"text/javascript": TEXT}),
-            (Reason.NOT_FOUND, Reason.NOT_READY, *ANY_REQUEST),
+            method="get",
+            path="/pages/vega/{version}.js",
+            id="showVega",
+            summary="Read the bundle of Vega, Vega-Lite and vega-embed, which draws the charts of the pages",
+            success=Success(200, "The bundle, which never changes for a version.", {"text/javascript": TEXT}),
+            error_reasons=(Reason.NOT_FOUND, Reason.NOT_READY, *ANY_REQUEST),
             parameters=[parameter("version", TEXT, "The version, from a page.", location="path"), if_none_match()],
-            headers={"ETag": "Send it in If-None-Match."},
-            others={304: "The file has not changed."},
+            response_headers={"ETag": "Send it in If-None-Match."},
+            other_statuses={304: "The file has not changed."},
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Connections with limits that uvicorn lacks: on the head of a request, and on bodies that are not read."""
+"""Connections with limits that uvicorn lacks: on the head of a request, and on a body after its response."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -12,25 +12,25 @@ from embedsink.http.wire.ingest_protocol import IngestProtocol
 
 CONNECTIONS_MAX = 4_096
 REQUEST_BYTES_MAX = 8 * 1_048_576
-# The maximum bytes of a head, chunk lengths and trailers of one request. The parser copies a trailer with each read
-# that extends it.
+# The maximum bytes of a head, chunk lengths and trailers of one request. The parser copies a trailer whenever more of
+# it arrives.
 FRAMING_BYTES_MAX = 65_536
 HEAD_BYTES_MAX = 16_384
 # The maximum number of fields in a head and in trailers. Browsers send about 20, and proxies add some.
 FIELDS_MAX = 100
 HEAD_TIMEOUT_S = 10.0
-# The maximum bytes to read of a body after its response: clients finish sending before they read a 413. Each MiB takes
-# the event loop 0.8 ms.
-UNREAD_BYTES_MAX = 2 * 1_048_576
+# The maximum bytes of a body to receive and drop after its response: clients finish sending before they read a 413.
+# Each MiB takes the event loop 0.8 ms.
+DROPPED_BYTES_MAX = 2 * 1_048_576
 # A connection with more unsent bytes counts as stalled.
 UNSENT_BYTES_HIGH = 16_384
-_TOO_LONG = f"The head is larger than {HEAD_BYTES_MAX:,} bytes."
-_TOO_LARGE = (
+_HEAD_TOO_LARGE = f"The head is larger than {HEAD_BYTES_MAX:,} bytes."
+_RESPONSE_431 = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"  # RFC 6585
 )
 
 
-def limited_connections(
+def limited_protocol_factory(
     *, connections_max: int = CONNECTIONS_MAX, request_bytes_max: int = REQUEST_BYTES_MAX
 ) -> Callable[..., asyncio.Protocol]:
     """Return the protocol factory of a server, for `uvicorn.Config(http=…)`.
@@ -49,15 +49,16 @@ class LimitedConnection(IngestProtocol):
     its client to read, or with a delayed response. So clients with many connections can't block new connections.
     """
 
-    _head_bytes = 0
-    _open_bytes = 0  # the bytes of the reads with the incomplete head
-    _unread_bytes = 0
-    _request_bytes = 0
-    _framing_bytes = 0
-    _timer: asyncio.TimerHandle | None = None
+    # The size of an incomplete head is known roughly: the chunk with its first bytes may also contain other requests.
+    _head_bytes_at_least = 0  # without that chunk
+    _head_bytes_at_most = 0  # with that chunk
+    _dropped_bytes = 0  # the bytes of the current body that arrived after its response
+    _request_bytes = 0  # the bytes of the current request that arrived after its head
+    _framing_bytes = 0  # those of them that are not in the body
+    _head_timer: asyncio.TimerHandle | None = None
     _delayed_response: Callable[[], None] | None = None
     _delay_timer: asyncio.TimerHandle | None = None
-    _is_ending = False
+    _is_shutting_down = False
 
     def __init__(
         self,
@@ -71,181 +72,205 @@ class LimitedConnection(IngestProtocol):
         self._request_bytes_max = request_bytes_max
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first head. Close a connection beyond the maximum: this one if all others are busy."""
+        """Wait for the first head. Beyond the maximum, close a waiting connection: this one if no other waits."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        self._await_head()
+        self._start_head_timer()
         self._registry.add_waiting(self)
         self._registry.evict_beyond_limit(len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting, and send no delayed response."""
-        self._stop_waiting()
+        """Stop all timers, and remove the connection from the registry. A delayed response ends without being sent."""
+        self._stop_head_timer()
         self._registry.remove(self)
         super().connection_lost(exc)
-        self._send_delayed()
+        self._end_delay()
 
     def shutdown(self) -> None:
         """Close after all responses. Send a delayed response now, and delay no further responses."""
-        self._is_ending = True
+        self._is_shutting_down = True
         super().shutdown()
-        self._send_delayed()
+        self._end_delay()
 
     def evict(self) -> None:
-        """Close at once, and drop bytes that the client has not read."""
-        if self.flow.write_paused:
+        """Close at once. Drop the bytes that a stalled client has not read, also those in the kernel's buffer."""
+        is_stalled = self.flow.write_paused
+        if is_stalled:
             self._abort()
         else:
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """The client does not read: the connection may be evicted."""
+        """Stop writing, and let the connection be evicted, because the client does not read."""
         super().pause_writing()
         self._registry.add_stalled(self, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Continue writing, because the client reads again."""
         super().resume_writing()
         self._registry.remove_stalled(self)
+        # The connection may still wait for another reason, such as an incomplete request.
         self._registry.add_waiting(self)
-        self._mark_busy()
+        self._stop_waiting_if_busy()
 
     def delay_response(self, delay_s: float, respond: Callable[[], None]) -> None:
         """Call `respond` after a delay, or when the connection ends. Until then the connection may be evicted."""
-        if self._is_ending:
+        if self._is_shutting_down:
             respond()
             return
-        self._running.body = b""  # Free the body during the delay.
+        self._active_cycle.body = b""  # Free the body during the delay.
         self._delayed_response = respond
-        self._delay_timer = self.loop.call_later(delay_s, self._send_delayed)
+        self._delay_timer = self.loop.call_later(delay_s, self._end_delay)
         self._registry.add_waiting(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Append a header field or trailer, up to the maximum number."""
         if len(self.headers) == FIELDS_MAX:
-            self._end_head(f"The head has more than {FIELDS_MAX} fields.")
-        # Copied from uvicorn: a call would take 0.1 µs per field.
+            self._stop_parsing(f"The head has more than {FIELDS_MAX} fields.")
+        # Copied from uvicorn: calling its method would take 0.1 µs per field.
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
 
     def _feed(self, data: bytes) -> None:
-        """Parse a read in parts, and track whether a head is incomplete afterwards."""
-        if len(data) > HEAD_BYTES_MAX:
-            for start in range(0, len(data), HEAD_BYTES_MAX):
-                if not self.transport.is_closing():
-                    self._feed(data[start : start + HEAD_BYTES_MAX])
+        """Parse received data in chunks, so that a head is refused soon after it exceeds its limit."""
+        if len(data) <= HEAD_BYTES_MAX:
+            self._feed_chunk(data)
             return
-        cycle = self.cycle
-        # Measuring a head is slow, so it is done only for heads in large or several reads.
-        self._may_be_long = self._open_bytes + len(data) > HEAD_BYTES_MAX
+        for start in range(0, len(data), HEAD_BYTES_MAX):
+            if not self.transport.is_closing():
+                self._feed_chunk(data[start : start + HEAD_BYTES_MAX])
+
+    def _feed_chunk(self, data: bytes) -> None:
+        """Parse a chunk, then apply the limits of the request with which it ends."""
+        previous_cycle = self.cycle
+        # Measuring a head is slow, so it is done only if the head may exceed the limit.
+        self._may_exceed_head_limit = self._head_bytes_at_most + len(data) > HEAD_BYTES_MAX
         self._body_bytes = 0
         super()._feed(data)
         if self.transport.is_closing():
             return  # The request was invalid, or its response closes the connection.
-        if self._deferred is not None:
-            self._open_bytes = self._unread_bytes = 0
-            self._stop_waiting()  # The head is complete, and its body is arriving.
+        if self._deferred_parts is not None:
+            self._head_bytes_at_most = self._dropped_bytes = 0
+            self._stop_head_timer()  # The head is complete, and its body is arriving.
         elif self._has_complete_head():
-            self._open_bytes = 0
-            if self.cycle.more_body:
-                self._count_request(len(data))
-                if self.cycle.response_complete:
-                    self._skip(len(data))
-                    return
-            else:
-                self._request_bytes = self._framing_bytes = 0
-            self._unread_bytes = 0
-            if self._timer is not None:
-                self._stop_waiting()
-            self._mark_busy()
-        elif self._timer is None or self.cycle is not cycle or self._unread_bytes:
-            # `_head_bytes` starts with the next read: this one may begin with other requests.
-            self._open_bytes = len(data)
-            self._unread_bytes = 0
-            self._stop_waiting()
-            self._await_head()
+            self._head_bytes_at_most = 0
+            self._limit_body(len(data))
+        elif self._head_timer is None or self.cycle is not previous_cycle or self._dropped_bytes:
+            self._begin_head(len(data))
         else:
-            self._head_bytes += len(data)
-            self._open_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._refuse_head(_TOO_LONG)
+            self._continue_head(len(data))
+
+    def _begin_head(self, byte_count: int) -> None:
+        """Start to measure an incomplete head, which begins somewhere in these bytes."""
+        self._head_bytes_at_most = byte_count
+        self._dropped_bytes = 0
+        self._stop_head_timer()
+        self._start_head_timer()
+
+    def _continue_head(self, byte_count: int) -> None:
+        """Add bytes to an incomplete head. Refuse the head if it is too large."""
+        self._head_bytes_at_least += byte_count
+        self._head_bytes_at_most += byte_count
+        if self._head_bytes_at_least > HEAD_BYTES_MAX:
+            self._refuse_head(_HEAD_TOO_LARGE)
+
+    def _limit_body(self, byte_count: int) -> None:
+        """Limit a body that is still arriving. After its response, the rest is dropped."""
+        if not self.cycle.more_body:
+            self._request_bytes = self._framing_bytes = 0
+        else:
+            self._limit_request_size(byte_count)
+            if self.cycle.response_complete:
+                self._drop(byte_count)
+                return
+        self._dropped_bytes = 0
+        self._stop_head_timer()
+        self._stop_waiting_if_busy()
 
     def on_response_complete(self) -> None:
         """Wait again after a response, unless the next request has already arrived."""
         is_last = not self.pipeline
         super().on_response_complete()
         if not is_last:
-            self._mark_busy()
+            self._stop_waiting_if_busy()
         elif not self.transport.is_closing():
             self._registry.add_waiting(self)
 
-    def _mark_busy(self) -> None:
+    def _stop_waiting_if_busy(self) -> None:
+        """Don't let the connection be evicted while the server computes the response to a complete request."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
-        is_complete = cycle is not None and not cycle.response_complete and not cycle.more_body
-        if is_complete and self._delayed_response is None and not self.flow.write_paused:
+        is_answering = cycle is not None and not cycle.response_complete and not cycle.more_body
+        if is_answering and self._delayed_response is None and not self.flow.write_paused:
             self._registry.remove_waiting(self)
 
-    def _send_delayed(self) -> None:
+    def _end_delay(self) -> None:
+        """Send the delayed response, if there is one."""
         if self._delayed_response is not None and self._delay_timer is not None:
             self._delay_timer.cancel()
-            respond, self._delayed_response = self._delayed_response, None
+            respond = self._delayed_response
+            self._delayed_response = None
             respond()
 
-    def _check_head(self) -> None:
+    def _check_head_size(self) -> None:
         if self._head_size() > HEAD_BYTES_MAX:
-            self._end_head(_TOO_LONG)
+            self._stop_parsing(_HEAD_TOO_LARGE)
 
-    def _end_head(self, why: str) -> NoReturn:
-        """Stop reading. If an earlier request is still being answered, send its response instead of a refusal."""
+    def _stop_parsing(self, detail: str) -> NoReturn:
+        """Refuse the head, and abort the parser. While an earlier request is being answered, send no refusal."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
-            self._refuse_head(why)
-        raise ConnectionAbortedError
+            self._refuse_head(detail)
+        raise ConnectionAbortedError  # Stops the parser.
 
     def _is_refused(self) -> bool:
-        return self._delayed_response is not None and self.cycle is self._running
+        """Return whether the current request has a delayed response, so that its body can be dropped."""
+        return self._delayed_response is not None and self.cycle is self._active_cycle
 
     def _head_size(self) -> int:
-        first = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
-        return first + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers) + len("\r\n")
+        request_line_bytes = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
+        field_bytes = sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
+        return request_line_bytes + field_bytes + len("\r\n")
 
-    def _refuse_head(self, why: str) -> None:
-        self._note_refusal(why)
-        self.transport.write(_TOO_LARGE)
+    def _refuse_head(self, detail: str) -> None:
+        """Answer with 431, and close."""
+        self._log_refusal(detail)
+        self.transport.write(_RESPONSE_431)
         self.transport.close()
 
-    def _count_request(self, byte_count: int) -> None:
+    def _limit_request_size(self, byte_count: int) -> None:
+        """Close the connection if the request or its framing is too large."""
         self._request_bytes += byte_count
         self._framing_bytes += byte_count - self._body_bytes
         if self._request_bytes > self._request_bytes_max or self._framing_bytes > FRAMING_BYTES_MAX:
             self.transport.close()
 
-    def _skip(self, byte_count: int) -> None:
-        self._unread_bytes += byte_count
-        if self._unread_bytes > UNREAD_BYTES_MAX:
+    def _drop(self, byte_count: int) -> None:
+        """Drop bytes of a body after its response. Close the connection if they are too many or too slow."""
+        self._dropped_bytes += byte_count
+        if self._dropped_bytes > DROPPED_BYTES_MAX:
             self.transport.close()
-        elif self._timer is None:
-            self._await_head()  # uvicorn has cancelled its timer, and the rest may never arrive.
+        elif self._head_timer is None:
+            self._start_head_timer()  # uvicorn has cancelled its timer, and the rest may never arrive.
 
     def _has_complete_head(self) -> bool:
         # uvicorn creates the scope with the first byte of a request, and adds the method when the head is complete.
         scope: Mapping[str, object] | None = self.scope  # None before the first request
         return scope is not None and "method" in scope
 
-    def _await_head(self) -> None:
-        self._head_bytes = 0
-        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_head_timeout)
+    def _start_head_timer(self) -> None:
+        self._head_bytes_at_least = 0
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_head_timeout)
 
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def _on_head_timeout(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is not None and not cycle.response_complete:
-            self._await_head()  # An earlier request is still being answered.
+            self._start_head_timer()  # An earlier request is still being answered, so wait longer.
         else:
             self.transport.close()

@@ -1,4 +1,4 @@
-"""The connections of one server. The oldest is closed if there are too many connections or unsent bytes."""
+"""The registry of a server's connections. It closes the oldest ones if there are too many, or too many unsent bytes."""
 
 from typing import Protocol
 
@@ -14,7 +14,10 @@ class Evictable(Protocol):
 
 
 class ConnectionRegistry:
-    """The waiting connections, and the bytes that their clients have not read.
+    """The connections that may be closed to make room for others.
+
+    Waiting connections have an incomplete request, a delayed response, or a client that does not read. Stalled
+    connections are waiting ones whose client does not read.
 
     Args:
         connections_max: how many connections may be open at once.
@@ -22,10 +25,8 @@ class ConnectionRegistry:
 
     def __init__(self, connections_max: int) -> None:
         self._connections_max = connections_max
-        # Connections with an incomplete request, a delayed response or a client that does not read; oldest first.
-        self._waiting: dict[Evictable, None] = {}
-        # Unsent bytes of connections whose client does not read; oldest first.
-        self._unsent: dict[Evictable, int] = {}
+        self._waiting: dict[Evictable, None] = {}  # an ordered set, oldest first
+        self._stalled: dict[Evictable, int] = {}  # the unsent bytes of each; oldest first
         self._unsent_bytes = 0
 
     def evict_beyond_limit(self, open_count: int) -> None:
@@ -34,25 +35,25 @@ class ConnectionRegistry:
             self._evict(next(iter(self._waiting)))
 
     def add_waiting(self, connection: Evictable) -> None:
-        """Add a connection to the end of the waiting ones."""
+        """Record that a connection waits from now on."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = None
 
     def remove_waiting(self, connection: Evictable) -> None:
-        """Remove a connection from the waiting ones."""
+        """Record that a connection no longer waits."""
         self._waiting.pop(connection, None)
 
     def add_stalled(self, connection: Evictable, unsent_bytes: int) -> None:
         """Record that a client does not read. Close the oldest stalled connections while too many bytes are unsent."""
         self.add_waiting(connection)
-        self._unsent[connection] = unsent_bytes
+        self._stalled[connection] = unsent_bytes
         self._unsent_bytes += unsent_bytes
         while self._unsent_bytes > UNSENT_BYTES_MAX:
-            self._evict(next(iter(self._unsent)))
+            self._evict(next(iter(self._stalled)))
 
     def remove_stalled(self, connection: Evictable) -> None:
         """Record that a client reads again."""
-        self._unsent_bytes -= self._unsent.pop(connection, 0)
+        self._unsent_bytes -= self._stalled.pop(connection, 0)
 
     def remove(self, connection: Evictable) -> None:
         """Remove a closed connection."""

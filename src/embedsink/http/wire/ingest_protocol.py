@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol, with a fast path for ingest requests that arrive in one read.
+"""uvicorn's HTTP protocol, with a fast path for ingest requests that arrive at once.
 
 ASGI starts a task for each request, which can wait for a body and for a slow client. Most ingest requests need neither:
-head and body arrive in one read, and the response is short. The fast path passes them to `IngestEndpoint` directly, and
-the journal calls back when they are durable (docs/decisions/0006). uvicorn handles all other requests, and ingest
+head and body arrive together, and the response is short. The fast path passes them to `IngestEndpoint` directly, and
+the journal calls back when they are durable (docs/decisions/0006). uvicorn serves all other requests, and ingest
 requests whose body is still arriving.
 
 Upgrades to other protocols are ignored (RFC 9110, section 7.8). `curl --http2` requests an upgrade each time.
@@ -29,20 +29,25 @@ log = logging.getLogger(__name__)
 PIPELINE_MAX = 4
 # The maximum bytes of a pipelined request's body, which is not read yet.
 PIPELINED_BYTES_MAX = 16_384
-# The maximum number of chunks or reads of a body. Each takes the event loop 0.4 µs, independent of its size.
+# The maximum number of parts in which the parser returns a body. Each takes the event loop 0.4 µs, regardless of size.
 BODY_PARTS_MAX = 4_096
 _INGEST_URL = INGEST_PATH.encode()
+# The socket option SO_LINGER: on, for 0 seconds. Closing then drops all unsent bytes.
+_LINGER_0_S = struct.pack("ii", 1, 0)
 
 
 class IngestProtocol(HttpToolsProtocol):
-    """Defers the head of an ingest request until the current read is parsed completely."""
+    """Defers an ingest request until the received data is parsed: the fast path serves it if its body is complete.
 
-    _deferred: list[bytes] | None = None  # the body parts of the deferred request
-    _used_fast_path = False  # whether a request of the current read used the fast path
+    A cycle is a request with its response, as in uvicorn.
+    """
+
+    _deferred_parts: list[bytes] | None = None  # the body parts of the deferred request
+    _used_fast_path = False  # whether a request in the current data used the fast path
     _part_count = 0  # the number of parts of the current body
-    _body_bytes = 0  # the bytes of bodies in the current read
-    _running: Any = None  # the cycle or exchange whose response is next
-    _may_be_long = False  # whether the current head may exceed its size limit, and has to be measured
+    _body_bytes = 0  # the bytes of bodies in the current data
+    _active_cycle: Any = None  # the cycle whose response is next
+    _may_exceed_head_limit = False  # whether the current head must be measured
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
 
@@ -50,95 +55,105 @@ class IngestProtocol(HttpToolsProtocol):
         """Start reading requests."""
         super().connection_made(transport)
         self.parser = _new_parser(self)
-        self.flow = _Flow(transport, self.pipeline)
+        self.flow = _PipelineFlowControl(transport, self.pipeline)
         # Each request gets a copy as its state.
         self.app_state = {**self.app_state, "abort": self._abort, "delay_response": self.delay_response}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify all requests in progress, not only the last."""
+        """Notify all requests in progress. uvicorn notifies only the last."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        cycles: list[Any] = [self._running, *(cycle for cycle, _ in self.pipeline)]
-        for cycle in filter(None, cycles):
+        pipelined_cycles = [cycle for cycle, _ in self.pipeline]
+        cycles: list[Any] = pipelined_cycles if self._active_cycle is None else [self._active_cycle, *pipelined_cycles]
+        for cycle in cycles:
             cycle.body = b""  # Garbage collection may take minutes to free it.
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Send the pending response of a half-closed connection before it closes."""
+        """Keep the transport open for a pending response, although the client has closed its side of the connection."""
         cycle: Any = self.cycle  # None before the first request
-        if not isinstance(cycle, _Exchange) or cycle.response_complete or self.scheme == "https":
-            return False
+        is_response_pending = isinstance(cycle, _FastPathCycle) and not cycle.response_complete
+        if not is_response_pending or self.scheme == "https":
+            return False  # Closes the transport. TLS can't close one side only.
         cycle.keep_alive = False
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Parse a read. Pass an incomplete ingest request to uvicorn."""
+        """Parse received data. Pass an ingest request to uvicorn if its body is incomplete."""
         self._idle_since = None
         self._used_fast_path = False
         self._feed(data)
-        if self._deferred is not None and not self.transport.is_closing():
-            self._pass_to_uvicorn()
+        if self._deferred_parts is not None and not self.transport.is_closing():
+            self._pass_to_uvicorn(self._deferred_parts)
 
     def on_headers_complete(self) -> None:
-        """Handle a complete head."""
+        """Defer a request that may use the fast path, and pass other requests to uvicorn."""
         self._part_count = 0
-        if self._may_be_long:
-            self._check_head()
+        if self._may_exceed_head_limit:
+            self._check_head_size()
         if self.parser.should_upgrade():
-            return
+            return  # The head is parsed again without its upgrade.
         if len(self.pipeline) == PIPELINE_MAX:
             self.transport.abort()
-            raise ConnectionAbortedError
-        if self.url == _INGEST_URL and self._is_simple():
-            self._deferred = []
+            raise ConnectionAbortedError  # Stops the parser.
+        if self.url == _INGEST_URL and self._can_use_fast_path():
+            self._deferred_parts = []
             # A copy, because the parser appends trailers to the list (RFC 9110, section 6.5.1).
             self.scope["headers"] = list(self.headers)
-            # The fields that uvicorn would add; `state` is already set.
-            self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
-            self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""
+            # Complete the ASGI scope as uvicorn would. It has already set `state`.
+            self.scope["method"] = "POST"
+            self.scope["path"] = INGEST_PATH
+            self.scope["raw_path"] = _INGEST_URL
+            self.scope["query_string"] = b""
         else:
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Handle a part of a body."""
+        """Store a part of a deferred body, or pass it to uvicorn."""
         self._part_count += 1
         self._body_bytes += len(body)
         if self._part_count > BODY_PARTS_MAX:
             self._refuse(f"The body has more than {BODY_PARTS_MAX:,} parts. Send fewer, larger parts.")
-            raise ConnectionAbortedError
-        if self._deferred is not None:
-            self._deferred.append(body)
+            raise ConnectionAbortedError  # Stops the parser.
+        if self._deferred_parts is not None:
+            self._deferred_parts.append(body)
         elif not self._is_refused():
             super().on_body(body)
             if self.pipeline and len(self.cycle.body) > PIPELINED_BYTES_MAX:
                 self.transport.abort()
-                raise ConnectionAbortedError
+                raise ConnectionAbortedError  # Stops the parser.
 
     def on_message_complete(self) -> None:
-        """Handle a complete request."""
+        """Pass a complete deferred request to the ingest endpoint."""
         if self.parser.should_upgrade():
             return
-        if self._deferred is None:
+        if self._deferred_parts is None:
             super().on_message_complete()
             return
-        body, self._deferred = b"".join(self._deferred), None
+        body = b"".join(self._deferred_parts)
+        self._deferred_parts = None
         self._used_fast_path = True
-        exchange = self._running = self.cycle = _Exchange(self)  # type: ignore[assignment]
-        self.app_state["events"].ingest(self.scope, body, exchange.reply)
+        cycle = _FastPathCycle(self)
+        self._active_cycle = cycle
+        self.cycle = cycle  # type: ignore[assignment]
+        self.app_state["events"].ingest(self.scope, body, cycle.reply)
 
     def on_response_complete(self) -> None:
-        """Do what uvicorn does after a response, but with one timer for many responses: a timer takes 2 µs."""
+        """Start the next pipelined request, or begin to wait for a request.
+
+        It replaces uvicorn's method, which starts a timer after each response. A timer takes 2 µs.
+        """
         self.server_state.total_requests += 1
-        self._running.body = b""
-        self._running = None
+        self._active_cycle.body = b""
+        self._active_cycle = None
         if self.transport.is_closing():
             return
-        next_ = self.pipeline.pop() if self.pipeline else None
+        next_request = self.pipeline.pop() if self.pipeline else None
         self.flow.resume_reading()
-        if next_:
-            self._start_asgi_task(*next_)
+        if next_request is not None:
+            self._start_asgi_task(*next_request)
             return
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
@@ -148,35 +163,38 @@ class IngestProtocol(HttpToolsProtocol):
         """Call `respond` after a delay."""
         self.loop.call_later(delay_s, respond)
 
-    def _check_head(self) -> None:
-        """Check the size of a head; a subclass raises to close the connection."""
+    def _check_head_size(self) -> None:
+        """Check the size of a head. A subclass raises to close the connection."""
 
     def _is_refused(self) -> bool:
         """Return whether the current request was already refused, so that its body can be dropped."""
         return False
 
     def _close_when_idle(self) -> None:
+        """Close the connection if it was idle for the keep-alive timeout. Otherwise check again later."""
         self._idle_timer = None
         if self._idle_since is None:
             return  # The next response starts the timer again.
-        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
-        if left_s > 0:
-            self._idle_timer = self.loop.call_later(left_s, self._close_when_idle)
+        remaining_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if remaining_s > 0:
+            self._idle_timer = self.loop.call_later(remaining_s, self._close_when_idle)
         else:
             self.timeout_keep_alive_handler()
 
     def _abort(self) -> None:
-        """Close at once, and drop unsent bytes, with a linger time of 0 s."""
+        """Close at once. Drop all unsent bytes, also those in the kernel's buffer."""
         if not self.transport.is_closing():
-            with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as same:
-                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            descriptor = self.transport.get_extra_info("socket").fileno()
+            # A duplicate, so that closing the Python socket does not close the connection's descriptor.
+            with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+                duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0_S)
         self.transport.abort()
 
-    def _is_simple(self) -> bool:
-        """Return whether the fast path can handle the request, because nothing has to be waited for.
+    def _can_use_fast_path(self) -> bool:
+        """Return whether the request can be served without waiting for an earlier response or for the client.
 
-        It handles at most one request of a read. Refusals are answered at once, and thousands in one read would block
-        all other connections.
+        Received data may contain thousands of requests. Refusals are answered at once, so only one of them may use the
+        fast path: otherwise they would block all other connections.
         """
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return (
@@ -187,44 +205,53 @@ class IngestProtocol(HttpToolsProtocol):
         )
 
     def _feed(self, data: bytes) -> None:
-        rest = data
-        while rest:
-            data, rest = rest, b""
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                if self.parser.get_method() == b"CONNECT":
-                    self._refuse("CONNECT: this server is not a proxy. Request a path.")
-                else:  # The parser treated it as another protocol.
-                    rest = self._without_upgrade() + data[upgrade.args[0] :]
-            except httptools.HttpParserError:
-                self._refuse("The request is not HTTP/1.1 (RFC 9112). Correct it, and send it on a new connection.")
+        """Parse received data. Ignore upgrades to other protocols."""
+        unparsed = data
+        while unparsed:
+            unparsed = self._parse_until_upgrade(unparsed)
 
-    def _refuse(self, why: str) -> None:
-        """Answer invalid HTTP with 400, and close. A pending response to an earlier request is sent instead."""
+    def _parse_until_upgrade(self, data: bytes) -> bytes:
+        """Parse data. If a request has an upgrade, return its head without the upgrade, and the rest of the data.
+
+        The parser stops there, because it expects another protocol.
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self.parser.get_method() == b"CONNECT":
+                self._refuse("CONNECT: this server is not a proxy. Request a path.")
+            else:
+                parsed_bytes: int = upgrade.args[0]
+                return self._head_without_upgrade() + data[parsed_bytes:]
+        except httptools.HttpParserError:
+            self._refuse("The request is not HTTP/1.1 (RFC 9112). Correct it, and send it on a new connection.")
+        return b""
+
+    def _refuse(self, detail: str) -> None:
+        """Answer invalid HTTP with 400, and close. If an earlier response is pending, send that one instead."""
         cycle: Any = self.cycle  # None before the first request
-        is_waiting = cycle is not None and not cycle.response_complete
-        if is_waiting and not cycle.more_body:
+        is_answering = cycle is not None and not cycle.response_complete
+        if is_answering and not cycle.more_body:
             cycle.keep_alive = False
         elif not self.transport.is_closing():
-            self._note_refusal(why)
-            if is_waiting and cycle.response_started:
+            self._log_refusal(detail)
+            if is_answering and cycle.response_started:
                 self.transport.close()  # A client would read a status line within a response as part of the response.
             else:
-                self.send_400_response(why)
+                self.send_400_response(detail)
 
-    def _note_refusal(self, why: str) -> None:
+    def _log_refusal(self, detail: str) -> None:
         """Count and log a request that is not valid HTTP."""
         if "engine" in self.app_state:
             self.app_state["engine"].counters["not_http"] += 1
-        log.warning("not_http", extra={"detail": why})
+        log.warning("not_http", extra={"detail": detail})
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
+        self._active_cycle = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _without_upgrade(self) -> bytes:
-        """Return the head of the current request without its upgrade, for a new parser."""
+    def _head_without_upgrade(self) -> bytes:
+        """Create a new parser, and return the head of the current request for it, without the upgrade."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":
@@ -234,8 +261,9 @@ class IngestProtocol(HttpToolsProtocol):
         self.parser = _new_parser(self)
         return b"\r\n".join([*lines, b"", b""])
 
-    def _pass_to_uvicorn(self) -> None:
-        parts, self._deferred = self._deferred or [], None
+    def _pass_to_uvicorn(self, parts: list[bytes]) -> None:
+        """Pass the deferred request to uvicorn: its head, and the parts of its body that have arrived."""
+        self._deferred_parts = None
         super().on_headers_complete()
         for part in parts:
             super().on_body(part)
@@ -243,12 +271,12 @@ class IngestProtocol(HttpToolsProtocol):
 
 def _new_parser(protocol: IngestProtocol) -> httptools.HttpRequestParser:
     parser = httptools.HttpRequestParser(protocol)
-    # Ignore bytes after a request with `Connection: close`, and answer the request.
+    # Answer a request with `Connection: close` even if more bytes follow it.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
 
 
-class _Flow(FlowControl):
+class _PipelineFlowControl(FlowControl):
     """uvicorn's flow control, except that reading stays paused while pipelined requests wait."""
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
@@ -256,12 +284,13 @@ class _Flow(FlowControl):
         self._pipeline = pipeline
 
     def resume_reading(self) -> None:
+        """Resume reading, unless pipelined requests wait."""
         if not self._pipeline:
             super().resume_reading()
 
 
-class _Exchange:
-    """A request on the fast path, with the attributes of uvicorn's RequestResponseCycle that uvicorn uses."""
+class _FastPathCycle:
+    """A request on the fast path. uvicorn uses these attributes of its own RequestResponseCycle."""
 
     more_body = False
     body = b""
@@ -274,14 +303,14 @@ class _Exchange:
 
     @property
     def message_event(self) -> asyncio.Event:
-        """The event that uvicorn sets when the client disconnects. Nothing waits for it here."""
+        """An event for uvicorn to set when the client disconnects. On the fast path, no code waits for it."""
         return asyncio.Event()
 
     def reply(self, response: RawResponse) -> None:
         """Write the response, unless the client has disconnected."""
         connection = self._connection
         self.response_complete = True
-        # The transport is closing before `connection_lost` is called.
+        # `self.disconnected` is set later than this, when the event loop calls `connection_lost`.
         if connection.transport.is_closing():
             return
         headers: Any = connection.server_state.default_headers

@@ -14,7 +14,7 @@ ACCEPTED_AT_ONCE_MAX = 64
 # The maximum number of concurrent TLS handshakes. Beyond it the oldest is cancelled. Without TLS, connecting takes one
 # or two iterations of the event loop.
 HANDSHAKES_MAX = 256
-# The pause after the system had no descriptor or no memory for a connection.
+# The pause in accepting after the system had no descriptor or no memory for a connection.
 PAUSE_S = 0.1
 # The client disconnected or the network failed before the connection was accepted (accept(2)).
 _CLIENT_ERRORS = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -24,43 +24,44 @@ class Listener:
     """Accepts connections in batches. It replaces the server that `loop.create_server` returns.
 
     uvloop accepts one connection in each iteration of the event loop, and an iteration serves all busy connections. So
-    the clients of a flooded server would wait for one long iteration each (docs/decisions/0015).
+    a new client of a flooded server would wait for an iteration for each client before it (docs/decisions/0015).
 
     Args:
-        listener: a bound socket.
+        bound_socket: a socket that is bound to an address.
         backlog: the number of connections that the system queues until they are accepted.
         connect: creates a connection from an accepted socket.
     """
 
     def __init__(
-        self, listener: socket.socket, *, backlog: int, connect: Callable[[socket.socket], Coroutine[Any, Any, Any]]
+        self, bound_socket: socket.socket, *, backlog: int, connect: Callable[[socket.socket], Coroutine[Any, Any, Any]]
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._listener = listener
+        self._socket = bound_socket
         self._connect = connect
-        self._connecting: dict[asyncio.Task[Any], None] = {}  # oldest first
-        self._resuming: asyncio.TimerHandle | None = None
-        listener.setblocking(False)
-        listener.listen(backlog)
-        self._loop.add_reader(listener, self._accept_all)
+        self._handshakes: dict[asyncio.Task[Any], None] = {}  # an ordered set, oldest first
+        self._resume_timer: asyncio.TimerHandle | None = None
+        self._socket.setblocking(False)
+        self._socket.listen(backlog)
+        self._loop.add_reader(self._socket, self._accept_all)
 
     def close(self) -> None:
-        """Stop accepting, and cancel pending connections."""
-        self._loop.remove_reader(self._listener)
-        if self._resuming is not None:
-            self._resuming.cancel()
-        for task in list(self._connecting):
-            task.cancel()
+        """Stop accepting, and cancel handshakes."""
+        self._loop.remove_reader(self._socket)
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until the cancelled connections have ended."""
-        if self._connecting:
-            await asyncio.wait(list(self._connecting))
+        """Wait until the cancelled handshakes have ended."""
+        if self._handshakes:
+            await asyncio.wait(list(self._handshakes))
 
     def _accept_all(self) -> None:
+        """Accept all pending connections, up to the maximum of one iteration of the event loop."""
         for _ in range(ACCEPTED_AT_ONCE_MAX):
             try:
-                accepted, _ = self._listener.accept()
+                accepted, _ = self._socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -68,24 +69,27 @@ class Listener:
                     continue
                 self._pause(error)
                 return
-            self._begin(accepted)
+            self._start_handshake(accepted)
 
-    def _begin(self, accepted: socket.socket) -> None:
+    def _start_handshake(self, accepted: socket.socket) -> None:
+        """Create a connection, which includes a TLS handshake if there is TLS. Beyond the limit, cancel the oldest."""
         accepted.setblocking(False)
-        if len(self._connecting) >= HANDSHAKES_MAX:
-            next(iter(self._connecting)).cancel()
-        task = self._loop.create_task(self._connect(accepted))
-        self._connecting[task] = None
+        if len(self._handshakes) >= HANDSHAKES_MAX:
+            oldest = next(iter(self._handshakes))
+            oldest.cancel()
+        handshake = self._loop.create_task(self._connect(accepted))
+        self._handshakes[handshake] = None
 
-        def end(task: asyncio.Task[Any]) -> None:
-            self._connecting.pop(task, None)
+        def on_end(handshake: asyncio.Task[Any]) -> None:
+            self._handshakes.pop(handshake, None)
             # A failed handshake is the client's mistake, so it is not logged.
-            if task.cancelled() or task.exception() is not None:
+            if handshake.cancelled() or handshake.exception() is not None:
                 accepted.close()
 
-        task.add_done_callback(end)
+        handshake.add_done_callback(on_end)
 
     def _pause(self, error: OSError) -> None:
+        """Stop accepting for a while, because each attempt would fail at once."""
         log.warning("not_accepting", extra={"detail": error.strerror})
-        self._loop.remove_reader(self._listener)
-        self._resuming = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept_all)
+        self._loop.remove_reader(self._socket)
+        self._resume_timer = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._socket, self._accept_all)

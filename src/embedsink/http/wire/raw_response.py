@@ -1,4 +1,4 @@
-"""A complete response, which can be sent as ASGI messages or as bytes on a connection."""
+"""A complete response. It can be sent as ASGI messages, or as the bytes of an HTTP/1.1 response."""
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -31,7 +31,8 @@ class RawResponse(NamedTuple):
 
     def encode(self, default_headers: Iterable[Header], *, keep_alive: bool) -> bytes:
         """Return the bytes of an HTTP/1.1 response (RFC 9112), with the default headers first."""
-        lines = [_STATUS_LINES[self.status], *map(b": ".join, default_headers), *map(b": ".join, self.headers)]
+        header_lines = map(b": ".join, (*default_headers, *self.headers))
+        lines = [_STATUS_LINES[self.status], *header_lines]
         if not keep_alive:
             lines.append(b"connection: close")
         return b"\r\n".join((*lines, b"", self.body))

@@ -15,6 +15,8 @@ from embedsink.settings import Settings
 
 # The server reads this much of a body before it finds the key, which must be within these bytes.
 ANONYMOUS_BYTES_MAX = 65_536
+# Bodies whose key is not found yet may use an eighth of the memory limit, in addition to it.
+ANONYMOUS_SHARE = 8
 
 Authenticate = Callable[[bytes], Sender]
 """Finds the sender's key in the first bytes of a body. Raises Refused if there is no valid key."""
@@ -26,11 +28,13 @@ class BodyReader:
     def __init__(self, settings: Settings) -> None:
         self._bytes_max = settings.body_bytes_max
         self._timeout_s = settings.body_timeout_s
-        self.inflight = InflightBytes(settings.inflight_bytes_max, one_max=self._bytes_max)
-        # Senders without a key have a separate limit, so that they can't use up the memory for the others.
-        self._anonymous_inflight = InflightBytes(settings.inflight_bytes_max // 8, one_max=ANONYMOUS_BYTES_MAX)
+        self.inflight = InflightBytes(settings.inflight_bytes_max, body_bytes_max=self._bytes_max)
+        # Senders without a key have a separate limit, so that they can't use up the memory for senders with a key.
+        self._anonymous_inflight = InflightBytes(
+            settings.inflight_bytes_max // ANONYMOUS_SHARE, body_bytes_max=ANONYMOUS_BYTES_MAX
+        )
 
-    def check_head(self, *, length: int, encoding: str) -> None:
+    def check_headers(self, *, length: int, encoding: str) -> None:
         """Check the headers of a body before it is read.
 
         Args:
@@ -69,8 +73,9 @@ class BodyReader:
             detail = f"body: took more than {self._timeout_s:g} s (EMBEDSINK_BODY_TIMEOUT_S). Send it again."
             raise Refused(Reason.BODY_TOO_SLOW, detail) from None
         except asyncio.CancelledError:
-            # uvicorn cancels requests when it stops. The client still gets a response.
-            if (task := asyncio.current_task()) is not None:
+            # uvicorn cancels requests when it stops. Undo the cancellation, so that the client still gets a response.
+            task = asyncio.current_task()
+            if task is not None:
                 task.uncancel()
             raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then send it again.") from None
 
@@ -84,6 +89,7 @@ class BodyReader:
         return inflate(body, bytes_max=self._bytes_max) if encoding == "gzip" else body
 
     async def _read_all(self, receive: Receive, sender: Sender, authenticate: Authenticate | None) -> bytes:
+        """Read a body. Its bytes count as in memory only while further parts are arriving."""
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
@@ -95,44 +101,51 @@ class BodyReader:
     async def _read_rest(
         self, first: bytes, receive: Receive, sender: Sender, authenticate: Authenticate | None
     ) -> bytes:
-        parts, size, more = [first], 0, True
+        """Read a body of several parts. Count its bytes until it is complete."""
+        parts = [first]
+        size = 0
+        has_more = True
         inflight = self.inflight if sender.key_id else self._anonymous_inflight
-        counted = 0
+        acquired_bytes = 0
         try:
-            while more:
+            while has_more:
                 size += len(parts[-1])
                 self.check_size(size)
                 if authenticate is not None and size > ANONYMOUS_BYTES_MAX:
-                    identified, authenticate = authenticate(b"".join(parts)), None
-                    inflight.release(sender, counted)
-                    inflight, sender, counted = self.inflight, identified, 0
-                inflight.acquire(sender, size - counted)
-                counted = size
+                    sender_with_key = authenticate(b"".join(parts))
+                    authenticate = None
+                    # From now on, count the bytes for the key.
+                    inflight.release(sender, acquired_bytes)
+                    inflight, sender, acquired_bytes = self.inflight, sender_with_key, 0
+                inflight.acquire(sender, size - acquired_bytes)
+                acquired_bytes = size
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 parts.append(message.get("body", b""))
-                more = message.get("more_body", False)
+                has_more = message.get("more_body", False)
         finally:
-            inflight.release(sender, counted)
+            inflight.release(sender, acquired_bytes)
         return b"".join(parts)
 
 
 class InflightBytes:
     """The bytes of all bodies in memory, limited in total, by key and by sender.
 
-    A key may use three quarters. Each of its addresses may use as much as they leave free together, or one body. So one
-    address uses at most half of the key's share, two addresses a third each, and the next address finds free memory.
+    A key may use three quarters of the total. A sender, which is one address of a key, may use as many bytes as the key
+    has free, or one body. So the first address uses at most half of the key's bytes, two addresses use a third each,
+    and the next address always finds free memory.
 
     Args:
         bytes_max: the limit of all bodies.
-        one_max: the size of the largest body.
+        body_bytes_max: the limit of one body.
     """
 
-    def __init__(self, bytes_max: int, *, one_max: int) -> None:
+    def __init__(self, bytes_max: int, *, body_bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._one_max = one_max
-        self._key_max = max(bytes_max * 3 // 4, one_max)
+        self._body_bytes_max = body_bytes_max
+        three_quarters = bytes_max * 3 // 4
+        self._key_bytes_max = max(three_quarters, body_bytes_max)
         self._by_sender: Counter[Sender] = Counter()
         self._by_key: Counter[str | None] = Counter()
         self._total = 0
@@ -143,11 +156,13 @@ class InflightBytes:
         Raises:
             Unavailable: `overloaded`; nothing is counted.
         """
-        free = (self._key_max if sender.key_id else self._bytes_max) - self._by_key[sender.key_id]
+        key_bytes_max = self._key_bytes_max if sender.key_id else self._bytes_max
+        key_bytes_free = key_bytes_max - self._by_key[sender.key_id]
+        sender_bytes_max = max(key_bytes_free, self._body_bytes_max)
         if (
             self._total + byte_count > self._bytes_max
-            or byte_count > free
-            or self._by_sender[sender] + byte_count > max(free, self._one_max)
+            or byte_count > key_bytes_free
+            or self._by_sender[sender] + byte_count > sender_bytes_max
         ):
             detail = "server: the limit for bytes of unfinished bodies is reached. Wait, then resend."
             raise Unavailable(Reason.OVERLOADED, detail)

@@ -1,4 +1,7 @@
-"""The dashboards of a server: the built-in ones and the operator's, checked against the reports."""
+"""The registry of dashboards: built-in files and the operator's files, checked against the reports.
+
+`http/api/dashboards.py` serves them as JSON, and `http/pages/dashboards.py` as HTML pages.
+"""
 
 import logging
 from pathlib import Path
@@ -15,11 +18,11 @@ from embedsink.store.reader import EVERYTHING
 log = logging.getLogger(__name__)
 
 
-class Dashboards:
+class DashboardRegistry:
     """All dashboards by name.
 
-    An invalid file of the operator does not stop the server, which must go on accepting events. The error is logged,
-    and shown when the dashboard is opened.
+    An invalid file of the operator does not stop the server, because events must still be accepted. The error is
+    logged, and shown when the dashboard is opened.
 
     Args:
         folder: the operator's folder; it may not exist.
@@ -35,7 +38,7 @@ class Dashboards:
         self._reports: dict[str, Report] = {}  # empty until `check` succeeds
 
     def check(self, engine: Engine) -> None:
-        """Check all dashboards against the reports, once.
+        """Check all dashboards against the reports. After a success, further calls do nothing.
 
         Raises:
             Misconfigured: a built-in dashboard names an unknown report or column.
@@ -45,19 +48,21 @@ class Dashboards:
             return
         with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
-        by_operator = {name: dashboard for name, dashboard in self.by_name.items() if name in self._operator_names}
-        built_in = {name: dashboard for name, dashboard in self.by_name.items() if name not in by_operator}
-        check_dashboards(built_in, reports.values())
-        errors = lint(by_operator, reports.values())
+        operator_dashboards = {name: self.by_name[name] for name in self.by_name if name in self._operator_names}
+        built_in_dashboards = {name: self.by_name[name] for name in self.by_name if name not in self._operator_names}
+        check_dashboards(built_in_dashboards, reports.values())
+        errors = lint(operator_dashboards, reports.values())
         for name, error in errors.items():
             self._add_error(name, error)
+        # Replaced and not changed, because other threads may be iterating over it.
         self.by_name = {name: dashboard for name, dashboard in self.by_name.items() if name not in errors}
         self._reports = reports
 
     def reports(self, engine: Engine, name: str) -> dict[str, Report]:
-        """Return all reports by name, for a valid dashboard.
+        """Return all reports by name, for the queries of a dashboard.
 
         Raises:
+            Refused: `not_found` for an unknown dashboard.
             Unavailable: `not_ready` while the store is not open, and for an invalid dashboard.
         """
         try:
@@ -65,14 +70,14 @@ class Dashboards:
         except Misconfigured as error:
             log.error("dashboard_invalid", extra={"detail": str(error)})
             raise Unavailable(Reason.NOT_READY, _with_advice(error), retry_after_s=60) from error
-        self.find(name)
+        self.find(name)  # Raises the error of this dashboard, if it has one.
         return self._reports
 
     def find(self, name: str) -> Dashboard:
-        """Return a dashboard.
+        """Return the dashboard of this name.
 
         Raises:
-            Refused: `not_found`.
+            Refused: `not_found` for an unknown dashboard.
             Unavailable: `not_ready` for an invalid dashboard.
         """
         if name in self.errors:
