@@ -134,11 +134,11 @@ class RemoteBackend:
         return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params)
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
-        return self._client.chunks("reports", f"{name}.{format}", query=params)
+        return self._client.get_chunks("reports", f"{name}.{format}", query=params)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
         query = {name: value for name, value in params.items() if name not in ROW_PARAMS}
-        return self._client.chunks("summary.zip", query=query)
+        return self._client.get_chunks("summary.zip", query=query)
 
 
 def _warn_of_missing_reports(reader: "Reader") -> None:
