@@ -22,6 +22,7 @@ SERVED_ONCE = {
     SAME_FORMAT,
     "actions.7bb76612634f503a.js",
     "actions.583fed7cda8aa550.js",
+    "actions.1109362f7a539e0b.js",
 }
 
 
