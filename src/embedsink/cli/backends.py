@@ -144,8 +144,9 @@ class RemoteBackend:
 def _warn_of_missing_reports(reader: "Reader") -> None:
     from embedsink.reports.catalog import missing_reports
 
-    if missing := missing_reports(reader):
-        print_message(missing)
+    warning = missing_reports(reader)
+    if warning is not None:
+        print_message(warning)
 
 
 def _check_report_name(name: str) -> None:

@@ -50,8 +50,8 @@ def inspect(
 ) -> None:
     """Count the events and actions of a session by type, and list the rejections. For tests of a host page.
 
-    The counts include everything that was acknowledged before. Exit code 1 if anything was rejected or lost, if a count
-    differs from --expect, if nothing was received, or if --wait was too short.
+    The counts include everything that was acknowledged before. Exit code 1 if anything was rejected or lost, or if a
+    count differs from --expect. Exit code 1 also if nothing was received, or if --wait was too short.
     """
     if session is None and since is None:
         raise UsageError("--session: is missing. Pass --session or --since.")
@@ -66,7 +66,8 @@ def inspect(
     else:
         _print_counts(response)
         _print_rejections(response)
-    if problems := _problems(response, expected_counts):
+    problems = _problems(response, expected_counts)
+    if problems:
         fail("\n".join(problems))
 
 

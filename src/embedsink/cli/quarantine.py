@@ -39,7 +39,7 @@ def list_quarantine(
 ) -> None:
     """List the newest rejections with their times, reasons and details.
 
-    For a data folder, the list is that of the last snapshot.
+    For a data folder, the command lists the rejections in the last snapshot.
     """
     rows = _read_rows(data, url, key, limit)
     as_of = as_of_phrase(data, url)

@@ -111,10 +111,11 @@ def _move_files(source: Path, target: Path) -> int:
     """Move all files into a folder, and return how many they replaced."""
     files = sorted(path for path in source.rglob("*") if path.is_file())
     targets = [target / path.relative_to(source) for path in files]
-    if folders := [path for path in targets if path.is_dir()]:
-        fail(f"{folders[0]}: is a folder. Choose another path.")
-    replaced_count = sum(path.exists() for path in targets)
-    for file, path in zip(files, targets, strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(path)
+    for target_file in targets:
+        if target_file.is_dir():
+            fail(f"{target_file}: is a folder. Choose another path.")
+    replaced_count = sum(target_file.exists() for target_file in targets)
+    for file, target_file in zip(files, targets, strict=True):
+        target_file.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(target_file)
     return replaced_count

@@ -75,7 +75,7 @@ class Client(ABC):
     def events(self, **params: Unpack[ReportParams]) -> pandas.DataFrame:
         """Return the raw events, one a row, in the order in which they were stored.
 
-        The arguments are those of `report`, without the name.
+        It takes the same arguments as `report`, except the name.
 
         Examples:
             sink.events(since="7d", surface="chat")
@@ -135,7 +135,7 @@ class LocalClient(Client):
         them. Don't run SQL from untrusted sources, and pass values as parameters.
 
         Args:
-            text: SQL. The result is that of the last statement.
+            text: one or more SQL statements. The last one returns the rows.
             parameters: a list for `?` and `$1`, or a dictionary for `$name`.
 
         Examples:

@@ -32,7 +32,7 @@ class ReportParams(ScopeParams, total=False):
 
 
 def api_params(params: ReportParams) -> tuple[dict[str, str | None], list[int]]:
-    """Return the parameters as text, as in the HTTP API, and the deployments, which the HTTP API repeats.
+    """Return the parameters except `deployment` as text, as in the HTTP API, and the list of deployments.
 
     Raises:
         TypeError: a parameter is unknown, or has the wrong type.

@@ -102,6 +102,7 @@ class _Demo:
     browsers: Browsers
 
     def run(self) -> None:
+        """Send the traffic of the past days, show the reports, and send live traffic until a stop request."""
         try:
             now_ms = time.time_ns() // 1_000_000
             record_syncs(self.server.url, self.keys.sync, now_ms)
@@ -139,13 +140,13 @@ class _Demo:
         Return the loaded counts by outcome, and the number of received envelopes.
         """
         started_at = time.monotonic()
-        expected_count = sum(self.server.received().values())
-        loaded = self.server.loaded()
+        expected_count = sum(self.server.received_counts().values())
+        loaded = self.server.loaded_counts()
         with self.terminal.progress_bar("loading", expected_count) as show_count:
             while sum(loaded.values()) < expected_count:
                 show_count(sum(loaded.values()))
                 self._wait_for_loader(started_at)
-                loaded = self.server.loaded()
+                loaded = self.server.loaded_counts()
             loaded_count = sum(loaded.values())
             show_count(loaded_count)
             while published_count(self.path) < loaded_count:
@@ -153,7 +154,7 @@ class _Demo:
         duration_s = time.monotonic() - started_at
         self.terminal.done("loaded", f"all {loaded_count:,}, visible in reports and notebooks after {duration_s:.1f} s")
         # Count again: the demo page may have sent envelopes in the meantime, and some of them are loaded.
-        received_count = sum(self.server.received().values())
+        received_count = sum(self.server.received_counts().values())
         return loaded, min(loaded_count, received_count)
 
     def _wait_for_loader(self, started_at: float) -> None:
@@ -203,8 +204,8 @@ class _Demo:
                 if time.monotonic() >= next_check_at:
                     next_check_at = time.monotonic() + LIVE_CHECK_INTERVAL_S
                     # Read the loaded counts first: then the received count is never smaller than their sum.
-                    loaded = self.server.loaded()
-                    received_count = sum(self.server.received().values())
+                    loaded = self.server.loaded_counts()
+                    received_count = sum(self.server.received_counts().values())
                     counts = live_counts(received_count, loaded)
                 show(counts, str(delivery))
                 self.stop.pause(rng.expovariate(LIVE_EVENTS_PER_S))

@@ -35,7 +35,7 @@ class ChildServer:
         module: the arguments after `python -m`.
         port: the port that the module listens on.
         ready_path: the path that answers 200 when the server is ready.
-        environment: the environment variables of the child. The default is those of this process.
+        environment: the environment variables of the child. By default, it inherits the variables of this process.
     """
 
     ready_after_s: float
@@ -119,11 +119,11 @@ class ChildServer:
             raise EmbedsinkError(f"GET {path}: {response.status} {body[:300].decode(errors='replace')}")
         return body
 
-    def loaded(self) -> dict[str, int]:
+    def loaded_counts(self) -> dict[str, int]:
         """Return the number of loaded envelopes by outcome: accepted, duplicate, quarantined."""
         return self._counts("embedsink_loaded_envelopes_total")
 
-    def received(self) -> dict[str, int]:
+    def received_counts(self) -> dict[str, int]:
         """Return the number of durable envelopes of all senders by outcome: accepted (with duplicates), quarantined."""
         return self._counts("embedsink_envelopes_total")
 

@@ -73,8 +73,8 @@ class Visit:
         """Return the number of steps of this visit, for the number of steps of the longest visit."""
         return 1 + int(self.length * longest)
 
-    def wait(self, min_s: float, max_s: float) -> None:
-        """Advance the clock by a random time."""
+    def advance_clock(self, min_s: float, max_s: float) -> None:
+        """Advance the clock by a random time between these two."""
         self.clock_ms += int(self.rng.uniform(min_s, max_s) * 1000)
 
     def add_event(self, name: str, /, **payload: Any) -> None:
@@ -174,7 +174,7 @@ def make_unusual_visit(rng: Random, started_at_ms: int, behaviour: Behaviour) ->
     visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, behaviour)
     dashboard = DASHBOARDS[1]
     _open_dashboard(visit, dashboard)
-    visit.wait(40, 90)
+    visit.advance_clock(40, 90)
     title = dashboard.widgets[1]
     visit.add_event("download", format="csv", target="widget", widgetId="w_1", title=title, rowCount=_UNUSUAL_ROW_COUNT)
     return visit
@@ -197,7 +197,7 @@ def _visit_dashboard(visit: Visit) -> None:
     [dashboard] = rng.choices(dashboards, _DASHBOARD_WEIGHTS[: len(dashboards)])
     _open_dashboard(visit, dashboard)
     for _ in range(visit.step_count(STEPS_MAX)):
-        visit.wait(3, 55)
+        visit.advance_clock(3, 55)
         [step] = rng.choices(list(_STEP_WEIGHTS), list(_STEP_WEIGHTS.values()))
         match step:
             case "drilldown":
@@ -221,7 +221,7 @@ def _visit_app(visit: Visit) -> None:
     path, title = APP_PATHS[0]
     _begin(visit, path=path, title=title)
     for _ in range(visit.step_count(STEPS_MAX // 2)):
-        visit.wait(5, 90)
+        visit.advance_clock(5, 90)
         is_question = visit.rng.random() < 0.25
         if is_question:
             _ask_question(visit)
@@ -235,7 +235,7 @@ def _visit_chat(visit: Visit) -> None:
     """Open the chat, and ask questions."""
     _begin(visit, path="/chat", title="Ask your numbers")
     for _ in range(visit.step_count(STEPS_MAX // 2)):
-        visit.wait(5, 60)
+        visit.advance_clock(5, 60)
         _ask_question(visit)
 
 
@@ -255,7 +255,7 @@ def _begin(visit: Visit, *, path: str, title: str, public_id: str | None = None)
         surface=visit.surface,
         **dashboard_fields,
     )
-    visit.wait(0.02, 0.3)
+    visit.advance_clock(0.02, 0.3)
     match visit.rng.randrange(9):
         case 0:
             visit.add_action("set-theme", embedTheme={"primaryColor": "#0b6e4f", "borderRadius": 6, "font": "Inter"})
@@ -312,7 +312,7 @@ def _open_another_dashboard(visit: Visit, dashboard: Dashboard) -> Dashboard:
     is_page_action = visit.rng.random() < 0.3
     if is_page_action:
         visit.add_action("navigate", path=other.path)
-        visit.wait(0.05, 0.2)
+        visit.advance_clock(0.05, 0.2)
     _navigate(visit, dashboard.path, path=other.path, title=other.title, publicId=other.public_id)
     _load_dashboard(visit, other)
     return other
@@ -346,7 +346,7 @@ def _add_error(visit: Visit, failure: Failure) -> None:
     is_not_caused_yet = failure.newest_sync == "causes" and not visit.behaviour.is_synced
     if is_fixed or is_not_caused_yet:
         return
-    visit.wait(2, 20)
+    visit.advance_clock(2, 20)
     optional_fields = {"name": failure.name, "context": failure.context, "fatal": failure.is_fatal}
     fields = {name: value for name, value in optional_fields.items() if value is not None}
     visit.add_event("error", message=failure.message, **fields)

@@ -49,7 +49,7 @@ ROUTES = [Route("/pages/{name}", show_file)]
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the route."""
+    """Return the OpenAPI operation of the route."""
     name = parameter("name", {"enum": list(page_files())}, "The file.", location="path")
     return [
         Operation(

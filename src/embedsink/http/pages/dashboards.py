@@ -73,7 +73,8 @@ class DashboardPages:
         self.headers = page_headers(frame_origins=settings.frame_origins)
         self._demo_token = demo_token
         full_types = catalog_for(settings.service_name).types
-        self.short_types = sorted({full_type.rpartition(":")[2] for full_type in full_types})  # such as `view`
+        # Only the last part, such as `view` of `svc:event:view`.
+        self.short_types = sorted({full_type.rpartition(":")[2] for full_type in full_types})
 
     def redirect(self, request: Request, known_names: Sequence[str]) -> Response | None:
         """Return a redirect to the login or to the URL without foreign parameters, or None to show the page.
@@ -272,7 +273,7 @@ _REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.N
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the routes."""
+    """Return the OpenAPI operations of the routes."""
     filters = [
         *event_filter_parameters(),
         *(parameter for parameter in scope_parameters() if parameter["name"] in EVENT_FILTERS),

@@ -126,6 +126,7 @@ class Docs:
             return self._html_by_path
 
     def _render(self, engine: Engine) -> dict[str, str]:
+        """Return the HTML of all pages by URL path, with a placeholder for the base URL."""
         with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = all_reports(reader)
         return docs_pages(self._openapi, reports, base_url=_PLACEHOLDER_URL)
@@ -206,7 +207,7 @@ ROUTES = [
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the routes."""
+    """Return the OpenAPI operations of the routes."""
     section = parameter("section", TEXT, "The section, such as `sending`, `api` or `reports`.", location="path")
     page = parameter("page", TEXT, "The page of the section, such as the name of a report.", location="path")
     return [

@@ -129,7 +129,7 @@ _FORM_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST)
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the routes."""
+    """Return the OpenAPI operations of the routes."""
     next_page = parameter(
         "next", {"type": "string", "examples": ["/dashboards/overview"]}, "The page to open after the login."
     )

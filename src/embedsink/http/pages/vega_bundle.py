@@ -166,7 +166,7 @@ ROUTES = [Route("/pages/vega/{version}.js", show_bundle)]
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the route."""
+    """Return the OpenAPI operation of the route."""
     return [
         Operation(
             "get",
