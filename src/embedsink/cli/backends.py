@@ -79,6 +79,7 @@ class LocalBackend:
         _check_report_name(name)
         scope = parse_scope(params, deployments=params["deployment"])
         page = PageRequest(params["columns"], params["limit"])
+        # Write to a temporary file first, so that an error leaves no incomplete output.
         with self._open_snapshot(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
             with reader.consistent():
                 query, _next_page = page.select(reader, name)

@@ -102,6 +102,7 @@ def _print_generations(repository: "Repository") -> None:
 
 
 def _generation_row(repository: "Repository", name: str) -> tuple[object, ...]:
+    """Return the columns of a generation, or only its name if its manifest is damaged."""
     from embedsink.backup.generation import BackupDamaged
 
     try:

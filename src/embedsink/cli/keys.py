@@ -137,6 +137,7 @@ def _read_token() -> str:
 
 
 def _purpose(key: Key) -> str:
+    """Return what the key allows, such as `send events of deployment 12`."""
     purpose = {
         KeyKind.INGEST: "send events",
         KeyKind.READ: "read reports",

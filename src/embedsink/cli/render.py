@@ -130,6 +130,7 @@ def _draw(content: DashboardData, caption: "Caption", *, format: str, is_dark: b
 
 
 def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
+    """Return a dashboard with its data in the snapshot of a data folder."""
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
     from embedsink.dashboards.query import answer_section
@@ -168,6 +169,7 @@ def _drop_missing_tiles(name: str, dashboard: "Dashboard", reports: "list[Report
 
 
 def _read_server(name: str, params: Params, url: str, key: str | None) -> DashboardData:
+    """Return a dashboard of a server with its data."""
     from embedsink.dashboards.files import parse_dashboard
 
     client = connect(url, key)

@@ -50,6 +50,7 @@ def with_dtypes(frame: pandas.DataFrame, sql_types: list[str]) -> pandas.DataFra
 
 
 def _convert(column: "pandas.Series[Any]", name: str, sql_type: str) -> "pandas.Series[Any]":
+    """Return a column with the dtype of its SQL type, or unchanged if there is no such dtype."""
     converted: pandas.Series[Any] = column
     if sql_type == "TIMESTAMP":
         converted = column.dt.tz_localize("UTC").astype(_TIME)

@@ -51,6 +51,7 @@ class ChildServer:
         self._environment = environment
 
     def __enter__(self) -> Self:
+        """Start the child process, and wait until the server is ready."""
         started_at = time.perf_counter()
         self._log = tempfile.TemporaryFile()
         self._child = subprocess.Popen(

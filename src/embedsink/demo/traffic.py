@@ -98,6 +98,7 @@ class Delivery:
                 return self._delivery_json(sent_at_ms, key)
 
     def _delivery_json(self, sent_at_ms: int, key: str) -> bytes:
+        """Return the envelopes with their context, as the forwarder sends them."""
         members: dict[str, Any] = {
             "sentAt": sent_at_ms + self.skew_ms,
             "context": self.context,

@@ -86,6 +86,7 @@ class Visit:
         self._append("action", name, payload)
 
     def _append(self, direction: str, name: str, payload: dict[str, Any], **fields: str) -> None:
+        """Append an envelope with the current time."""
         self.envelopes.append(
             {
                 "id": new_id(self.rng, self.clock_ms),

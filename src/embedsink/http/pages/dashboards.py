@@ -176,6 +176,7 @@ def _section_config(section: Section) -> dict[str, Any]:
 
 
 def _tile_config(tile: Tile) -> dict[str, Any]:
+    """Return what the page's scripts need to show a tile: a chart, a table or a number."""
     config: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_name}
     if isinstance(tile, Chart):
         return config | _chart_config(tile)
@@ -185,6 +186,7 @@ def _tile_config(tile: Tile) -> dict[str, Any]:
 
 
 def _chart_config(chart: Chart) -> dict[str, Any]:
+    """Return the Vega-Lite specification of a chart, with the titles and times in its tooltips."""
     spec = complete_spec(chart)
     fields = list(_tooltip_fields(spec))
     time_fields = [field for field in fields if field.get("type") == "temporal"]

@@ -52,6 +52,7 @@ def shown_reasons() -> list[ShownReason]:
 
 
 def _message(type_: str, envelope_schema: Schema, schemas: dict[str, Schema]) -> Message:
+    """Return the documentation of a message type, from the JSON Schema of its envelopes."""
     properties = envelope_schema["properties"]
     payload_schema = schemas[_schema_name(properties["payload"]["$ref"])]
     required_names = payload_schema.get("required", ())

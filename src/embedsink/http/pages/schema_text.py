@@ -39,6 +39,7 @@ def _without_default(schema: Schema) -> str:
 
 
 def _single_type(schema: Schema) -> str:
+    """Return the type of a schema that has one type, with its bounds or its format."""
     type_ = str(schema.get("type", "anything"))
     if type_ == "array":
         return f"array of {_without_default(schema['items'])}"
