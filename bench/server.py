@@ -88,7 +88,7 @@ class Server(MeasuredServer):
 
     def ledger(self) -> Ledger:
         """Return the counts now."""
-        loaded, received = self.loaded(), self.received()
+        loaded, received = self.loaded_counts(), self.received_counts()
         return Ledger(received["accepted"], received["quarantined"], loaded["accepted"], loaded["duplicate"])
 
     def catch_up(self) -> float:

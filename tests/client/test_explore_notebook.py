@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell
 from embedsink.demo.fixtures import ORIGINS
 from embedsink.demo.send import Browsers, SendCounts
 from embedsink.demo.server import published_count
-from embedsink.demo.traffic import SEED, make_live, make_traffic, stamp
+from embedsink.demo.traffic import SEED, make_live, make_traffic, with_timestamp
 from tests.support.paths import ROOT
 from tests.support.servers import RunningServer, running_server, wait_until
 
@@ -106,7 +106,7 @@ def live_traffic(server: RunningServer) -> Iterator[SendCounts]:
 
     def send_on() -> None:
         for delivery in make_live(SEED):
-            send([stamp(delivery, time_ns() // 1_000_000)])
+            send([with_timestamp(delivery, time_ns() // 1_000_000)])
             if ended.wait(LIVE_PAUSE_S):
                 return
 

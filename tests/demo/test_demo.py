@@ -22,7 +22,7 @@ from embedsink.demo.fixtures import FAILURES, NEW_TENANT, QUIET_TENANT, UNUSED_D
 from embedsink.demo.run import live_counts
 from embedsink.demo.send import SendCounts
 from embedsink.demo.tables import REPORT_TABLES, ledger_table
-from embedsink.demo.traffic import SEED, Delivery, make_live, make_traffic, stamp
+from embedsink.demo.traffic import SEED, Delivery, make_live, make_traffic, with_timestamp
 from embedsink.demo.trends import DAY_MS, DAYS
 from embedsink.errors import Refused
 from embedsink.protocol.delivery import ParsedDelivery
@@ -47,12 +47,12 @@ def parsed(delivery: Delivery) -> ParsedDelivery:
     body = delivery.body(NOW_MS, "es_ingest_…")
     if delivery.is_gzipped:
         body = zlib.decompress(body, wbits=31)
-    return parse(body, NOW_MS, ndjson=delivery.shape == "ndjson")
+    return parse(body, NOW_MS, ndjson=delivery.body_format == "ndjson")
 
 
 def accepted(deliveries: list[Delivery]) -> Iterator[dict[str, Any]]:
     for delivery in deliveries:
-        if delivery.shape != "garbage":
+        if delivery.body_format != "truncated":
             yield from parsed(delivery).accepted
 
 
@@ -102,7 +102,7 @@ class TestTraffic:
         assert NOW_MS - DAY_MS < max(happened) <= NOW_MS
 
     def test_traffic_has_every_format_and_header(self, deliveries: list[Delivery]) -> None:
-        assert {one.shape for one in deliveries} == {"delivery", "envelope", "array", "ndjson", "garbage"}
+        assert {one.body_format for one in deliveries} == {"delivery", "envelope", "array", "ndjson", "truncated"}
         assert {one.media_type.partition(";")[0] for one in deliveries} == {
             "application/json",
             "text/plain",
@@ -113,7 +113,7 @@ class TestTraffic:
 
     def test_envelopes_are_rejected_for_exactly_the_expected_reasons(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
-            if delivery.shape == "garbage":
+            if delivery.body_format == "truncated":
                 with pytest.raises(Refused) as caught:
                     parsed(delivery)
                 assert delivery.expected_reasons == (caught.value.reason,)
@@ -133,7 +133,7 @@ class TestTraffic:
         assert stages["submitted"] > stages["completed"] + stages["error"], "some questions are never answered"
 
     def test_a_navigation_sends_navigate_and_view(self, deliveries: list[Delivery]) -> None:
-        bodies = [one for one in deliveries if one.shape == "array"]
+        bodies = [one for one in deliveries if one.body_format == "array"]
         types = [[envelope["type"].partition(":event:")[2] for envelope in one.envelopes] for one in bodies]
         followers = {after for visit in types for before, after in pairwise(visit) if before == "navigate"}
         assert followers == {"view"}
@@ -182,7 +182,7 @@ class TestTraffic:
 
     def test_live_traffic_is_endless_and_has_the_current_time(self) -> None:
         for delivery in islice(make_live(SEED), 2_000):
-            now = parsed(stamp(delivery, NOW_MS))
+            now = parsed(with_timestamp(delivery, NOW_MS))
             assert [one.reason for one in now.rejected] == list(delivery.expected_reasons)
             assert {envelope["timestamp"] for envelope in now.accepted} <= {NOW_MS}
 

@@ -76,7 +76,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     _, read_key = KeyStore(DataFolder(folder).keys).create(KeyKind.READ, now=time.time())
     with (
         Stop() as stop,
-        EmbedServer(port + 1, hosts=origins(port)) as embed,
+        EmbedServer(port + 1, host_origins=origins(port)) as embed,
         DemoServer(folder, port, embed=embed.origin, read_key=read_key, stop=stop) as server,
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS) as browser,
@@ -623,7 +623,7 @@ class TestServers:
     def test_the_embed_uses_a_free_port_when_its_port_is_in_use(self) -> None:
         with (
             socket.create_server(("127.0.0.1", 0)) as taken,
-            EmbedServer(taken.getsockname()[1], hosts=("'self'",)) as embed,
+            EmbedServer(taken.getsockname()[1], host_origins=("'self'",)) as embed,
         ):
             assert fetch(f"{embed.origin}/embed/chat").status == 200
 

@@ -1,12 +1,12 @@
 // The forwarder receives an embed's events through `postMessage` and delivers them to embedsink. docs/browser.md describes
 // its use and its guarantees, forwarder.d.ts has its types. Nothing in this module may throw into the host page.
 //
-//     message ─▶ take ─▶ queue, also in localStorage ─▶ flush ─▶ 202: delete the event
-//                          ▲                                     otherwise: retry, or count it in lost
-//                          own: queues of closed pages
+//     message ─▶ receive ─▶ queue, also in localStorage ─▶ flush ─▶ 202: delete the event
+//                             ▲                                     otherwise: retry, or count it in `lost`
+//                             takeOverQueues: queues of closed pages
 //
 // scripts/minify writes the served file, without comments and with short local names. It can't shorten properties, so there
-// are few. Declarations are in the order that compresses best: read `take`, near the end, first.
+// are few. Declarations are in the order that compresses best: read `receive`, near the end, first.
 
 /** @type {typeof import("./forwarder").forward} */
 export const forward = (options) => {
@@ -14,7 +14,7 @@ export const forward = (options) => {
   // Browsers limit all pending `keepalive` bodies to 64 KiB. The rest of the body must fit too, not only the events.
   const BODY_BYTES_MAX = 6e4;
 
-  /** Run an action whose failure does not affect an event. */
+  /** Run an action and ignore its exceptions. */
   const attempt = (action) => {
     try {
       return action();
@@ -26,24 +26,24 @@ export const forward = (options) => {
 
   // Pages on plain HTTP have no `randomUUID`, but each blob URL ends in a UUID (File API, 8.3.1). A blob URL lives until the
   // page closes, so the forwarder creates one and replaces its last 8 digits with a counter.
-  const stem = URL.createObjectURL(new Blob()).slice(-36, -8);
-  let made = 1e7;
-  const uuid = () => stem + made++;
+  const uuidPrefix = URL.createObjectURL(new Blob()).slice(-36, -8);
+  let uuidCount = 1e7;
+  const uuid = () => uuidPrefix + uuidCount++;
 
-  // If the browser denies storage, use an object that lives as long as the page.
+  // If the browser denies access to storage, use an object that lives as long as the page.
   const store = attempt(() => localStorage) ?? {};
   const sessions = new WeakMap();
-  const named = { __proto__: null };
+  const namedSessions = { __proto__: null };
   // An entry has the `context` with the key and the event as `text` (both JSON), the `size` of `text` in bytes, the time of
   // queueing as `at`, and `sent` while a request with it is in flight.
   let queue = [];
   let lost = {};
-  let flyingBytes = 0;
+  let inFlightBytes = 0;
   let bytesMax = BODY_BYTES_MAX;
   // After a failure, `timer` retries. A retry is earlier if the network returns, the page is shown or hidden, or the host calls
   // `flush`. But nothing is sent while `retryAfterMs` is set, from the server's `Retry-After`.
-  let pause = 0;
-  let prefix, retryAfterMs, wasLeft, isSaved, timer, queueName;
+  let backoffMs = 0;
+  let prefix, retryAfterMs, hasLeftPage, isSaved, timer, queueName;
 
   /** Write the queue to storage and return its length. If the storage is full, its old content stays. */
   const save = () => {
@@ -57,7 +57,7 @@ export const forward = (options) => {
   };
 
   /** Add counts of lost events, by reason. The next delivery reports them; `sign` -1 subtracts reported counts. */
-  const lose = (counts, sign = 1) => {
+  const countLost = (counts, sign = 1) => {
     // `| 0` and `> 0` drop properties that the host added to `Object.prototype`.
     for (const reason in counts)
       if (!((lost[reason] = (lost[reason] | 0) + sign * counts[reason]) > 0)) delete lost[reason];
@@ -67,10 +67,10 @@ export const forward = (options) => {
   const on = addEventListener;
 
   /** Remove an event from the queue: it is durable, or lost for a reason. */
-  const settle = (entry, reason) => {
-    queue = queue.filter((other) => other != entry);
+  const removeFromQueue = (entry, reason) => {
+    queue = queue.filter((queued) => queued != entry);
     report(entry, reason ? "lost" : "durable");
-    if (reason) lose({ [reason]: 1 });
+    if (reason) countLost({ [reason]: 1 });
   };
 
   const report = (entry, stage) => attempt(() => onEvent(parse(entry.text), stage));
@@ -85,27 +85,27 @@ export const forward = (options) => {
 
   /** Send queued events: one request at a time, but as many as the browser allows if the page may be about to close. */
   const flush = async (isLeaving) => {
-    if (wasLeft && isSaved && !store[queueName]) {
+    if (hasLeftPage && isSaved && !store[queueName]) {
       // While this page was in the back/forward cache, another page took over its queue and reported its losses.
       queue = [];
       lost = {};
     }
-    if ((flyingBytes && !isLeaving) || retryAfterMs) return;
+    if ((inFlightBytes && !isLeaving) || retryAfterMs) return;
     // A page that closes gets no response, so it reports no losses: the next page would report them again.
-    const reported = flyingBytes || isLeaving ? {} : { ...lost };
+    const reported = inFlightBytes || isLeaving ? {} : { ...lost };
     const batch = [];
     let bytes = 0;
-    let status, wait, answer;
+    let status, retryAfter, responseBody;
     for (const entry of queue) {
       if (!entry.sent)
         if (entry.at < Date.now() - 5e8) {
           // The server remembers ids for 7 days. An event almost that old could count twice, since it may have arrived.
-          settle(entry, "expired");
+          removeFromQueue(entry, "expired");
         } else if (
           entry.context == (batch[0] ?? entry).context &&
-          (flyingBytes + entry.size < bytesMax || !(isLeaving || bytes))
+          (inFlightBytes + entry.size < bytesMax || !(isLeaving || bytes))
         ) {
-          flyingBytes += entry.size;
+          inFlightBytes += entry.size;
           entry.sent = 1;
           bytes += entry.size;
           batch.push(entry);
@@ -133,75 +133,77 @@ export const forward = (options) => {
       if (isLeaving) flush(1);
       const response = await request;
       status = response.status;
-      wait = response.headers.get("retry-after");
-      answer = Object(await response.json());
+      retryAfter = response.headers.get("retry-after");
+      responseBody = Object(await response.json());
     } catch (error) {
-      answer = Object(error);
+      responseBody = Object(error);
     }
-    flyingBytes -= bytes;
+    inFlightBytes -= bytes;
     timer = retryAfterMs = clearTimeout(timer);
     // A 202 without rejections has an empty list, which equals "".
-    if (answer.rejected != "") attempt(() => onError(answer));
+    if (responseBody.rejected != "") attempt(() => onError(responseBody));
     // A 422 stores the events too, in the quarantine.
     const isStored = /202|422/.test(status);
     // The body is too large, or it can't be parsed, so that the server finds no key in it.
-    const isUnreadable = status == 413 || answer.reason == "no_credential";
+    const isUnreadable = status == 413 || responseBody.reason == "no_credential";
     if (batch[1] && isUnreadable) {
       // Split the batch to find the event.
       bytesMax = bytes / 2;
     } else if (isStored || /^4(?!08|29)/.test(status)) {
-      pause = 0;
+      backoffMs = 0;
       bytesMax = BODY_BYTES_MAX;
-      if (isStored) lose(reported, -1);
-      for (const entry of batch) settle(entry, !isStored && (isUnreadable ? "unreadable" : "http_" + status));
+      if (isStored) countLost(reported, -1);
+      for (const entry of batch) removeFromQueue(entry, !isStored && (isUnreadable ? "unreadable" : "http_" + status));
       save();
     } else {
-      pause = Math.min(pause * 2 || 1e3, 3e4);
-      retryAfterMs = Math.min(wait | 0, 3600) * 1e3;
-      timer = setTimeout(() => flush((timer = retryAfterMs = 0)), Math.max(retryAfterMs, (1 + Math.random()) * pause));
+      backoffMs = Math.min(backoffMs * 2 || 1e3, 3e4);
+      retryAfterMs = Math.min(retryAfter | 0, 3600) * 1e3;
+      timer = setTimeout(() => flush((timer = retryAfterMs = 0)), Math.max(retryAfterMs, (1 + Math.random()) * backoffMs));
     }
     for (const entry of batch) entry.sent = 0;
-    next();
+    scheduleFlush();
   };
 
-  const next = () => {
+  /** Send ten events at once, or fewer after a second, unless a retry is scheduled. */
+  const scheduleFlush = () => {
     if (timer) return;
     if (queue[9]) flush();
     else if (queue[0]) setTimeout(() => timer || flush(), 1e3);
   };
 
-  const adopt = () => {
-    own(queueName);
-    for (const other in store) if (other.startsWith(prefix)) own(other);
+  /** Take over the queues of closed pages, and send the events. */
+  const takeOverQueues = () => {
+    takeOverQueue(queueName);
+    for (const otherQueue in store) if (otherQueue.startsWith(prefix)) takeOverQueue(otherQueue);
     flush();
   };
 
   /** Take over the queue of a closed page, and retain its lock until this page closes, so that no other page sends it. */
-  const own = (other) => {
+  const takeOverQueue = (otherQueue) => {
     const load = (lock) => {
       if (lock) {
         // Without locks, the queue may be a live tab's. Only an empty queue takes one over, or tabs would copy forever.
-        if (other != queueName && (lock.name || !queue[0]))
+        if (otherQueue != queueName && (lock.name || !queue[0]))
           attempt(() => {
-            const [counts, ...entries] = parse(store[other]);
+            const [counts, ...entries] = parse(store[otherQueue]);
             for (const entry of entries) {
               entry.sent = 0;
               queue.push(entry);
             }
             // Delete first: saving the entries needs the space that they occupied.
-            delete store[other];
-            lose(counts);
-            next();
+            delete store[otherQueue];
+            countLost(counts);
+            scheduleFlush();
           });
         return new Promise((resolve) => on("pagehide", resolve));
       }
     };
     // Without locks, several tabs may send an event; its id makes it count once. `attempt` ignores a rejection.
-    navigator.locks?.request(other, { ifAvailable: 1 }, load).catch(attempt) ?? load(1);
+    navigator.locks?.request(otherQueue, { ifAvailable: 1 }, load).catch(attempt) ?? load(1);
   };
 
   /** Return the session that the previous page of this tab stored in `slot`, or a new one. Store it on `pagehide`. */
-  const begin = (slot, id, forget) => {
+  const openSession = (slot, id, forget) => {
     // The session is stored only between two pages, so a duplicated tab or a second frame starts its own.
     const session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
       slot,
@@ -216,7 +218,7 @@ export const forward = (options) => {
   };
 
   /** Queue an event from a message, or an action that actions.js has posted. */
-  const take = (event) => {
+  const receive = (event) => {
     let isEvent;
     try {
       const { data, source } = event;
@@ -239,7 +241,7 @@ export const forward = (options) => {
           /[?&]session=/.test(src) &&
           prefix + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
         if (!slot || session?.slot != slot)
-          sessions.set(source, (session = begin(slot, uuid(), () => sessions.delete(source))));
+          sessions.set(source, (session = openSession(slot, uuid(), () => sessions.delete(source))));
       }
       if (isReady) {
         const { deploymentId, embedTenant } = data.payload ?? {};
@@ -253,7 +255,9 @@ export const forward = (options) => {
       // The server rejects every event of a context whose session is not a string.
       const name = host.session && host.session + "";
       // A named session has one sequence of numbers for all iframes, which the next page in this tab continues.
-      const numbered = name ? (named[name] ??= begin(prefix + "=" + name, name, () => delete named[name])) : session;
+      const numbered = name
+        ? (namedSessions[name] ??= openSession(prefix + "=" + name, name, () => delete namedSessions[name]))
+        : session;
       const text = stringify({ ...data, id: uuid(), seq: numbered.seq++ });
       const entry = {
         // Include the key: a page with another key may have to send the event.
@@ -273,11 +277,11 @@ export const forward = (options) => {
       report(entry, "seen");
       queue.push(entry);
       // localStorage has 5 MiB, which the host page needs too.
-      if (save() > 5e5) settle(entry, "queue_overflow");
-      else next();
+      if (save() > 5e5) removeFromQueue(entry, "queue_overflow");
+      else scheduleFlush();
     } catch {
       // Ignore a message that is not an event of the embed. Count an event that JSON can't represent (a BigInt, a cycle) as lost.
-      if (isEvent) lose({ not_json: 1 });
+      if (isEvent) countLost({ not_json: 1 });
       else forwarder.ignored++;
     }
   };
@@ -289,14 +293,14 @@ export const forward = (options) => {
     queueName = prefix + uuid();
     on("pagehide", () => {
       flush(1);
-      wasLeft = 1;
+      hasLeftPage = 1;
     });
-    if (/true/.test(recordActions)) on("embedsink:action", take);
-    on("pageshow", adopt);
-    on("message", take);
-    on("online", adopt);
-    on("visibilitychange", () => (document.hidden ? flush(1) : adopt()));
-    adopt();
+    if (/true/.test(recordActions)) on("embedsink:action", receive);
+    on("pageshow", takeOverQueues);
+    on("message", receive);
+    on("online", takeOverQueues);
+    on("visibilitychange", () => (document.hidden ? flush(1) : takeOverQueues()));
+    takeOverQueues();
   } catch (error) {
     attempt(() => onError(error));
   }

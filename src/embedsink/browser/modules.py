@@ -1,7 +1,7 @@
-"""The JavaScript modules for browsers. `scripts/minify` writes the served `.min.js` files next to their sources.
+"""The JavaScript modules for host pages. `scripts/minify` writes the served `.min.js` files next to their sources.
 
-The content of a versioned name never changes, so pages may cache it and pin its hash. `versions/` contains every
-version that was ever served, so a page that pins one can still load it after an upgrade.
+A versioned name, such as `forwarder.1471f866f53a13b2.js`, always has the same content. Pages may cache it and pin its
+hash. `versions/` contains every version that was ever served, so that these pages still work after an upgrade.
 """
 
 import gzip
@@ -16,15 +16,15 @@ FOLDER = Path(__file__).parent
 VERSIONS = FOLDER / "versions"
 MODULES = ("forwarder", "actions")
 _VERSION_CHARACTERS = 16
-_VERSIONED = re.compile(rf"([a-z]+)\.[0-9a-f]{{{_VERSION_CHARACTERS}}}\.(js|d\.ts)")
+_VERSIONED_NAME = re.compile(rf"([a-z]+)\.[0-9a-f]{{{_VERSION_CHARACTERS}}}\.(js|d\.ts)")
 _JAVASCRIPT = "text/javascript; charset=utf-8"
 # TypeScript declarations have no registered media type. Browsers display plain text.
-_DECLARATIONS = "text/plain; charset=utf-8"
+_TYPESCRIPT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True)
 class BrowserFile:
-    """A served file."""
+    """A file that the server sends to browsers."""
 
     name: str
     media_type: str
@@ -32,12 +32,12 @@ class BrowserFile:
 
     @cached_property
     def compressed(self) -> bytes:
-        """The content as gzip. Equal content gives equal bytes."""
-        return gzip.compress(self.content, mtime=0)
+        """The content, compressed with gzip."""
+        return gzip.compress(self.content, mtime=0)  # Without the time, equal content gives equal bytes.
 
     @cached_property
     def version(self) -> str:
-        """The beginning of the SHA-256 of the content, in hex."""
+        """The first 16 hexadecimal digits of the content's SHA-256."""
         return sha256(self.content).hexdigest()[:_VERSION_CHARACTERS]
 
     @cached_property
@@ -47,31 +47,34 @@ class BrowserFile:
 
     @property
     def versioned_name(self) -> str:
-        """The name with the version, which belongs to this content only."""
+        """The name with the version, such as `forwarder.1471f866f53a13b2.js`."""
         stem, suffix = self.name.split(".", maxsplit=1)
         return f"{stem}.{self.version}.{suffix}"
 
 
 @cache
 def browser_files() -> dict[str, BrowserFile]:
-    """Return the current files by their plain names."""
-    files = [_file(f"{module}.js", f"{module}.min.js", _JAVASCRIPT) for module in MODULES]
-    files += [_file(f"{module}.d.ts", f"{module}.d.ts", _DECLARATIONS) for module in MODULES]
-    return {file.name: file for file in files}
+    """Return the current modules and their TypeScript declarations, by their names without a version."""
+    files: dict[str, BrowserFile] = {}
+    for module in MODULES:
+        script = BrowserFile(f"{module}.js", _JAVASCRIPT, (FOLDER / f"{module}.min.js").read_bytes())
+        types = BrowserFile(f"{module}.d.ts", _TYPESCRIPT, (FOLDER / f"{module}.d.ts").read_bytes())
+        files |= {script.name: script, types.name: types}
+    return files
 
 
 @cache
 def versioned_files() -> dict[str, BrowserFile]:
     """Return the files by their versioned names: every version of the modules, and the current declarations."""
-    modules = {path.name: BrowserFile(path.name, _JAVASCRIPT, path.read_bytes()) for path in VERSIONS.glob("*.js")}
-    return modules | {file.versioned_name: file for file in browser_files().values()}
+    all_versions = {path.name: BrowserFile(path.name, _JAVASCRIPT, path.read_bytes()) for path in VERSIONS.glob("*.js")}
+    current = {file.versioned_name: file for file in browser_files().values()}
+    return all_versions | current
 
 
 def plain_name(name: str) -> str:
-    """Return the name without its version."""
-    match = _VERSIONED.fullmatch(name)
-    return f"{match[1]}.{match[2]}" if match else name
-
-
-def _file(name: str, source: str, media_type: str) -> BrowserFile:
-    return BrowserFile(name, media_type, (FOLDER / source).read_bytes())
+    """Return the name of a file without its version: `forwarder.js` for `forwarder.1471f866f53a13b2.js`."""
+    match = _VERSIONED_NAME.fullmatch(name)
+    if match is None:
+        return name
+    stem, suffix = match.groups()
+    return f"{stem}.{suffix}"

@@ -7,12 +7,12 @@ import typer
 from embedsink import __version__
 from embedsink.cli import backup, inspect, keys, maintenance, quarantine, render, reports, server, sync_result, transfer
 from embedsink.cli.options import examples
-from embedsink.cli.output import FAILED, WRONG_USE, fail
-from embedsink.errors import EmbedsinkError
+from embedsink.cli.output import FAILED, USAGE_ERROR, fail
+from embedsink.errors import EmbedsinkError, Refused
 from embedsink.reasons import Reason
 
-# Parameters of the HTTP API that are options here.
-OPTIONS = (
+# Error messages about these parameters of the HTTP API get the `--` of the option with the same name.
+PARAMETERS_WITH_OPTION = (
     *("since", "until", "surface", "deployment", "tenant", "interval", "timezone"),
     *("columns", "limit", "period", "before", "reason"),
 )
@@ -56,7 +56,7 @@ app.command(short_help="Rebuild the store.", epilog=maintenance.REBUILD_EXAMPLES
 app.command(short_help="Check a data folder.", epilog=maintenance.DOCTOR_EXAMPLES)(maintenance.doctor)
 
 
-def _show_version(is_requested: bool) -> None:
+def _print_version_and_exit(is_requested: bool) -> None:
     if is_requested:
         typer.echo(f"embedsink {__version__}")
         raise typer.Exit
@@ -66,19 +66,27 @@ def _show_version(is_requested: bool) -> None:
 def embedsink(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version_and_exit),
     ] = False,
 ) -> None:
-    """Accept the options before the command."""
+    """Declare the options that precede the command. Their callbacks run before this function."""
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0, 1 for a failure, 2 for wrong use."""
+    """Run the command line. The exit code is 0 for success, 1 for a failure and 2 for a usage error."""
     try:
         app()
+    except Refused as error:
+        is_usage_error = error.reason in (Reason.BAD_PARAMETER, Reason.NOT_FOUND)
+        fail(_message_of(error), code=USAGE_ERROR if is_usage_error else FAILED)
     except EmbedsinkError as error:
-        reason = getattr(error, "reason", None)
-        message = str(error)
-        if reason is Reason.BAD_PARAMETER and message.partition(":")[0] in OPTIONS:
-            message = f"--{message}"
-        fail(message, code=WRONG_USE if reason in (Reason.BAD_PARAMETER, Reason.NOT_FOUND) else FAILED)
+        fail(error, code=FAILED)
+
+
+def _message_of(error: Refused) -> str:
+    """Return the message. It begins with the name of the option if the error is about an option."""
+    message = str(error)
+    parameter, _, _ = message.partition(":")
+    if error.reason is Reason.BAD_PARAMETER and parameter in PARAMETERS_WITH_OPTION:
+        return f"--{message}"
+    return message

@@ -27,7 +27,7 @@ Params = dict[str, Any]
 
 
 class ReportBackend(Protocol):
-    """A source of reports. The methods correspond to the resources of the HTTP API."""
+    """A source of reports: a data folder or a server. Each method corresponds to a resource of the HTTP API."""
 
     def list_reports(self) -> list[dict[str, Any]]:
         """Return all reports, as `/api/v1/reports` does."""
@@ -39,14 +39,14 @@ class ReportBackend(Protocol):
         """Return the rows of a report, as `/api/v1/reports/{name}.json` does."""
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterable[bytes]:
-        """Return the rows of a report in a file format, in chunks."""
+        """Return the rows of a report in a file format, in chunks of bytes."""
 
     def read_summary(self, params: Params) -> Iterable[bytes]:
-        """Return a ZIP of all reports, in chunks."""
+        """Return a ZIP file of all reports, in chunks of bytes."""
 
 
 class LocalBackend:
-    """The last snapshot of a data folder."""
+    """A backend that reads the last snapshot of a data folder."""
 
     def __init__(self, data: Path) -> None:
         from embedsink.data_folder import DataFolder
@@ -61,9 +61,9 @@ class LocalBackend:
             return [asdict(report) for report in all_reports(reader)]
 
     def describe_report(self, name: str) -> dict[str, Any]:
-        from embedsink.reports.catalog import describe, known_name
+        from embedsink.reports.catalog import describe
 
-        known_name(name)
+        _check_report_name(name)
         with self._open_catalog() as reader:
             return describe(reader, name)
 
@@ -72,40 +72,40 @@ class LocalBackend:
         return rows
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
-        from embedsink.reports.catalog import known_name
         from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
         from embedsink.reports.scope import parse_scope
 
-        known_name(name)
+        _check_report_name(name)
         scope = parse_scope(params, deployments=params["deployment"])
-        request = PageRequest(params["columns"], params["limit"])
-        with self._open(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
+        page = PageRequest(params["columns"], params["limit"])
+        # Write to a temporary file first, so that an error leaves no incomplete output.
+        with self._open_snapshot(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
             with reader.consistent():
-                selection, _ = request.select(reader, name)
-                write_rows(reader, selection, file, format, csv=_csv_options(params))
-            yield from _chunks(file)
+                query, _next_page = page.select(reader, name)
+                write_rows(reader, query, file, format, csv=_csv_options(params))
+            yield from _read_chunks(file)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
         from embedsink.reports.scope import parse_scope
         from embedsink.reports.zip_export import write_summary
 
         scope = parse_scope(params, deployments=params["deployment"])
-        with self._open(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
+        with self._open_snapshot(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
             _warn_of_missing_reports(reader)
             with reader.consistent():
                 write_summary(reader, scope, file, csv=_csv_options(params))
-            yield from _chunks(file)
+            yield from _read_chunks(file)
 
-    def _open(self, variables: dict[str, object]) -> "Reader":
+    def _open_snapshot(self, scope_variables: dict[str, object]) -> "Reader":
         from embedsink.settings import read_settings
         from embedsink.store.reader import open_snapshot
 
-        return open_snapshot(self._snapshot, {**read_settings().variables(), **variables})
+        return open_snapshot(self._snapshot, {**read_settings().variables(), **scope_variables})
 
     @contextmanager
     def _open_catalog(self) -> Iterator["Reader"]:
-        """Open the snapshot, or without one an empty store: the list of reports is known before any data."""
+        """Open the snapshot. If none exists yet, open an empty store, which has the definitions of all reports."""
         from embedsink.store.database import Store
         from embedsink.store.reader import EVERYTHING, open_snapshot
 
@@ -113,14 +113,14 @@ class LocalBackend:
             with open_snapshot(self._snapshot, EVERYTHING) as reader:
                 yield reader
             return
-        with TemporaryDirectory() as folder, closing(Store(Path(folder) / "store.duckdb")) as store:
-            store.open()
-            with store.reader(EVERYTHING) as reader:
+        with TemporaryDirectory() as folder, closing(Store(Path(folder) / "store.duckdb")) as empty_store:
+            empty_store.open()
+            with empty_store.reader(EVERYTHING) as reader:
                 yield reader
 
 
 class RemoteBackend:
-    """A server."""
+    """A backend that requests reports from a server."""
 
     def __init__(self, url: str, key: str | None) -> None:
         self._client = connect(url, key)
@@ -135,21 +135,30 @@ class RemoteBackend:
         return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params)
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
-        return self._client.chunks("reports", f"{name}.{format}", query=params)
+        return self._client.get_chunks("reports", f"{name}.{format}", query=params)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
         query = {name: value for name, value in params.items() if name not in ROW_PARAMS}
-        return self._client.chunks("summary.zip", query=query)
+        return self._client.get_chunks("summary.zip", query=query)
 
 
 def _warn_of_missing_reports(reader: "Reader") -> None:
     from embedsink.reports.catalog import missing_reports
 
-    if missing := missing_reports(reader):
-        print_message(missing)
+    warning = missing_reports(reader)
+    if warning is not None:
+        print_message(warning)
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+def _check_report_name(name: str) -> None:
+    """Raise Refused if there is no such report."""
+    from embedsink.reports.catalog import known_name
+
+    known_name(name)
+
+
+def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a written file from its beginning, in chunks of bytes."""
     file.seek(0)
     while chunk := file.read(CHUNK_BYTES):
         yield chunk

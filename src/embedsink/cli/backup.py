@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embedsink.cli.options import DATA, Data, WrongUse, examples
+from embedsink.cli.options import DATA, Data, UsageError, examples
 from embedsink.cli.output import print_message
 from embedsink.cli.tables import print_table
 from embedsink.data_folder import DataFolder, require_folder
@@ -35,31 +35,31 @@ def backup(
     keep: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Delete all but the newest N generations afterwards.")
     ] = None,
-    is_list: Annotated[bool, typer.Option("--list", help="List the generations instead of making a backup.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List the generations instead of making a backup.")] = False,
 ) -> None:
     """Add a generation to a backup folder, also while a server runs. Prints the path of its manifest.
 
-    A generation has every event that was acknowledged before the command began, keys.json, dashboards/ and the segments
-    in damaged/. Only changes since the last generation are stored, and everything is read back to verify it. An
-    interrupted backup adds no generation.
+    A generation contains every event that was acknowledged before the command began, keys.json, dashboards/ and the
+    segments in damaged/. Only changes since the last generation are stored, and everything is read back to verify it.
+    An interrupted backup adds no generation.
     """
     from embedsink.backup.create import create_backup
     from embedsink.backup.repository import Repository
     from embedsink.concurrency.priority import lower_priority
 
-    if is_list:
+    if list_only:
         if keep is not None:
-            raise WrongUse("--keep: can't be combined with --list. Omit one of them.")
-        _list(Repository(target))
+            raise UsageError("--keep: can't be combined with --list. Omit one of them.")
+        _print_generations(Repository(target))
         return
     folder = DataFolder(require_folder(data))
     lower_priority()
-    with _os_errors(target):
+    with _explain_os_errors(target):
         created = create_backup(folder, target)
     _print_created(created)
     if keep is not None:
         repository = Repository(target)
-        with _os_errors(target), repository.writing():
+        with _explain_os_errors(target), repository.writing():
             deleted_count = repository.delete_all_but(keep)
         print_message(f"Older generations deleted: {deleted_count:,}.")
 
@@ -76,11 +76,12 @@ def restore(
     """
     from embedsink.backup.restore import restore_backup
 
-    with _os_errors(data):
+    with _explain_os_errors(data):
         generation = restore_backup(backup, DataFolder(data))
     print_message(
-        f"{data}: restored every event acknowledged up to {_seconds(generation.began_at)}, {generation.byte_count:,} "
-        f"bytes in {len(generation.files):,} files. Start the server: `embedsink serve --data {data}`."
+        f"{data}: restored every event acknowledged up to {_without_fraction(generation.began_at)}, "
+        f"{generation.byte_count:,} bytes in {len(generation.files):,} files. "
+        f"Start the server: `embedsink serve --data {data}`."
     )
 
 
@@ -90,33 +91,40 @@ def _print_created(created: "Created") -> None:
         print_message(f"Warning: {warning}")
     generation = created.generation
     print_message(
-        f"Backed up every event acknowledged up to {_seconds(generation.began_at)}: {generation.byte_count:,} bytes in "
-        f"{len(generation.files):,} files, of which {created.new_bytes:,} bytes are new. All files were verified."
+        f"Backed up every event acknowledged up to {_without_fraction(generation.began_at)}: "
+        f"{generation.byte_count:,} bytes in {len(generation.files):,} files, of which {created.new_bytes:,} bytes are "
+        "new. All files were verified."
     )
 
 
-def _list(repository: "Repository") -> None:
-    print_table(COLUMNS, [_row(repository, name) for name in repository.names()])
+def _print_generations(repository: "Repository") -> None:
+    print_table(COLUMNS, [_generation_row(repository, name) for name in repository.names()])
 
 
-def _row(repository: "Repository", name: str) -> tuple[object, ...]:
+def _generation_row(repository: "Repository", name: str) -> tuple[object, ...]:
+    """Return the columns of a generation, or only its name if its manifest is damaged."""
     from embedsink.backup.generation import BackupDamaged
 
     try:
         generation = repository.read(name)
     except BackupDamaged:
         return name, "damaged", None, None, None
-    return name, _seconds(generation.began_at), len(generation.files), generation.byte_count, generation.version
+    events_up_to = _without_fraction(generation.began_at)
+    return name, events_up_to, len(generation.files), generation.byte_count, generation.version
 
 
-def _seconds(moment: str) -> str:
-    """Return a manifest's time, rounded down to seconds: a later time would promise events that the backup lacks."""
-    return f"{moment[:19]}Z"
+def _without_fraction(time: str) -> str:
+    """Return an ISO 8601 time in UTC without the fraction of its second.
+
+    Rounding up would promise events that the backup lacks.
+    """
+    whole_seconds = time[: len("2026-11-23T09:30:12")]
+    return f"{whole_seconds}Z"
 
 
 @contextmanager
-def _os_errors(path: Path) -> Iterator[None]:
-    """Convert an error of the operating system to a message that names the path."""
+def _explain_os_errors(path: Path) -> Iterator[None]:
+    """Convert an OSError to an error message that names its file, or `path` if the error has none."""
     try:
         yield
     except OSError as error:

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from embedsink.cli.options import KeyOption, WrongUse, connect, examples, wrong_use
-from embedsink.cli.output import fail, strip_control
+from embedsink.cli.options import KeyOption, UsageError, connect, examples, usage_errors
+from embedsink.cli.output import escape_control, fail
 from embedsink.cli.tables import print_table
 from embedsink.errors import Misconfigured, preview, suggestion
 
@@ -19,12 +19,13 @@ REJECTION_COLUMNS = ("reason", "path", "type", "detail")
 
 
 def _parse_expectation(text: str) -> tuple[str, int]:
+    """Parse an event type with its expected count, such as `view=1`."""
     name, _, count = text.rpartition("=")
     if not name or not (count.isascii() and count.isdigit()):
         raise Misconfigured(f"--expect: {preview(text)} is not a type with a count. Example: view=1.")
     from embedsink.protocol.messages import EVENTS
 
-    # With a misspelled type, a correct page would fail its test.
+    # A correct page would fail a test that expects a misspelled type.
     if name not in EVENTS:
         raise Misconfigured(f"--expect: type {preview(name)} does not exist. {suggestion(name, sorted(EVENTS))}")
     return name, int(count)
@@ -49,44 +50,48 @@ def inspect(
 ) -> None:
     """Count the events and actions of a session by type, and list the rejections. For tests of a host page.
 
-    The counts include everything that was acknowledged before. Exit code 1 if anything was rejected or lost, if a count
-    differs from --expect, if nothing was received, or if --wait was too short.
+    The counts include everything that was acknowledged before. Exit code 1 if anything was rejected or lost, or if a
+    count differs from --expect. Exit code 1 also if nothing was received, or if --wait was too short.
     """
     if session is None and since is None:
-        raise WrongUse("--session: is missing. Pass --session or --since.")
+        raise UsageError("--session: is missing. Pass --session or --since.")
     if session == "":
-        raise WrongUse("--session: is empty, perhaps an unset variable. Pass the id of the session.")
-    with wrong_use():
-        expected = dict(map(_parse_expectation, expect or []))
+        raise UsageError("--session: is empty, perhaps an unset variable. Pass the id of the session.")
+    with usage_errors():
+        expected_counts = dict(_parse_expectation(text) for text in expect or [])
     query = {"session": session, "since": since, "wait": wait}
     response = connect(url, key).get_object("inspect", members=RESPONSE_MEMBERS, query=query)
     if as_json:
-        typer.echo(strip_control(json.dumps(response, indent=2, ensure_ascii=False)))
+        typer.echo(escape_control(json.dumps(response, indent=2, ensure_ascii=False)))
     else:
-        _print(response)
-    if problems := _problems(response, expected):
+        _print_counts(response)
+        _print_rejections(response)
+    problems = _problems(response, expected_counts)
+    if problems:
         fail("\n".join(problems))
 
 
-def _print(response: dict[str, Any]) -> None:
-    counts = [
-        (direction, type_, count)
-        for direction in ("event", "action")
-        for type_, count in sorted(response[f"{direction}s"].items())
-    ]
-    if counts:
-        print_table(("direction", "type", "count"), counts)
+def _print_counts(response: dict[str, Any]) -> None:
+    events = [("event", type_, count) for type_, count in sorted(response["events"].items())]
+    actions = [("action", type_, count) for type_, count in sorted(response["actions"].items())]
+    if events or actions:
+        print_table(("direction", "type", "count"), [*events, *actions])
+
+
+def _print_rejections(response: dict[str, Any]) -> None:
     if response["rejected"]:
         print_table(REJECTION_COLUMNS, [[row[name] for name in REJECTION_COLUMNS] for row in response["rejected"]])
 
 
-def _problems(response: dict[str, Any], expected: dict[str, int]) -> list[str]:
-    problems = [
-        f"{name}: {response['events'].get(name, 0):,} received, {count:,} expected."
-        for name, count in expected.items()
-        if response["events"].get(name, 0) != count
-    ]
-    if not expected and not (response["acceptedCount"] or response["quarantinedCount"] or response["lostCount"]):
+def _problems(response: dict[str, Any], expected_counts: dict[str, int]) -> list[str]:
+    """Return a sentence for each reason why the session fails the test."""
+    problems = []
+    for name, expected_count in expected_counts.items():
+        received_count = response["events"].get(name, 0)
+        if received_count != expected_count:
+            problems.append(f"{name}: {received_count:,} received, {expected_count:,} expected.")
+    total_count = response["acceptedCount"] + response["quarantinedCount"] + response["lostCount"]
+    if not expected_counts and total_count == 0:
         problems.append("Nothing was received. Check the session id, and the server to which the page sends.")
     if response["quarantinedCount"]:
         problems.append(f"{response['quarantinedCount']:,} rejected. The table has the reasons. Correct the sender.")

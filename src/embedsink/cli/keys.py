@@ -3,6 +3,7 @@
 import getpass
 import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import normalize_origin, parse_deployment, parse_duration, parse_label
 from embedsink.auth.tokens import TOKEN_PREFIX
-from embedsink.cli.options import DATA, Data, WrongUse, examples, parser
+from embedsink.cli.options import DATA, Data, UsageError, examples, option_parser
 from embedsink.cli.output import print_message
 from embedsink.cli.tables import print_table
 from embedsink.data_folder import DataFolder
@@ -22,6 +23,38 @@ app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, ri
 _STDIN_BYTES_MAX = 4_096
 
 COLUMNS = ("key_id", "kind", "state", "deployments", "origins", "created_at", "expires_at", "label")
+
+Kind = Annotated[KeyKind, typer.Option(help="Who uses the key: pages, readers, dbt pipelines, or operators.")]
+AllowedDeployments = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--deployment",
+        metavar="N",
+        help="Allow this deployment only. Repeatable. Default: all.",
+        parser=option_parser("--deployment", parse_deployment),
+    ),
+]
+AllowedOrigins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--origin",
+        metavar="URL",
+        help="Allow pages of this origin only. Repeatable. Not for sync keys.",
+        parser=option_parser("--origin", normalize_origin),
+    ),
+]
+Lifetime = Annotated[
+    int | None,
+    typer.Option(
+        "--expires",
+        metavar="SPAN",
+        help="Expire after this time, such as 90d or 12h.",
+        parser=option_parser("--expires", parse_duration),
+    ),
+]
+Label = Annotated[
+    str, typer.Option(metavar="TEXT", help="A note on its use.", parser=option_parser("--label", parse_label))
+]
 
 
 @app.command(
@@ -33,52 +66,30 @@ COLUMNS = ("key_id", "kind", "state", "deployments", "origins", "created_at", "e
     )
 )
 def create(
-    kind: Annotated[KeyKind, typer.Option(help="Who uses the key: pages, readers, dbt pipelines, or operators.")],
-    deployment: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="N",
-            help="Allow this deployment only. Repeatable. Default: all.",
-            parser=parser("--deployment", parse_deployment),
-        ),
-    ] = None,
-    origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL",
-            help="Allow pages of this origin only. Repeatable. Not for sync keys.",
-            parser=parser("--origin", normalize_origin),
-        ),
-    ] = None,
-    expires: Annotated[
-        int | None,
-        typer.Option(
-            metavar="SPAN",
-            help="Expire after this time, such as 90d or 12h.",
-            parser=parser("--expires", parse_duration),
-        ),
-    ] = None,
-    label: Annotated[
-        str, typer.Option(metavar="TEXT", help="A note on its use.", parser=parser("--label", parse_label))
-    ] = "",
+    kind: Kind,
+    deployments: AllowedDeployments = None,
+    origins: AllowedOrigins = None,
+    lifetime_s: Lifetime = None,
+    label: Label = "",
     data: Data = DATA,
 ) -> None:
     """Create a key, and print it on stdout. It is shown only once, since only its SHA-256 is stored."""
-    if kind is KeyKind.SYNC and origin:
-        raise WrongUse("--origin: does not apply to sync keys, which pipelines use. Omit it.")
-    folder, now = DataFolder(data), time.time()
+    if kind is KeyKind.SYNC and origins:
+        raise UsageError("--origin: does not apply to sync keys, which pipelines use. Omit it.")
+    now = time.time()
+    folder = DataFolder(data)
     folder.create()
     key, token = KeyStore(folder.keys).create(
         kind,
-        deployments=deployment or None,
-        origins=origin or (),
-        expires_at=None if expires is None else now + expires,
+        deployments=deployments or None,
+        origins=origins or (),
+        expires_at=None if lifetime_s is None else now + lifetime_s,
         label=label,
         now=now,
     )
     print_message(f"{key.key_id}: a key to {_purpose(key)}. Store it safely: it is not shown again.")
     if key.kind is KeyKind.INGEST and key.origins:
-        # Only a terminal shows the tag with the key: otherwise stderr may be a log.
+        # The tag is printed on stderr, which may be a log. Only a terminal gets it with the key.
         print_message(_script_tag(token if sys.stdout.isatty() else "THE-KEY-ON-STDOUT"))
     typer.echo(token)
 
@@ -86,11 +97,12 @@ def create(
 @app.command("list", epilog=examples("embedsink keys list --data data"))
 def list_keys(data: Data = DATA) -> None:
     """List all keys. Expired and revoked ones are listed for 400 days."""
-    keys, now = KeyStore(DataFolder(data).keys).keys(), time.time()
+    keys = KeyStore(DataFolder(data).keys).keys()
     if not keys:
         print_message(f"{data}: no keys. Create one: `embedsink keys create --kind ingest --data {data}`.")
         return
-    print_table(COLUMNS, [_row(key, now) for key in keys])
+    now = time.time()
+    print_table(COLUMNS, [_key_row(key, now) for key in keys])
 
 
 @app.command(
@@ -104,11 +116,12 @@ def revoke(
 ) -> None:
     """Revoke a key. A running server refuses it within a second."""
     if TOKEN_PREFIX.search(key_id):
-        raise WrongUse(
+        raise UsageError(
             "KEY_ID: is a key, which `ps` and the shell's history would show. Pass an id of `keys list`, or - and the "
             "key on stdin."
         )
-    key = KeyStore(DataFolder(data).keys).revoke(_read_token() if key_id == "-" else key_id, now=time.time())
+    id_or_token = _read_token() if key_id == "-" else key_id
+    key = KeyStore(DataFolder(data).keys).revoke(id_or_token, now=time.time())
     print_message(f"{key.key_id}: revoked.")
 
 
@@ -119,52 +132,59 @@ def _read_token() -> str:
     else:
         token = sys.stdin.buffer.read(_STDIN_BYTES_MAX).decode("utf-8", "replace")
     if not token.strip():
-        raise WrongUse("stdin: is empty. Pass the key: `embedsink keys revoke - < key.txt`.")
+        raise UsageError("stdin: is empty. Pass the key: `embedsink keys revoke - < key.txt`.")
     return token.strip()
 
 
 def _purpose(key: Key) -> str:
-    verb = {
+    """Return what the key allows, such as `send events of deployment 12`."""
+    purpose = {
         KeyKind.INGEST: "send events",
         KeyKind.READ: "read reports",
         KeyKind.SYNC: "record dbt syncs",
         KeyKind.ADMIN: "administrate",
     }[key.kind]
-    return verb if key.deployments is None else f"{verb} of deployment {_joined(sorted(key.deployments))}"
+    if key.deployments is None:
+        return purpose
+    return f"{purpose} of deployment {_comma_separated(key.deployments)}"
 
 
 def _script_tag(token: str) -> str:
-    """Return the script tag of the forwarder, with the URL that stays valid after upgrades (docs/browser.md)."""
+    """Return instructions with the forwarder's script tag, whose URL stays valid after upgrades (docs/browser.md)."""
     from embedsink.settings import read_settings
 
-    name = read_settings().service_name
-    service_name = "" if name == "svc" else f' data-service-name="{name}"'
+    service_name = read_settings().service_name
+    service_attribute = "" if service_name == "svc" else f' data-service-name="{service_name}"'
     return (
         "Add this tag to the page before the iframe. Replace the origins of your server and of the embed.\n"
         '<script type="module" src="https://YOUR-SERVER/forwarder.js" '
-        f'data-key="{token}" data-origin="https://YOUR-EMBED"{service_name}></script>'
+        f'data-key="{token}" data-origin="https://YOUR-EMBED"{service_attribute}></script>'
     )
 
 
-def _row(key: Key, now: float) -> tuple[object, ...]:
-    state = "revoked" if key.revoked_at is not None else "live" if key.is_live(now) else "expired"
-    deployments = "all" if key.deployments is None else _joined(sorted(key.deployments))
-    origins = _joined(sorted(key.origins)) or "any"
+def _key_row(key: Key, now: float) -> tuple[object, ...]:
     return (
         key.key_id,
         key.kind,
-        state,
-        deployments,
-        origins,
-        _minute(key.created_at),
-        _minute(key.expires_at),
+        _key_state(key, now),
+        "all" if key.deployments is None else _comma_separated(key.deployments),
+        _comma_separated(key.origins) if key.origins else "any",
+        _format_time(key.created_at),
+        "" if key.expires_at is None else _format_time(key.expires_at),
         key.label,
     )
 
 
-def _joined(parts: list[int] | list[str]) -> str:
-    return ", ".join(map(str, parts))
+def _key_state(key: Key, now: float) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "live" if key.is_live(now) else "expired"
 
 
-def _minute(seconds: float | None) -> str:
-    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(" ", timespec="minutes")[:16]
+def _comma_separated(values: Iterable[int] | Iterable[str]) -> str:
+    return ", ".join(str(value) for value in sorted(values))
+
+
+def _format_time(epoch_s: float) -> str:
+    """Return a time in UTC, such as `2026-11-23 09:30`."""
+    return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%d %H:%M}"

@@ -23,14 +23,14 @@ def snapshot(data: Data = DATA) -> None:
     folder = DataFolder(require_folder(data))
     try:
         with FolderLock(folder):
-            pass
+            pass  # Only check that no server has the folder open. `_load_and_publish` locks it again.
     except FolderTaken as error:
         interval_s = read_settings().snapshot_interval_s
         print_message(f"{error.holder}. That server publishes snapshots automatically, every {interval_s:g} s.")
         return
-    status = asyncio.run(_open_and_close(folder))
+    status = asyncio.run(_load_and_publish(folder))
     print_message(f"{folder.snapshot}: published ({folder.snapshot.stat().st_size:,} bytes).")
-    _print_load(status)
+    _print_load_counts(status)
 
 
 def rebuild(data: Data = DATA) -> None:
@@ -47,11 +47,11 @@ def rebuild(data: Data = DATA) -> None:
     with FolderLock(folder):
         if folder.store.exists():
             Store(folder.store).refuse_newer()
-            # The journal has only events that no snapshot has. Without a snapshot, a rebuild would lose the others.
+            # Raise an error unless the snapshot can be read: the journal alone lacks the events that it covers.
             open_snapshot(folder.snapshot, EVERYTHING).close()
             print_message(f"{folder.store.name}: moved to {move_to_damaged(folder.store, damaged=folder.damaged)}.")
     print_message("Rebuilding from the snapshot and the journal …")
-    _print_load(asyncio.run(_open_and_close(folder)))
+    _print_load_counts(asyncio.run(_load_and_publish(folder)))
     print_message(f"{folder.store}: rebuilt ({folder.store.stat().st_size:,} bytes).")
 
 
@@ -64,28 +64,34 @@ def doctor(data: Data = DATA) -> None:
     from embedsink.settings import read_settings
 
     findings = examine(DataFolder(require_folder(data)), read_settings())
-    print_table(("check", "state", "details"), [(one.check, one.state, one.details) for one in findings])
-    wrong = [one for one in findings if one.state == "wrong"]
-    if wrong:
-        fail(f"{data}: {len(wrong)} of {len(findings)} checks failed.")
+    print_table(
+        ("check", "state", "details"), [(finding.check, finding.state, finding.details) for finding in findings]
+    )
+    failed_count = sum(finding.state == "wrong" for finding in findings)
+    if failed_count:
+        fail(f"{data}: {failed_count} of {len(findings)} checks failed.")
     print_message(f"{data}: all checks passed.")
 
 
-async def _open_and_close(folder: DataFolder) -> "LoaderStatus":
-    """Open the folder, which repairs it, and close it, which loads the journal and publishes a snapshot."""
+async def _load_and_publish(folder: DataFolder) -> "LoaderStatus":
+    """Repair the store, load the journal and publish a snapshot."""
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
 
     async with Engine(folder, read_settings()) as engine:
-        pass
+        pass  # Opening the engine repairs the store. Closing it loads the journal and publishes a snapshot.
     return engine.loader.status
 
 
-def _print_load(status: "LoaderStatus") -> None:
+def _print_load_counts(status: "LoaderStatus") -> None:
+    """Print the counts of the loaded envelopes. Fail if loading had an error or found a damaged file."""
     print_message(
         f"segments loaded: {status.segment_count:,}, received {status.received_count:,}, "
         f"accepted {status.accepted_count:,}, duplicate {status.duplicate_count:,}, "
         f"quarantined {status.quarantined_count:,}."
     )
-    if status.error or status.damaged:
-        fail("\n".join([*status.damaged, *([status.error] if status.error else [])]))
+    problems = list(status.damaged)
+    if status.error:
+        problems.append(status.error)
+    if problems:
+        fail("\n".join(problems))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class WrongUse(typer.BadParameter):
-    """Wrong use of a command: the usage, the message, and exit code 2."""
+class UsageError(typer.BadParameter):
+    """A wrong option or argument. typer prints the usage and the message, and exits with code 2."""
 
     def format_message(self) -> str:
         """Return the message without typer's prefix, since it begins with the option."""
@@ -29,46 +29,52 @@ class WrongUse(typer.BadParameter):
 
 def examples(*commands: str) -> str:
     """Return the examples at the end of a command's `--help`."""
-    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
+    keep_line_breaks = "\b"  # click wraps a paragraph unless it begins with this character.
+    return "\n".join([keep_line_breaks, "Examples:", *(f"  {command}" for command in commands)])
 
 
 @contextmanager
-def wrong_use(option: str | None = None) -> Iterator[None]:
-    """Convert a configuration error to wrong use.
+def usage_errors(option: str | None = None) -> Iterator[None]:
+    """Convert a configuration error to a usage error.
 
     Args:
-        option: replaces the name at the beginning of the message.
+        option: the option to name at the beginning of the message, instead of the name there.
     """
     try:
         yield
     except Misconfigured as error:
         message = str(error)
-        raise WrongUse(message if option is None else f"{option}: {message.partition(': ')[2]}") from None
+        if option is not None:
+            _, _, problem = message.partition(": ")
+            message = f"{option}: {problem}"
+        raise UsageError(message) from None
 
 
-def parser(option: str, parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser for the values of an option. Invalid values are wrong use."""
+def option_parser(option: str, parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a parser for the values of an option. It raises a usage error for an invalid value."""
 
     def parse_option(text: str) -> T:
-        with wrong_use(option):
+        with usage_errors(option):
             return parse(text)
 
     return parse_option
 
 
-def _data_folder(text: str | Path) -> Path:
+def _parse_data_folder(text: str | Path) -> Path:
     if text == "":
-        raise WrongUse("--data: is empty, perhaps an unset variable. Name a folder; the current one is `.`.")
+        raise UsageError("--data: is empty, perhaps an unset variable. Name a folder; the current one is `.`.")
     if Path(text).is_file():
-        raise WrongUse(f"--data: {text} is a file. Name a folder.")
+        raise UsageError(f"--data: {text} is a file. Name a folder.")
     return Path(text)
 
 
 def _reject_empty_variable(context: typer.Context, data: Path) -> Path:
+    """Return the data folder, or raise a usage error if EMBEDSINK_DATA is empty and --data is missing."""
     # typer treats an empty variable as unset, and would use the default folder.
     source = context.get_parameter_source("data")
-    if source and source.name == "DEFAULT" and os.environ.get("EMBEDSINK_DATA") == "":
-        raise WrongUse("EMBEDSINK_DATA: is empty. Set it to a folder, or unset it.")
+    is_default = source is not None and source.name == "DEFAULT"
+    if is_default and os.environ.get("EMBEDSINK_DATA") == "":
+        raise UsageError("EMBEDSINK_DATA: is empty. Set it to a folder, or unset it.")
     return data
 
 
@@ -80,7 +86,7 @@ Data = Annotated[
         metavar="DIR",
         envvar="EMBEDSINK_DATA",
         help="The data folder.",
-        parser=_data_folder,
+        parser=_parse_data_folder,
         callback=_reject_empty_variable,
     ),
 ]
@@ -109,7 +115,7 @@ Deployments = Annotated[
         "--deployment",
         metavar="N",
         help="Only this deployment. Repeatable.",
-        parser=parser("--deployment", parse_deployment),
+        parser=option_parser("--deployment", parse_deployment),
     ),
 ]
 Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Only this tenant.")]
@@ -122,34 +128,44 @@ Timezone = Annotated[
 ]
 
 
-def freshness(data: Path, url: str | None) -> tuple[str, str]:
-    """Return the time of a source's data, and when newer data appears, as phrases for a message."""
+def as_of_phrase(data: Path, url: str | None) -> str:
+    """Return `as of` and the time of the data of a server or a snapshot, for a message."""
     from embedsink.data_folder import DataFolder
 
     if url is not None:
-        return "now", "about a second after they are received"
+        return "as of now"
     snapshot_at = datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    return f"{snapshot_at:%Y-%m-%d %H:%M:%S} UTC, the last snapshot", "in the next snapshot"
+    return f"as of {snapshot_at:%Y-%m-%d %H:%M:%S} UTC, the last snapshot"
+
+
+def when_new_data_appears(url: str | None) -> str:
+    """Return when new data appears in a server or a snapshot, for a message such as `New events appear …`."""
+    return "in the next snapshot" if url is None else "about a second after they are received"
 
 
 def source_option(data: Path, url: str | None) -> str:
-    """Return the option that names the same data folder or server in another command."""
+    """Return the option that selects this server or data folder, for a suggested command."""
     return f"--data {data}" if url is None else f"--url {url}"
 
 
 def connect(url: str, key: str | None) -> "HttpClient":
-    """Return a client of the server of --url. A malformed URL or key is wrong use."""
+    """Return a client of the server at --url.
+
+    Raises:
+        UsageError: the URL or the key is malformed, or the key is missing.
+    """
     from embedsink.client.http_client import HttpClient
 
     try:
         return HttpClient(url, key)
     except Misconfigured as error:
-        raise WrongUse(f"--{error}") from None
+        # The message begins with `url:` or `key:`, and both are options.
+        raise UsageError(f"--{error}") from None
 
 
 @contextmanager
 def suggesting_url() -> Iterator[None]:
-    """Add the advice to use --url to the error that a server has the data folder open."""
+    """Replace the error that a server has the data folder open by one that recommends --url."""
     try:
         yield
     except FolderTaken as error:

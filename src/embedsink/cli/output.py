@@ -1,4 +1,4 @@
-"""The output of commands: results on stdout, messages on stderr, no terminal control characters."""
+"""The output of commands: results on stdout, messages on stderr, and no control characters of terminals."""
 
 import json
 import sys
@@ -10,33 +10,42 @@ from typing import NoReturn
 import typer
 
 FAILED = 1
-WRONG_USE = 2
+USAGE_ERROR = 2
 
 
 def print_message(text: str) -> None:
-    """Print a message on stderr, so that stdout has the result only."""
+    """Print a message on stderr, so that stdout contains only the result."""
     typer.echo(text, err=True)
 
 
 def fail(error: Exception | str, *, code: int = FAILED) -> NoReturn:
     """Print an error message in red on stderr, and exit."""
-    typer.secho(strip_control(error), fg=typer.colors.RED, err=True)
+    typer.secho(escape_control(error), fg=typer.colors.RED, err=True)
     sys.exit(code)
 
 
-def strip_control(value: object) -> str:
-    """Return a value as text with control characters escaped: text of a sender may contain an escape sequence."""
-    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in str(value))
+def escape_control(value: object) -> str:
+    r"""Return a value as text with control characters escaped, such as `\u001b`. Line breaks are retained.
+
+    A sender's text may contain an escape sequence that changes the terminal.
+    """
+    return "".join(_escape_character(character) for character in str(value))
+
+
+def _escape_character(character: str) -> str:
+    if character.isprintable() or character == "\n":
+        return character
+    return json.dumps(character).strip('"')
 
 
 @contextmanager
 def atomic_write(file: Path) -> Iterator[Path]:
-    """Yield a temporary path that replaces `file` at the end, so that `file` is never incomplete."""
-    part = file.with_name(f"{file.name}.part")
+    """Yield a temporary path to write to. It replaces `file` at the end, so that `file` is never incomplete."""
+    temporary = file.with_name(f"{file.name}.part")
     try:
-        yield part
-        part.replace(file)
+        yield temporary
+        temporary.replace(file)
     except OSError as error:
         fail(f"{file}: {error.strerror}. Choose another path.")
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

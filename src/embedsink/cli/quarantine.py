@@ -12,13 +12,14 @@ from embedsink.cli.options import (
     Data,
     KeyOption,
     Url,
+    as_of_phrase,
     connect,
     examples,
-    freshness,
     source_option,
     suggesting_url,
+    when_new_data_appears,
 )
-from embedsink.cli.output import fail, print_message, strip_control
+from embedsink.cli.output import escape_control, fail, print_message
 from embedsink.cli.tables import print_table
 from embedsink.data_folder import require_folder
 
@@ -38,20 +39,20 @@ def list_quarantine(
 ) -> None:
     """List the newest rejections with their times, reasons and details.
 
-    For a data folder, the list is that of the last snapshot.
+    For a data folder, the command lists the rejections in the last snapshot.
     """
     rows = _read_rows(data, url, key, limit)
-    as_of, new_rejections_appear = freshness(data, url)
+    as_of = as_of_phrase(data, url)
+    note = f"New rejections appear {when_new_data_appears(url)}."
     if not rows:
-        print_message(f"The quarantine is empty as of {as_of}. New rejections appear {new_rejections_appear}.")
+        print_message(f"The quarantine is empty {as_of}. {note}")
         return
     print_table(COLUMNS, [[row.get(name) for name in COLUMNS] for row in rows])
-    more = " Raise --limit to list more." if len(rows) == limit < LIMIT_MAX else ""
+    is_limited = len(rows) == limit and limit < LIMIT_MAX
+    advice = " Raise --limit to list more." if is_limited else ""
     noun = "rejection" if len(rows) == 1 else "rejections"
+    print_message(f"{len(rows):,} {noun} {as_of}, newest first.{advice} {note}")
     source = source_option(data, url)
-    print_message(
-        f"{len(rows):,} {noun} as of {as_of}, newest first.{more} New rejections appear {new_rejections_appear}."
-    )
     print_message(f"Show one completely: `embedsink quarantine show ID {source}`.")
     print_message(f"After a change of settings or an upgrade, replay them: `embedsink quarantine replay {source}`.")
 
@@ -73,7 +74,7 @@ def show(
         fail(f"quarantine {quarantine_id}: {problem}. `embedsink quarantine list` lists the newest {LIMIT_MAX:,}.")
     # The list shortens long texts. A request for one id does not.
     [row] = _read_rows(data, url, key, 1, quarantine_id=ids[0])
-    typer.echo(strip_control(json.dumps(row, indent=2, ensure_ascii=False)))
+    typer.echo(escape_control(json.dumps(row, indent=2, ensure_ascii=False)))
 
 
 @app.command(
@@ -83,7 +84,7 @@ def show(
     )
 )
 def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
-    """Validate all rejections again, after an upgrade or a change.
+    """Validate all rejections again, after an upgrade or a change of settings.
 
     Use --data while no server has the folder open. Otherwise use --url and an admin key.
     """
@@ -92,12 +93,13 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
         result = connect(url, key).post("quarantine", "replay", members=members)
     else:
         with suggesting_url():
-            result = asyncio.run(_replay_in_process(require_folder(data)))
+            result = asyncio.run(_replay_data_folder(require_folder(data)))
     print_message(f"replayed {result['replayed']:,}, still rejected {result['rejected']:,}.")
-    if untried := result["untried"]:
+    untried_count = result["untried"]
+    if untried_count:
         print_message(
-            f"{untried:,} not tried: `id_conflict` and `out_of_scope` never become valid. Send those events again with "
-            "other ids or keys. A rejection of which only the beginning is stored can't be replayed."
+            f"{untried_count:,} not tried: `id_conflict` and `out_of_scope` never become valid. Send those events "
+            "again with other ids or keys. A rejection of which only the beginning is stored can't be replayed."
         )
 
 
@@ -126,28 +128,30 @@ def purge(
     """
     filters = {"before": before, "reason": reason, "key": key_id}
     if url is not None:
-        purged = connect(url, key).delete("quarantine", members=("purged",), query=filters)["purged"]
+        purged_count = connect(url, key).delete("quarantine", members=("purged",), query=filters)["purged"]
     else:
         with suggesting_url():
-            purged = asyncio.run(_purge_here(require_folder(data), filters))
-    print_message(f"purged {purged:,}.")
+            purged_count = asyncio.run(_purge_data_folder(require_folder(data), filters))
+    print_message(f"purged {purged_count:,}.")
 
 
-async def _purge_here(data: Path, filters: dict[str, str | None]) -> int:
+async def _purge_data_folder(data: Path, filters: dict[str, str | None]) -> int:
+    """Delete the matching rejections of a data folder, and return their number."""
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
     from embedsink.transfer.quarantine import purge as purge_quarantine
     from embedsink.transfer.quarantine import purge_filter
 
-    parsed = purge_filter(before=filters["before"], reason=filters["reason"], key_id=filters["key"])
+    parsed_filter = purge_filter(before=filters["before"], reason=filters["reason"], key_id=filters["key"])
     async with Engine(DataFolder(data), read_settings()) as engine:
-        return await purge_quarantine(engine, parsed)
+        return await purge_quarantine(engine, parsed_filter)
 
 
 def _read_rows(
     data: Path, url: str | None, key: str | None, limit: int, *, quarantine_id: str | None = None
 ) -> list[dict[str, Any]]:
+    """Return the newest rejections, or the one with this id, from a server or else from a data folder."""
     if url is not None:
         return connect(url, key).get_rows("quarantine", members=COLUMNS, query={"limit": limit, "id": quarantine_id})
     from uuid import UUID
@@ -162,7 +166,8 @@ def _read_rows(
     return rows
 
 
-async def _replay_in_process(data: Path) -> dict[str, int]:
+async def _replay_data_folder(data: Path) -> dict[str, int]:
+    """Validate the rejections of a data folder again. Return the counts, as the HTTP API does."""
     from dataclasses import asdict
 
     from embedsink.data_folder import DataFolder
@@ -172,7 +177,7 @@ async def _replay_in_process(data: Path) -> dict[str, int]:
 
     async with Engine(DataFolder(data), read_settings()) as engine:
         result = await replay_quarantine(engine)
-    # The engine loads its journal when it closes, so errors of loading are known only now.
+    # The engine loads its journal while it closes. Only then are all loading errors known.
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error}. The journal has the replayed events; `embedsink serve` loads them.")
     return asdict(result)

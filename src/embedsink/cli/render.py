@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,14 +18,14 @@ from embedsink.cli.options import (
     Timezone,
     Until,
     Url,
-    WrongUse,
+    UsageError,
     connect,
     examples,
 )
 from embedsink.cli.output import atomic_write, print_message
 
 if TYPE_CHECKING:
-    from embedsink.dashboards.image.sheet import Answers
+    from embedsink.dashboards.image.sheet import Answers, Caption
     from embedsink.dashboards.model import Dashboard
     from embedsink.reports.catalog import Report
 
@@ -33,31 +33,44 @@ EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
     "embedsink render reliability --period 24h --dark -o today.png --url https://events.example.com",
 )
-# The parameters that the image names in its heading.
-FILTERS = ("surface", "deployment", "tenant")
 # Parameters of the HTTP API by their names.
 Params = dict[str, Any]
-# The dashboard, its data, and the start and end of the period.
-DashboardData = tuple["Dashboard", "Answers", tuple[int, int]]
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A dashboard, such as overview.")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="The output file: .pdf, .png, .svg or .html.")
+]
+Period = Annotated[
+    str | None,
+    typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d up to now. Default: 7d, unless --since is given."),
+]
+Compare = Annotated[bool, typer.Option(help="Show changes against the previous period.")]
+Dark = Annotated[bool, typer.Option("--dark", help="Use the dark theme.")]
+
+
+class DashboardData(NamedTuple):
+    """A dashboard, the data of its tiles by section and tile, and the start and end of its period.
+
+    The period is in epoch milliseconds of the reader's local time.
+    """
+
+    dashboard: "Dashboard"
+    tiles_by_section: "Answers"
+    period: tuple[int, int]
 
 
 def render(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A dashboard, such as overview.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The output file: .pdf, .png, .svg or .html.")
-    ],
-    period: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d up to now. Default: 7d, unless --since is given."),
-    ] = None,
+    name: Name,
+    output: Output,
+    period: Period = None,
     since: Since = None,
     until: Until = None,
     surface: Surface = None,
     deployment: Deployments = None,
     tenant: Tenant = None,
     timezone: Timezone = None,
-    compare: Annotated[bool, typer.Option(help="Show changes against the previous period.")] = True,
-    dark: Annotated[bool, typer.Option("--dark", help="Use the dark theme.")] = False,
+    compare: Compare = True,
+    dark: Dark = False,
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,
@@ -67,30 +80,57 @@ def render(
     From a data folder it draws the last snapshot, also while a server runs. Values that only a server has, such as the
     age of its journal, need --url. A PDF has one page, with the height of the dashboard.
     """
-    from embedsink.dashboards.image.render import FORMATS
-    from embedsink.dashboards.image.render import render as rendered
-    from embedsink.dashboards.image.sheet import Caption
-    from embedsink.data_folder import DataFolder
-
-    format = output.suffix.removeprefix(".")
-    if format not in FORMATS:
-        formats = ", ".join(f".{known}" for known in FORMATS)
-        raise WrongUse(f"-o {output.name}: the suffix is not a format. Formats: {formats}.")
+    format = _format_of(output)
     params: Params = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
     params |= {"timezone": timezone, "compare": "on" if compare else "off"}
     params["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
-    read = _read_local(name, params, data, now) if url is None else _read_remote(name, params, url, key)
-    dashboard, answers, span = read
-    filters = {one: ", ".join(params[one]) if one == "deployment" else params[one] for one in FILTERS if params[one]}
-    snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    caption = Caption(span, now, timezone or "UTC", filters, snapshot_at)
-    drawn = rendered(dashboard, answers, caption, format=format, is_dark=dark)
-    with atomic_write(output) as part:
-        part.write_bytes(drawn)
+    if url is None:
+        content = _read_snapshot(name, params, data, now)
+        caption = _caption(content, params, now, snapshot_at=_snapshot_time(data))
+    else:
+        content = _read_server(name, params, url, key)
+        caption = _caption(content, params, now)
+    image = _draw(content, caption, format=format, is_dark=dark)
+    with atomic_write(output) as temporary:
+        temporary.write_bytes(image)
 
 
-def _read_local(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
+def _format_of(output: Path) -> str:
+    from embedsink.dashboards.image.render import FORMATS
+
+    format = output.suffix.removeprefix(".")
+    if format not in FORMATS:
+        formats = ", ".join(f".{known}" for known in FORMATS)
+        raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {formats}.")
+    return format
+
+
+def _snapshot_time(data: Path) -> datetime:
+    from embedsink.data_folder import DataFolder
+
+    return datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
+
+
+def _caption(
+    content: DashboardData, params: Params, now: datetime, *, snapshot_at: datetime | None = None
+) -> "Caption":
+    """Return the caption of an image, with the filters among the parameters."""
+    from embedsink.dashboards.image.sheet import Caption
+
+    filters = {"surface": params["surface"], "deployment": ", ".join(params["deployment"]), "tenant": params["tenant"]}
+    active_filters = {name: value for name, value in filters.items() if value}
+    return Caption(content.period, now, params["timezone"] or "UTC", active_filters, snapshot_at)
+
+
+def _draw(content: DashboardData, caption: "Caption", *, format: str, is_dark: bool) -> bytes:
+    from embedsink.dashboards.image.render import render as render_image
+
+    return render_image(content.dashboard, content.tiles_by_section, caption, format=format, is_dark=is_dark)
+
+
+def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
+    """Return a dashboard with its data in the snapshot of a data folder."""
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
     from embedsink.dashboards.query import answer_section
@@ -100,57 +140,68 @@ def _read_local(name: str, params: Params, data: Path, now: datetime) -> Dashboa
     from embedsink.settings import read_settings
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
-    dashboard = _find(name, data)
+    dashboard = _find_dashboard(name, data)
     period = period_of(params, deployments=params["deployment"], now=now)
     with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         if missing_reports(reader) is None and reader.is_up_to_date():
             check_dashboards({name: dashboard}, reports.values())
         else:
-            dashboard = _without_missing(name, dashboard, list(reports.values()))
-        answers: dict[str, Any] = {}
+            dashboard = _drop_missing_tiles(name, dashboard, list(reports.values()))
+        tiles_by_section: dict[str, Any] = {}
         for section in dashboard.sections:
-            if charts := answer_section(reader, section, period, reports=reports, now=now):
-                answers[section.id] = {id: asdict(chart) for id, chart in charts.items()}
+            tiles = answer_section(reader, section, period, reports=reports, now=now)
+            if tiles:
+                tiles_by_section[section.id] = {tile_id: asdict(tile) for tile_id, tile in tiles.items()}
     start, end = span_of(period.scope, now=now)
-    return dashboard, answers, (start, end)
+    return DashboardData(dashboard, tiles_by_section, (start, end))
 
 
-def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
-    """Return the dashboard without charts that a snapshot of an older embedsink lacks."""
+def _drop_missing_tiles(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
+    """Return the dashboard without the tiles whose reports are missing in a snapshot of an older embedsink."""
     from embedsink.dashboards.lint import drop_invalid_tiles
     from embedsink.store.reader import OLDER_SNAPSHOT
 
-    shown, left_out = drop_invalid_tiles(dashboard, reports)
-    if left_out:
-        print_message(f"{name}: omits {', '.join(left_out)}, which the snapshot lacks. {OLDER_SNAPSHOT}")
-    return shown
+    remaining, dropped = drop_invalid_tiles(dashboard, reports)
+    if dropped:
+        print_message(f"{name}: omits {', '.join(dropped)}, which the snapshot lacks. {OLDER_SNAPSHOT}")
+    return remaining
 
 
-def _read_remote(name: str, params: Params, url: str, key: str | None) -> DashboardData:
+def _read_server(name: str, params: Params, url: str, key: str | None) -> DashboardData:
+    """Return a dashboard of a server with its data."""
     from embedsink.dashboards.files import parse_dashboard
 
     client = connect(url, key)
-    # The server may have dashboards that this machine lacks, or others with the same name.
+    # Use the server's definition: this machine may lack the dashboard, or have another one with the same name.
     definition = client.get_object("dashboards", name, members=("title", "sections"))
     dashboard = parse_dashboard(definition, f"dashboard {name} of {url}")
-    answers: dict[str, Any] = {}
+    tiles_by_section: dict[str, Any] = {}
     for section in dashboard.sections:
         path = ("dashboards", name, "sections", section.id)
         response = client.get_object(*path, members=("span", "charts"), query=params)
-        answers[section.id] = response["charts"]
-        start, end = response["span"]
-    return dashboard, answers, (start, end)
+        tiles_by_section[section.id] = response["charts"]
+        start, end = response["span"]  # The same for each section.
+    return DashboardData(dashboard, tiles_by_section, (start, end))
 
 
-def _find(name: str, data: Path) -> "Dashboard":
-    """Return a built-in dashboard, or one of the data folder."""
+def _find_dashboard(name: str, data: Path) -> "Dashboard":
+    """Return a built-in dashboard, or one of the data folder.
+
+    Raises:
+        Misconfigured: the file of this dashboard is invalid. Invalid files of other dashboards are ignored.
+        Refused: there is no such dashboard.
+    """
     from embedsink.dashboards.files import find_dashboard, read_dashboards
     from embedsink.data_folder import DataFolder
     from embedsink.errors import Misconfigured
 
-    errors: dict[str, Misconfigured] = {}
-    dashboards = read_dashboards(DataFolder(data).dashboards, on_error=errors.__setitem__)
-    if name in errors:
-        raise errors[name]
+    errors_by_name: dict[str, Misconfigured] = {}
+
+    def collect_error(dashboard_name: str, error: Misconfigured) -> None:
+        errors_by_name[dashboard_name] = error
+
+    dashboards = read_dashboards(DataFolder(data).dashboards, on_error=collect_error)
+    if name in errors_by_name:
+        raise errors_by_name[name]
     return find_dashboard(dashboards, name)

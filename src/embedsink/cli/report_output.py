@@ -9,35 +9,47 @@ from typing import Any
 
 import typer
 
-from embedsink.cli.options import WrongUse
-from embedsink.cli.output import atomic_write, fail, print_message, strip_control
+from embedsink.cli.options import UsageError
+from embedsink.cli.output import atomic_write, escape_control, fail, print_message
 from embedsink.cli.tables import print_table
 from embedsink.reports.format import REPORT_FORMATS, Format
 
 TABLE = "table"
 FORMATS = (TABLE, *REPORT_FORMATS)
 REPORT_COLUMNS = ("name", "question", "grain", "columns")
-COLUMN_COLUMNS = ("name", "type", "unit", "description")
+# The columns of the table that describes a report's columns.
+DESCRIPTION_COLUMNS = ("name", "type", "unit", "description")
 
 
-def print_catalog(catalog: list[dict[str, Any]] | dict[str, Any], format: str) -> None:
-    """Print the list of reports, or the description of one.
-
-    Args:
-        catalog: all reports, or one.
-        format: table or json.
-    """
+def print_reports(reports: list[dict[str, Any]], format: str) -> None:
+    """Print the list of reports, as a table or as JSON."""
+    _check_catalog_format(format)
     if format == Format.JSON:
-        typer.echo(json.dumps(catalog, indent=2, ensure_ascii=False))
-    elif format != TABLE:
-        raise WrongUse(f"--format {format}: needs rows. Use table or json here, or name a report.")
-    elif isinstance(catalog, list):
-        print_table(REPORT_COLUMNS, [_report_row(report) for report in catalog])
-        print_message("Describe the columns of one: `embedsink report NAME --describe`.")
-    else:
-        for line in (f"{catalog['name']}: {catalog['question']}", catalog["grain"], ""):
-            typer.echo(strip_control(line))
-        print_table(COLUMN_COLUMNS, [[column[name] for name in COLUMN_COLUMNS] for column in catalog["columns"]])
+        _print_json(reports)
+        return
+    print_table(REPORT_COLUMNS, [_report_row(report) for report in reports])
+    print_message("Describe the columns of one: `embedsink report NAME --describe`.")
+
+
+def print_description(report: dict[str, Any], format: str) -> None:
+    """Print the question, the grain and the columns of a report, as a table or as JSON."""
+    _check_catalog_format(format)
+    if format == Format.JSON:
+        _print_json(report)
+        return
+    typer.echo(escape_control(f"{report['name']}: {report['question']}"))
+    typer.echo(escape_control(report["grain"]))
+    typer.echo()
+    print_table(DESCRIPTION_COLUMNS, [[column[name] for name in DESCRIPTION_COLUMNS] for column in report["columns"]])
+
+
+def _check_catalog_format(format: str) -> None:
+    if format not in (TABLE, Format.JSON):
+        raise UsageError(f"--format {format}: needs rows. Use table or json here, or name a report.")
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _report_row(report: dict[str, Any]) -> list[str]:
@@ -46,52 +58,64 @@ def _report_row(report: dict[str, Any]) -> list[str]:
 
 
 def write_report(chunks: Iterable[bytes], format: Format, output: Path | None) -> None:
-    """Write a report to a file, or to stdout. On a terminal, control characters are escaped."""
+    """Write a report to a file, or to stdout if there is no file."""
     if output is not None:
-        with atomic_write(output) as part, part.open("wb") as file:
+        with atomic_write(output) as temporary, temporary.open("wb") as file:
             file.writelines(chunks)
         return
     if sys.stdout.isatty():
-        if format in (Format.PARQUET, Format.ARROW):
-            raise WrongUse(f"--format {format}: is binary, and not for a terminal. Add -o FILE.")
-        for chunk in chunks:
-            typer.echo(strip_control(chunk.decode().replace("\r\n", "\n")), nl=False)
+        _print_on_terminal(chunks, format)
     else:
         sys.stdout.buffer.writelines(chunks)
         sys.stdout.buffer.flush()
     if format is Format.JSON:
-        typer.echo()
+        typer.echo()  # The JSON of a report does not end in a line break.
+
+
+def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
+    """Print a report in a text format, with control characters escaped."""
+    if format in (Format.PARQUET, Format.ARROW):
+        raise UsageError(f"--format {format}: is binary, and not for a terminal. Add -o FILE.")
+    for chunk in chunks:
+        typer.echo(escape_control(chunk.decode().replace("\r\n", "\n")), nl=False)
 
 
 def write_summary(chunks: Iterable[bytes], output: Path) -> None:
-    """Write a ZIP of all reports, or extract it to a folder. Existing files are replaced only if all were extracted."""
+    """Write a ZIP file of all reports to a path that ends in `.zip`, or extract it to a folder."""
     if output.suffix == ".zip":
-        write_report(chunks, Format.CSV, output)
-        return
+        with atomic_write(output) as temporary, temporary.open("wb") as file:
+            file.writelines(chunks)
+    else:
+        _extract_summary(chunks, output)
+
+
+def _extract_summary(chunks: Iterable[bytes], folder: Path) -> None:
+    """Extract a ZIP file to a folder. Replace files there only after the whole ZIP file was extracted."""
     from zipfile import ZipFile
 
     with TemporaryFile() as file:
         file.writelines(chunks)
         try:
-            output.mkdir(parents=True, exist_ok=True)
-            with ZipFile(file) as archive, TemporaryDirectory(prefix=".", suffix=".part", dir=output) as extracted:
-                archive.extractall(extracted)  # It rejects paths outside the folder.
-                replaced_count = _move_files(Path(extracted), output)
+            folder.mkdir(parents=True, exist_ok=True)
+            with ZipFile(file) as archive, TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as extracted:
+                archive.extractall(extracted)  # It rejects paths outside `extracted`.
+                replaced_count = _move_files(Path(extracted), folder)
         except OSError as error:
-            fail(f"{output}: {error.strerror}. Choose another path.")
+            fail(f"{folder}: {error.strerror}. Choose another path.")
     if replaced_count:
         noun = "file" if replaced_count == 1 else "files"
-        print_message(f"{output}: replaced {replaced_count} existing {noun}.")
+        print_message(f"{folder}: replaced {replaced_count} existing {noun}.")
 
 
 def _move_files(source: Path, target: Path) -> int:
     """Move all files into a folder, and return how many they replaced."""
     files = sorted(path for path in source.rglob("*") if path.is_file())
     targets = [target / path.relative_to(source) for path in files]
-    if folders := [path for path in targets if path.is_dir()]:
-        fail(f"{folders[0]}: is a folder. Choose another path.")
-    replaced_count = sum(path.exists() for path in targets)
-    for file, path in zip(files, targets, strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(path)
+    for target_file in targets:
+        if target_file.is_dir():
+            fail(f"{target_file}: is a folder. Choose another path.")
+    replaced_count = sum(target_file.exists() for target_file in targets)
+    for file, target_file in zip(files, targets, strict=True):
+        target_file.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(target_file)
     return replaced_count

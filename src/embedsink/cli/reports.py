@@ -17,13 +17,21 @@ from embedsink.cli.options import (
     Timezone,
     Until,
     Url,
-    WrongUse,
+    UsageError,
+    as_of_phrase,
     examples,
-    freshness,
     source_option,
+    when_new_data_appears,
 )
 from embedsink.cli.output import print_message
-from embedsink.cli.report_output import FORMATS, TABLE, print_catalog, write_report, write_summary
+from embedsink.cli.report_output import (
+    FORMATS,
+    TABLE,
+    print_description,
+    print_reports,
+    write_report,
+    write_summary,
+)
 from embedsink.cli.tables import print_rows, print_table, terminal_width
 from embedsink.reports.format import Format
 
@@ -42,7 +50,7 @@ FILTERS = ("since", "until", "surface", "deployment", "tenant")
 
 def _parse_format(text: str) -> str:
     if text not in FORMATS:
-        raise WrongUse(f'--format: "{text}" is not a format. Formats: {", ".join(FORMATS)}.')
+        raise UsageError(f'--format: "{text}" is not a format. Formats: {", ".join(FORMATS)}.')
     return text
 
 
@@ -100,84 +108,113 @@ def report(
     params |= {"columns": columns, "limit": limit, "guard": "on" if guard else "off", "bom": "on" if bom else "off"}
     backend: ReportBackend = LocalBackend(data) if url is None else RemoteBackend(url, key)
     if all_reports:
-        _check_summary(name, format, describe, params)
+        _check_summary_options(name, format, describe, params)
         write_summary(backend.read_summary(params), _summary_path(output))
-    elif name is None or describe:
-        _check_catalog(name, output, describe, params)
-        catalog = backend.list_reports() if name is None else backend.describe_report(name)
-        print_catalog(catalog, format or TABLE)
-    elif (chosen := format or _format_of(output)) == TABLE:
-        _check_table(output)
-        _show(backend, name, params, data=data, url=url)
+    elif name is None:
+        _check_catalog_options(name, output, describe, params)
+        print_reports(backend.list_reports(), format or TABLE)
+    elif describe:
+        _check_catalog_options(name, output, describe, params)
+        print_description(backend.describe_report(name), format or TABLE)
     else:
-        write_report(backend.read_chunks(name, params, Format(chosen)), Format(chosen), output)
+        chosen_format = format or _format_of(output)
+        if chosen_format == TABLE:
+            _check_table_output(output)
+            _print_report(backend, name, params, data=data, url=url)
+        else:
+            write_report(backend.read_chunks(name, params, Format(chosen_format)), Format(chosen_format), output)
 
 
 def _format_of(output: Path | None) -> str:
+    """Return the format of a file by its suffix, or the table format if there is no file."""
     if output is None:
         return TABLE
-    if output.suffix[1:] not in FORMATS:
-        raise WrongUse(f"-o {output.name}: the suffix is not a format. Add --format csv, json, parquet or arrow.")
-    return output.suffix[1:]
+    suffix = output.suffix.removeprefix(".")
+    if suffix not in FORMATS:
+        raise UsageError(f"-o {output.name}: the suffix is not a format. Add --format csv, json, parquet or arrow.")
+    return suffix
 
 
-def _check_summary(name: str | None, format: str | None, describe: bool, params: Params) -> None:
+def _check_summary_options(name: str | None, format: str | None, describe: bool, params: Params) -> None:
+    """Raise a usage error for an option or argument that can't be combined with --all."""
     if name is not None:
-        raise WrongUse(f"--all: can't be combined with the report {name}. Omit one of them.")
+        raise UsageError(f"--all: can't be combined with the report {name}. Omit one of them.")
     if describe:
-        raise WrongUse("--describe: can't be combined with --all. Omit one of them.")
+        raise UsageError("--describe: can't be combined with --all. Omit one of them.")
     if format not in (None, Format.CSV):
-        raise WrongUse(f"--format {format}: can't be combined with --all, which writes csv. Omit --format.")
+        raise UsageError(f"--format {format}: can't be combined with --all, which writes csv. Omit --format.")
     for param in ROW_PARAMS:
         if params[param] is not None:
-            raise WrongUse(f"--{param}: can't be combined with --all. Name a report instead.")
+            raise UsageError(f"--{param}: can't be combined with --all. Name a report instead.")
 
 
 def _summary_path(output: Path | None) -> Path:
+    """Return the path of the ZIP file or folder that --all writes.
+
+    Raises:
+        UsageError: there is no path, or it looks like a single report.
+    """
     if output is None:
-        raise WrongUse("--all: needs a file or a folder. Add -o summary.zip.")
+        raise UsageError("--all: needs a file or a folder. Add -o summary.zip.")
     # A folder may be called 2026.11, but sum.csv is probably a mistake.
-    if output.suffix[1:].isalpha() and output.suffix != ".zip" and not output.is_dir():
-        raise WrongUse(
+    has_file_suffix = output.suffix.removeprefix(".").isalpha()
+    if has_file_suffix and output.suffix != ".zip" and not output.is_dir():
+        raise UsageError(
             f"-o {output}: is one file, and --all writes several. Name a folder, or -o {output.with_suffix('.zip')}."
         )
     return output
 
 
-def _check_catalog(name: str | None, output: Path | None, describe: bool, params: Params) -> None:
-    options = [
-        f"--{param}" for param in (*FILTERS, "interval", "timezone", *ROW_PARAMS) if params[param] not in (None, [])
-    ]
-    options += ["--no-guard"] * (params["guard"] == "off") + ["--bom"] * (params["bom"] == "on")
-    options += [f"-o {output}"] * (output is not None)
+def _check_catalog_options(name: str | None, output: Path | None, describe: bool, params: Params) -> None:
+    """Raise a usage error for options that select or write rows: the list and the descriptions of reports have none."""
+    options = _row_options(output, params)
     if options and describe:
-        raise WrongUse(f"{options[0]}: can't be combined with --describe, which reads no rows. Omit one of them.")
+        raise UsageError(f"{options[0]}: can't be combined with --describe, which reads no rows. Omit one of them.")
     if options:
-        raise WrongUse(f"{options[0]}: needs a report. Name one, or add --all.")
+        raise UsageError(f"{options[0]}: needs a report. Name one, or add --all.")
     if name is None and describe:
-        raise WrongUse("--describe: needs a report. Name one, or omit --describe to list all.")
+        raise UsageError("--describe: needs a report. Name one, or omit --describe to list all.")
 
 
-def _check_table(output: Path | None) -> None:
+def _row_options(output: Path | None, params: Params) -> list[str]:
+    """Return the given options that select, format or write rows."""
+    names = (*FILTERS, "interval", "timezone", *ROW_PARAMS)
+    options = [f"--{name}" for name in names if params[name] not in (None, [])]
+    if params["guard"] == "off":
+        options.append("--no-guard")
+    if params["bom"] == "on":
+        options.append("--bom")
     if output is not None:
-        raise WrongUse(f"-o {output}: a table can't be written to a file. Add --format csv, json, parquet or arrow.")
+        options.append(f"-o {output}")
+    return options
 
 
-def _show(backend: ReportBackend, name: str, params: Params, *, data: Path, url: str | None) -> None:
+def _check_table_output(output: Path | None) -> None:
+    if output is not None:
+        raise UsageError(f"-o {output}: a table can't be written to a file. Add --format csv, json, parquet or arrow.")
+
+
+def _print_report(backend: ReportBackend, name: str, params: Params, *, data: Path, url: str | None) -> None:
+    """Print a report as a table: fitted to the width of a terminal, or complete if stdout is a file or a pipe."""
     rows = backend.read_rows(name, params)
     if not rows:
-        print_message(_no_rows(name, params, data, url))
-    elif width := terminal_width():
-        print_rows(list(rows[0]), [list(row.values()) for row in rows], width=width)
+        print_message(_no_rows_message(name, params, data, url))
+        return
+    columns = list(rows[0])
+    values = [list(row.values()) for row in rows]
+    width = terminal_width()
+    if width is None:
+        print_table(columns, values)
     else:
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
+        print_rows(columns, values, width=width)
 
 
-def _no_rows(name: str, params: Params, data: Path, url: str | None) -> str:
-    as_of, new_events_appear = freshness(data, url)
-    if filters := [f"--{param}" for param in FILTERS if params[param]]:
-        return f"{name}: no rows match as of {as_of}. Omit {' or '.join(filters)} to match more."
+def _no_rows_message(name: str, params: Params, data: Path, url: str | None) -> str:
+    as_of = as_of_phrase(data, url)
+    filters = [f"--{param}" for param in FILTERS if params[param]]
+    if filters:
+        return f"{name}: no rows match {as_of}. Omit {' or '.join(filters)} to match more."
     return (
-        f"{name}: no rows as of {as_of}. New events appear {new_events_appear}. "
+        f"{name}: no rows {as_of}. New events appear {when_new_data_appears(url)}. "
         f"Check for rejections: `embedsink quarantine list {source_option(data, url)}`."
     )

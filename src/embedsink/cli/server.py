@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from embedsink.cli.options import DATA, Data, WrongUse, examples, wrong_use
+from embedsink.cli.options import DATA, Data, UsageError, examples, usage_errors
 
 SERVE_EXAMPLES = examples(
     "embedsink serve --data data",
@@ -38,18 +38,20 @@ def serve(
     An address that other machines reach requires a certificate or --behind-proxy, so that keys are encrypted.
     """
     if (certificate is None) != (private_key is None):
-        raise WrongUse("--certificate: needs --private-key, and vice versa. Pass both or neither.")
+        raise UsageError("--certificate: needs --private-key, and vice versa. Pass both or neither.")
     from embedsink.data_folder import DataFolder
-    from embedsink.http.server import ListenOptions, serve
+    from embedsink.http.server import ListenOptions
+    from embedsink.http.server import serve as run_server
     from embedsink.json_logging import log_as_json
     from embedsink.settings import read_settings
 
-    folder, settings = DataFolder(data), read_settings()
+    settings = read_settings()
     listening = ListenOptions(host, port, certificate, private_key, behind_proxy)
-    with wrong_use():
+    with usage_errors():
         listening.check_encryption()
     log_as_json()
-    raise typer.Exit(serve(folder, settings, listening))
+    exit_code = run_server(DataFolder(data), settings, listening)
+    raise typer.Exit(exit_code)
 
 
 def demo(
@@ -58,6 +60,7 @@ def demo(
     ] = None,
 ) -> None:
     """Run a demonstration in a temporary folder: a page to try, generated traffic, and its reports."""
-    from embedsink.demo import run
+    from embedsink.demo.run import run as run_demo
 
-    raise typer.Exit(run.run(port))
+    exit_code = run_demo(port)
+    raise typer.Exit(exit_code)

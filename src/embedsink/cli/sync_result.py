@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from embedsink.auth.parsing import parse_deployment
-from embedsink.cli.options import KeyOption, WrongUse, connect, examples, parser
-from embedsink.cli.output import fail, print_message, strip_control
+from embedsink.cli.options import KeyOption, UsageError, connect, examples, option_parser
+from embedsink.cli.output import escape_control, fail, print_message
 from embedsink.errors import preview
 
 EXAMPLES = examples(
     "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://events.example.com",
     "curl -s …/result | embedsink sync-result - --deployment 12 --url https://events.example.com",
 )
-# A restart of the server takes less time.
+# Longer than a restart of the server takes.
 RETRY_TIMEOUT_S = 60.0
 RETRY_PAUSE_S_MAX = 10.0
 _ADVICE = "Pass the result as the platform returned it."
@@ -26,7 +26,10 @@ _ADVICE = "Pass the result as the platform returned it."
 def sync_result(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The result as JSON, or - for stdin.")],
     deployment: Annotated[
-        int, typer.Option(metavar="N", help="The synced deployment.", parser=parser("--deployment", parse_deployment))
+        int,
+        typer.Option(
+            metavar="N", help="The synced deployment.", parser=option_parser("--deployment", parse_deployment)
+        ),
     ],
     url: Annotated[str, typer.Option("--url", metavar="URL", help="The server.")],
     job: Annotated[
@@ -40,26 +43,27 @@ def sync_result(
     invalid, if the job has another result, or if the server does not answer for a minute.
     """
     if job == "":
-        raise WrongUse("--job: is empty, perhaps an unset variable. Pass the id of the job, or omit it.")
+        raise UsageError("--job: is empty, perhaps an unset variable. Pass the id of the job, or omit it.")
     from embedsink.client.http_client import retry
 
     client = connect(url, key)
-    body = _read(file)
-    job_id = job or _job_id(body, file)
+    body = _read_file_or_stdin(file)
+    job_id = job if job is not None else _job_id_in(body, file)
     path = ("deployments", str(deployment), "dbt-sync", job_id, "result")
-    put = partial(client.put, *path, members=("syncJobId",), body=body)
-    retry(put, timeout_s=RETRY_TIMEOUT_S, pause_s_max=RETRY_PAUSE_S_MAX)
-    print_message(f"{strip_control(job_id)}: recorded for deployment {deployment}.")
+    put_result = partial(client.put, *path, members=("syncJobId",), body=body)
+    retry(put_result, timeout_s=RETRY_TIMEOUT_S, pause_s_max=RETRY_PAUSE_S_MAX)
+    print_message(f"{escape_control(job_id)}: recorded for deployment {deployment}.")
 
 
-def _read(file: str) -> bytes:
+def _read_file_or_stdin(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise WrongUse(f"FILE: {file}: {error.strerror}. Pass the file of the result, or -.") from None
+        raise UsageError(f"FILE: {file}: {error.strerror}. Pass the file of the result, or -.") from None
 
 
-def _job_id(body: bytes, file: str) -> str:
+def _job_id_in(body: bytes, file: str) -> str:
+    """Return the syncJobId of a sync result, or exit if it has none."""
     try:
         result: Any = json.loads(body)
     except (ValueError, RecursionError) as error:

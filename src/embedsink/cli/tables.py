@@ -1,12 +1,14 @@
 """Tables on stdout."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import typer
 
-from embedsink.cli.output import print_message, strip_control
+from embedsink.cli.output import escape_control, print_message
 
-# The width of a time with microseconds and the gap. It also shows enough of a text to recognise it.
+# The width of a time with microseconds, and the gap. Longer texts may be cut to this width.
 TEXT_WIDTH_MIN = 31
 # The width of a table that goes to a file or a pipe: no cell is cut or wrapped.
 UNLIMITED_WIDTH = 100_000
@@ -15,40 +17,82 @@ _COLUMN_GAP = 3
 _IDENTIFIERS = ("ingest_seq", "deployment")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. On a terminal, long cells are wrapped."""
-    rows = list(rows)
-    _print(columns, _cells(columns, rows), _numeric(columns, rows), width=terminal_width() or UNLIMITED_WIDTH)
+@dataclass(frozen=True)
+class _Column:
+    """A column of a table, with its cells as text."""
+
+    name: str
+    cells: list[str]
+    is_numeric: bool
+
+    @cached_property
+    def full_width(self) -> int:
+        """The width in characters at which no cell is cut, with the gap to the next column."""
+        from rich.cells import cell_len
+
+        # A longer text is cut in any case, and measuring is slow.
+        measured_characters_max = 1_000
+        texts = [self.name, *self.cells]
+        return max(cell_len(text[:measured_characters_max]) for text in texts) + _COLUMN_GAP
+
+    @property
+    def width_min(self) -> int:
+        """The least width in characters at which the column is shown. Numbers are never cut."""
+        if self.is_numeric:
+            return self.full_width
+        return min(self.full_width, max(len(self.name) + _COLUMN_GAP, TEXT_WIDTH_MIN))
 
 
-def print_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], *, width: int) -> None:
-    """Print the rows of a report on a terminal, one line each.
+def print_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table with these column names. On a terminal, long cells are wrapped."""
+    width = terminal_width()
+    _print(_columns(names, list(rows)), width=UNLIMITED_WIDTH if width is None else width)
+
+
+def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], *, width: int) -> None:
+    """Print the rows of a report on a terminal of this width, one line each.
 
     As many columns are shown as fit, and long texts are cut. A single row that does not fit is shown as a list of its
     columns.
-
-    Args:
-        columns: the names.
-        rows: at least one.
-        width: of the terminal, in characters.
     """
-    cells, numeric = _cells(columns, rows), _numeric(columns, rows)
-    full = _full_widths(columns, cells)
-    if len(rows) == 1 and sum(full) > width:
-        cells, columns, numeric = list(zip(columns, cells[0], strict=True)), ("column", "value"), [False, False]
-        full = _full_widths(columns, cells)
-    least = [
-        most if is_number else min(most, max(len(column) + _COLUMN_GAP, TEXT_WIDTH_MIN))
-        for column, most, is_number in zip(columns, full, numeric, strict=True)
-    ]
-    count = len(columns)
-    while count > 1 and sum(least[:count]) > width:
-        count -= 1
-    _print(columns[:count], [row[:count] for row in cells], numeric, width=width, is_single_line=True)
-    if hidden := columns[count:]:
-        print_message(f"Hidden for lack of space: {', '.join(hidden)}. Choose with --columns, or use --format json.")
-    if sum(full[:count]) > width:
+    columns = _columns(names, rows)
+    if len(rows) == 1 and _full_width(columns) > width:
+        columns = _transposed(columns)
+    shown = _columns_that_fit(columns, width)
+    hidden = columns[len(shown) :]
+    _print(shown, width=width, is_single_line=True)
+    if hidden:
+        hidden_names = ", ".join(column.name for column in hidden)
+        print_message(f"Hidden for lack of space: {hidden_names}. Choose with --columns, or use --format json.")
+    if _full_width(shown) > width:
         print_message("Long texts are cut. --format json shows them completely.")
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[_Column]:
+    columns = []
+    for index, name in enumerate(names):
+        values = [row[index] for row in rows]
+        columns.append(_Column(name, [format_value(value, name) for value in values], _is_numeric(values)))
+    return columns
+
+
+def _transposed(columns: Sequence[_Column]) -> list[_Column]:
+    """Return the only row of a table as two columns: the names of its columns, and their values."""
+    names = [column.name for column in columns]
+    values = [column.cells[0] for column in columns]
+    return [_Column("column", names, is_numeric=False), _Column("value", values, is_numeric=False)]
+
+
+def _columns_that_fit(columns: Sequence[_Column], width: int) -> list[_Column]:
+    """Return as many of the first columns as fit into the width at their least widths, and at least one."""
+    shown = list(columns)
+    while len(shown) > 1 and sum(column.width_min for column in shown) > width:
+        shown.pop()
+    return shown
+
+
+def _full_width(columns: Iterable[_Column]) -> int:
+    return sum(column.full_width for column in columns)
 
 
 def terminal_width() -> int | None:
@@ -59,38 +103,28 @@ def terminal_width() -> int | None:
     return console.width if console.is_terminal else None
 
 
-def _print(
-    columns: Sequence[str],
-    cells: Iterable[Sequence[str]],
-    numeric: Sequence[bool],
-    *,
-    width: int,
-    is_single_line: bool = False,
-) -> None:
+def _print(columns: Sequence[_Column], *, width: int, is_single_line: bool = False) -> None:
+    """Print columns as a table. Long texts are cut if each row has a single line; otherwise they are wrapped."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column, is_number in zip(columns, numeric, strict=False):
+    for column in columns:
         table.add_column(
-            Text(strip_control(column)),
-            justify="right" if is_number else "left",
+            Text(escape_control(column.name)),
+            justify="right" if column.is_numeric else "left",
             overflow="ellipsis" if is_single_line else "fold",
             # Numbers are never cut: rich shrinks the other columns.
-            no_wrap=is_single_line and is_number,
+            no_wrap=is_single_line and column.is_numeric,
         )
-    for row in cells:
+    for row in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*(Text(cell[:width], no_wrap=True) if is_single_line else Text(cell) for cell in row))
     console = Console(width=width)
     with console.capture() as output:
         console.print(table)
     typer.echo("\n".join(line.rstrip() for line in output.get().splitlines() if line.strip()))
-
-
-def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Sequence[str]]:
-    return [[format_value(value, column) for value, column in zip(row, columns, strict=True)] for row in rows]
 
 
 def format_value(value: object, column: str) -> str:
@@ -103,25 +137,14 @@ def format_value(value: object, column: str) -> str:
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     if isinstance(value, int) and column not in _IDENTIFIERS:
         return f"{value:,}"
-    return strip_control(value).replace("\n", "\\n")
-
-
-def _numeric(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[bool]:
-    return [_is_numeric([row[index] for row in rows]) for index in range(len(columns))]
+    return escape_control(value).replace("\n", "\\n")
 
 
 def _is_numeric(values: Iterable[object]) -> bool:
-    known = [value for value in values if not _is_missing(value)]
-    return bool(known) and all(isinstance(value, int | float) for value in known)
+    """Return whether a column has only numbers, apart from missing values."""
+    present = [value for value in values if not _is_missing(value)]
+    return len(present) > 0 and all(isinstance(value, int | float) for value in present)
 
 
 def _is_missing(value: object) -> bool:
     return value is None or value != value  # NaN differs from itself.
-
-
-def _full_widths(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> list[int]:
-    """Return the width of each column with its gap."""
-    from rich.cells import cell_len
-
-    # A longer text is cut anyway, and measuring is slow.
-    return [max(cell_len(text[:1_000]) for text in texts) + _COLUMN_GAP for texts in zip(columns, *cells, strict=True)]

@@ -13,13 +13,13 @@ from embedsink.cli.options import (
     Data,
     KeyOption,
     Url,
-    WrongUse,
+    UsageError,
     connect,
     examples,
     source_option,
     suggesting_url,
 )
-from embedsink.cli.output import FAILED, atomic_write, fail, print_message, strip_control
+from embedsink.cli.output import FAILED, atomic_write, escape_control, fail, print_message
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -48,33 +48,35 @@ def export_file(
     """Write all raw events of the last snapshot to a file. A running server is not affected.
 
     .ndjson has every event and action as a delivery, one a line. `import` restores them with their ids and times.
-    Rejections, losses and results of dbt syncs are not included; `embedsink backup` has them. .csv and .parquet have
-    the rows of the event table. In .csv, text that a spreadsheet would treat as a formula gets an apostrophe.
+    Rejections, losses and results of dbt syncs are not exported; `embedsink backup` includes them. .csv and .parquet
+    have the rows of the event table. In .csv, text that a spreadsheet would treat as a formula gets an apostrophe.
     """
     if output.suffix not in SUFFIXES:
-        raise WrongUse(f"-o {output.name}: the suffix is not a format. Formats: {', '.join(SUFFIXES)}.")
+        raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {', '.join(SUFFIXES)}.")
     from embedsink.data_folder import DataFolder
     from embedsink.settings import read_settings
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
     variables = {**EVERYTHING, "service_name": read_settings().service_name}
-    with open_snapshot(DataFolder(data).snapshot, variables) as reader, atomic_write(output) as part:
-        _export(reader, part, output.suffix)
+    with open_snapshot(DataFolder(data).snapshot, variables) as reader, atomic_write(output) as temporary:
+        _export(reader, temporary, output.suffix)
     print_message(f"{output}: {output.stat().st_size:,} bytes written.")
 
 
-def _export(reader: "Reader", part: Path, suffix: str) -> None:
+def _export(reader: "Reader", path: Path, suffix: str) -> None:
+    """Write all events to a file in the format of the suffix, and show the progress."""
     from embedsink.transfer import export
 
-    with _progress() as progress:
+    with _progress_bar() as progress:
         task = progress.add_task("Exporting", total=None)
         if suffix == ".parquet":
-            export.export_parquet(reader, part)
+            export.export_parquet(reader, path)
             return
         chunks = export.export_csv(reader) if suffix == ".csv" else export.export_ndjson(reader)
-        with part.open("wb") as file:
+        with path.open("wb") as file:
             for chunk in chunks:
-                progress.advance(task, file.write(chunk))
+                file.write(chunk)
+                progress.advance(task, len(chunk))
 
 
 def import_file(
@@ -101,12 +103,14 @@ def import_file(
     counts = ImportCounts()
     try:
         if url is not None:
-            _import_there(file, url, key, counts)
+            _import_to_server(file, url, key, counts)
         else:
             with suggesting_url():
-                asyncio.run(_import_here(file, data, counts))
+                asyncio.run(_import_to_folder(file, data, counts))
     except BaseException:
-        if counts != ImportCounts():
+        # Also after Ctrl-C, print the counts up to now.
+        has_counts = counts != ImportCounts()
+        if has_counts:
             _print_counts(counts, source_option(data, url))
         raise
     _print_counts(counts, source_option(data, url))
@@ -114,7 +118,8 @@ def import_file(
         raise typer.Exit(FAILED)
 
 
-async def _import_here(file: Path, data: Path, counts: "ImportCounts") -> None:
+async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> None:
+    """Import a file into a data folder. The counts are updated during the import."""
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
@@ -123,32 +128,36 @@ async def _import_here(file: Path, data: Path, counts: "ImportCounts") -> None:
 
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
-        with _open_lines(file, settings.body_bytes_max) as lines:
+        with _numbered_lines(file, settings.body_bytes_max) as lines:
             await bulk_import.import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
-        print_message("Loading …")
+        print_message("Loading …")  # The engine loads its journal while it closes.
     counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error}. The journal has all imported events; `embedsink serve` loads them.")
 
 
-def _import_there(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:
+def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:
+    """Import a file through a server. The counts are updated during the import."""
     from embedsink.settings import read_settings
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
 
-    client, settings = connect(url, key), read_settings()
-    with _open_lines(file, settings.body_bytes_max) as lines:
+    client = connect(url, key)
+    settings = read_settings()
+    with _numbered_lines(file, settings.body_bytes_max) as lines:
         bulk_import.import_there(client, read_deliveries(lines, settings.rules(), is_remote=True), counts)
 
 
 def _print_counts(counts: "ImportCounts", source: str) -> None:
+    """Print the counts of an import and its first error messages. `source` is the option for further commands."""
     duplicate = f"; {counts.duplicate:,} of these had been imported before" if counts.duplicate else ""
     unsent = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
     print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate}{unsent}.")
     for message in counts.messages:
-        print_message(f"  {strip_control(message)}")
-    if hidden_count := counts.rejected + counts.unsent - len(counts.messages):
-        print_message(f"  … and {hidden_count:,} more.")
+        print_message(f"  {escape_control(message)}")
+    unlisted_count = counts.rejected + counts.unsent - len(counts.messages)
+    if unlisted_count:
+        print_message(f"  … and {unlisted_count:,} more.")
     if counts.rejected:
         print_message(f"List the rejections: `embedsink quarantine list {source}`.")
     if counts.unsent:
@@ -156,15 +165,16 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
 
 
 @contextmanager
-def _open_lines(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
+def _numbered_lines(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """Open a file, and yield its lines with their numbers. A progress bar shows how much was read."""
     from embedsink.transfer.import_file import read_lines
 
-    with _progress() as progress, progress.open(file, "rb", description="Importing") as opened:
-        yield read_lines(opened, bytes_max=bytes_max)
+    with _progress_bar() as progress, progress.open(file, "rb", description="Importing") as binary_file:
+        yield read_lines(binary_file, bytes_max=bytes_max)
 
 
-def _progress() -> "Progress":
-    """Return a progress bar on stderr, which is shown on a terminal only."""
+def _progress_bar() -> "Progress":
+    """Return a progress bar on stderr. It is shown on a terminal only."""
     from rich.console import Console
     from rich.progress import Progress
 

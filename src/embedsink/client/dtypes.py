@@ -1,11 +1,11 @@
-"""The dtypes of report columns: the same from a data folder and from a server."""
+"""The pandas dtypes of report columns. A data folder and a server give the same dtypes."""
 
 from typing import Any
 
 import pandas
 
 _TIME: Any = "datetime64[us, UTC]"
-_TYPES: dict[str, Any] = {
+_DTYPES: dict[str, Any] = {
     "BIGINT": "Int64",
     "INTEGER": "Int64",
     "SMALLINT": "Int64",
@@ -21,10 +21,10 @@ _TYPES: dict[str, Any] = {
     "TIMESTAMP WITH TIME ZONE": _TIME,
     "DATE": "datetime64[us]",
 }
-# The largest integer up to which every integer is exact as a float.
-_EXACT_MAX = 2**53
-# Columns with few values, in any report.
-_CATEGORIES = (
+# A float represents each integer up to this one exactly.
+_EXACT_INTEGER_MAX = 2**53
+# Columns with few distinct values, in any report.
+_CATEGORICAL_COLUMNS = (
     "surface",
     "payload_surface",
     "type",
@@ -37,23 +37,33 @@ _CATEGORIES = (
 )
 
 
-def with_dtypes(frame: pandas.DataFrame, types: list[str]) -> pandas.DataFrame:
-    """Convert each column to the dtype of its SQL type, so that both sources agree, also without rows."""
-    # By position, since names may repeat.
-    columns = {
-        index: _with_dtype(str(frame.columns[index]), frame.iloc[:, index], type_) for index, type_ in enumerate(types)
-    }
+def with_dtypes(frame: pandas.DataFrame, sql_types: list[str]) -> pandas.DataFrame:
+    """Return a frame with each column converted to the dtype of its SQL type.
+
+    A frame without rows gets the same dtypes as one with rows.
+    """
+    # Use positions as keys: the names of SQL columns may repeat.
+    columns = {}
+    for index, sql_type in enumerate(sql_types):
+        columns[index] = _convert(frame.iloc[:, index], str(frame.columns[index]), sql_type)
     return pandas.DataFrame(columns, index=frame.index).set_axis(frame.columns, axis=1)
 
 
-def _with_dtype(name: str, column: "pandas.Series[Any]", type_: str) -> "pandas.Series[Any]":
+def _convert(column: "pandas.Series[Any]", name: str, sql_type: str) -> "pandas.Series[Any]":
+    """Return a column with the dtype of its SQL type, or unchanged if there is no such dtype."""
     converted: pandas.Series[Any] = column
-    if type_ == "TIMESTAMP":
+    if sql_type == "TIMESTAMP":
         converted = column.dt.tz_localize("UTC").astype(_TIME)
-    elif type_ == "HUGEINT" and (column.isna() | (column.abs() <= _EXACT_MAX)).all():
-        converted = column.astype("Int64")  # DuckDB sums integers to 128 bits, which pandas lacks.
-    elif type_ == "VARCHAR" and name in _CATEGORIES:
+    elif sql_type == "HUGEINT" and _is_exact_as_float(column):
+        # DuckDB's sums of integers have 128 bits. pandas has no such type, so they arrive as floats.
+        converted = column.astype("Int64")
+    elif sql_type == "VARCHAR" and name in _CATEGORICAL_COLUMNS:
         converted = column.astype("string").astype("category")
-    elif type_ in _TYPES:
-        converted = column.astype(_TYPES[type_])
+    elif sql_type in _DTYPES:
+        converted = column.astype(_DTYPES[sql_type])
     return converted
+
+
+def _is_exact_as_float(column: "pandas.Series[Any]") -> bool:
+    """Return whether a float represents each integer of the column exactly."""
+    return bool((column.isna() | (column.abs() <= _EXACT_INTEGER_MAX)).all())

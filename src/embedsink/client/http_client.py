@@ -1,4 +1,4 @@
-"""The HTTP client of a server, for one key. It uses the standard library alone, so that commands start quickly."""
+"""An HTTP client of an embedsink server. It uses only the standard library, so that commands start quickly."""
 
 import json
 import random
@@ -22,18 +22,18 @@ RETRY_AFTER_S_MAX = 60
 _PROBLEM_BYTES_MAX = 1_048_576
 _CHUNK_BYTES = 65_536
 # The media types of proxies and login pages, and of responses without a type. embedsink never sends them below /api/v1.
-_FOREIGN_TYPES = ("text/html", "text/plain")
-_PAUSE_S_MIN = 0.5
+_FOREIGN_MEDIA_TYPES = ("text/html", "text/plain")
+_FIRST_PAUSE_S = 0.5
 
 T = TypeVar("T")
 
 
 class Unreachable(EmbedsinkError):
-    """The server did not respond, so the outcome of the request is unknown."""
+    """The server did not respond. It is unknown whether it processed the request."""
 
 
 class NotEmbedsink(EmbedsinkError):
-    """The response has status 200 but is not embedsink's, so the outcome of the request is unknown."""
+    """A response with status 200 that embedsink did not send. It is unknown whether it processed the request."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class NotEmbedsink(EmbedsinkError):
 
 
 class NothingAccepted(Refused):
-    """All envelopes of a delivery were quarantined. `response` lists them as that of a 202 does (docs/wire.md)."""
+    """All envelopes of a delivery were quarantined. `response` is the body of the 422, which lists them."""
 
     def __init__(self, detail: str, response: dict[str, Any]) -> None:
         super().__init__(Reason.NOTHING_ACCEPTED, detail)
@@ -51,10 +51,10 @@ class NothingAccepted(Refused):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The refusal of redirects: a redirect would send the key to another server."""
+    """A handler that follows no redirects, because a redirect would send the key to another server."""
 
-    def redirect_request(self, *_: object, **__: object) -> None:
-        return None
+    def redirect_request(self, *_arguments: object, **_options: object) -> None:
+        return None  # urllib then raises the redirect as an HTTPError.
 
 
 class HttpClient:
@@ -76,75 +76,83 @@ class HttpClient:
         if not looks_like_key(key):
             raise Misconfigured("key: is not an embedsink key, or is incomplete. Copy it again.")
         self._authorization = f"Bearer {key}"
-        # A proxy of the environment would read the key, and would resolve the loopback address to itself.
-        proxies = [urllib.request.ProxyHandler({})] if is_loopback(urlsplit(self.url).hostname or "") else []
-        self._opener = urllib.request.build_opener(_NoRedirects, *proxies)
+        handlers: list[Any] = [_NoRedirects]
+        if is_loopback(urlsplit(self.url).hostname or ""):
+            # Use no proxy: it would read the key, and would resolve the loopback address to itself.
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
 
     def get(self, *path: str, query: Mapping[str, Any] | None = None) -> bytes:
         """Return the response body of a path below `/api/v1`.
 
         Args:
             path: the segments of the path.
-            query: the parameters. None is omitted, and a list repeats its parameter.
+            query: the query parameters. A parameter that is None is omitted, and a list repeats its parameter.
 
         Raises:
             Refused: the request is wrong, or the key does not allow it.
             Unavailable: the server is overloaded, or not ready.
             Unreachable: the server did not respond.
-            NotEmbedsink: the response is not an embedsink server's.
+            NotEmbedsink: another server or a proxy sent the response.
         """
-        return b"".join(self.chunks(*path, query=query))
+        return b"".join(self.get_chunks(*path, query=query))
 
     def get_object(
         self, *path: str, members: tuple[str, ...], query: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return a JSON object that has at least these members. Raises as `get` does."""
-        return self._object(self.get(*path, query=query), members)
+        """Return a JSON object that has at least these members. Raises the exceptions of `get`."""
+        return self._parse_object(self.get(*path, query=query), members)
 
     def get_rows(
         self, *path: str, members: tuple[str, ...] = (), query: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """Return a JSON array of objects that have at least these members. Raises as `get` does."""
-        rows = self._json(self.get(*path, query=query))
-        if not isinstance(rows, list) or not all(_has(row, members) for row in rows):
+        """Return a JSON array of objects that have at least these members. Raises the exceptions of `get`."""
+        rows = self._parse_json(self.get(*path, query=query))
+        if not isinstance(rows, list) or not all(_is_object_with(row, members) for row in rows):
             raise NotEmbedsink(self.url)
         return rows
 
-    def chunks(self, *path: str, query: Mapping[str, Any] | None = None) -> Iterator[bytes]:
-        """Yield the response body in chunks, for large downloads. Raises as `get` does, also between two chunks."""
+    def get_chunks(self, *path: str, query: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+        """Yield the response body in chunks, for large downloads.
+
+        Raises the exceptions of `get`, also after the first chunk.
+        """
         yield from self._send(self._request(path, query=query))
 
     def post(self, *path: str, members: tuple[str, ...], body: bytes = b"") -> dict[str, Any]:
         """Post JSON and return the response, an object with at least these members.
 
-        Raises as `get` does. After Unreachable or NotEmbedsink the server may have processed the request.
+        Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
-        return self._object(b"".join(self._send(self._request(path, body=body))), members)
+        content = b"".join(self._send(self._request(path, body=body)))
+        return self._parse_object(content, members)
 
     def put(self, *path: str, members: tuple[str, ...] = (), body: bytes) -> bytes:
         """Put JSON and return the response body, an object with at least these members. It is safe to repeat.
 
-        Raises as `get` does. After Unreachable or NotEmbedsink the server may have processed the request.
+        Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
         content = b"".join(self._send(self._request(path, body=body, method="PUT")))
-        self._object(content, members)
+        self._parse_object(content, members)  # Only checks the members.
         return content
 
     def delete(self, *path: str, members: tuple[str, ...], query: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Delete and return the response, an object with at least these members. It is safe to repeat.
+        """Send a DELETE and return the response, an object with at least these members. It is safe to repeat.
 
-        Raises as `get` does. After Unreachable or NotEmbedsink the server may have processed the request.
+        Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
-        return self._object(b"".join(self._send(self._request(path, query=query, method="DELETE"))), members)
+        content = b"".join(self._send(self._request(path, query=query, method="DELETE")))
+        return self._parse_object(content, members)
 
-    def _object(self, content: bytes, members: tuple[str, ...]) -> dict[str, Any]:
-        value = self._json(content)
-        if not _has(value, members):
+    def _parse_object(self, content: bytes, members: tuple[str, ...]) -> dict[str, Any]:
+        """Parse a JSON object. Raise NotEmbedsink if it lacks one of these members."""
+        value = self._parse_json(content)
+        if not _is_object_with(value, members):
             raise NotEmbedsink(self.url)
-        object_: dict[str, Any] = value
-        return object_
+        parsed: dict[str, Any] = value
+        return parsed
 
-    def _json(self, content: bytes) -> Any:
+    def _parse_json(self, content: bytes) -> Any:
         try:
             return json.loads(content)
         except (ValueError, RecursionError):
@@ -158,9 +166,10 @@ class HttpClient:
         body: bytes | None = None,
         method: str | None = None,
     ) -> urllib.request.Request:
+        """Return a request with the key. The default method is GET, or POST if there is a body."""
         params = {name: value for name, value in (query or {}).items() if value is not None}
         try:
-            url = "/".join([self.url, "api/v1", *(percent_encode(part, safe="") for part in path)])
+            url = "/".join([self.url, "api/v1", *(percent_encode(segment, safe="") for segment in path)])
             query_string = f"?{urlencode(params, doseq=True)}" if params else ""
         except UnicodeEncodeError as error:
             message = f"url: {preview(error.object)} contains a lone surrogate. Remove it."
@@ -173,22 +182,28 @@ class HttpClient:
         return request
 
     def _send(self, request: urllib.request.Request) -> Iterator[bytes]:
+        """Send a request and yield the response body in chunks. Raises the exceptions of `get`."""
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
-                if response.headers.get_content_type() in _FOREIGN_TYPES:
+                if response.headers.get_content_type() in _FOREIGN_MEDIA_TYPES:
                     raise NotEmbedsink(self.url)
                 while chunk := response.read(_CHUNK_BYTES):
                     yield chunk
-                # Reading in chunks does not detect a body that ends too early.
-                if response.length:
-                    raise IncompleteRead(b"", response.length)
+                # `read` with a size does not raise an error if the body ends too early.
+                missing_bytes = response.length
+                if missing_bytes:
+                    raise IncompleteRead(b"", missing_bytes)
         except urllib.error.HTTPError as error:
             with error:
                 _raise_problem(error, self.url)
         except (OSError, HTTPException) as error:
-            cause = getattr(error, "reason", None) or error
-            advice = "Trust its certificate." if isinstance(cause, ssl.SSLError) else "Check that the server runs."
-            raise Unreachable(f"{self.url}: does not answer ({cause}). {advice}") from None
+            raise _unreachable(self.url, error) from None
+
+
+def _unreachable(url: str, error: OSError | HTTPException) -> Unreachable:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    advice = "Trust its certificate." if isinstance(cause, ssl.SSLError) else "Check that the server runs."
+    return Unreachable(f"{url}: does not answer ({cause}). {advice}")
 
 
 def retry(call: Callable[[], T], *, timeout_s: float, pause_s_max: float) -> T:
@@ -196,31 +211,38 @@ def retry(call: Callable[[], T], *, timeout_s: float, pause_s_max: float) -> T:
 
     Args:
         call: sends the request.
-        timeout_s: no retry begins later than this.
-        pause_s_max: the longest pause that doubling reaches. A longer `Retry-After` is respected.
+        timeout_s: the time after which no retry begins.
+        pause_s_max: the longest pause between two calls. A longer `Retry-After` is respected.
 
     Raises:
-        Unavailable, Unreachable: the retries timed out.
+        Unavailable, Unreachable: the error of the last call, after the timeout.
     """
-    end, pause_s = time.monotonic() + timeout_s, _PAUSE_S_MIN
+    deadline = time.monotonic() + timeout_s
+    backoff_s = _FIRST_PAUSE_S
     while True:
         try:
             return call()
         except (Unavailable, Unreachable) as error:
-            wait_s = max(pause_s, error.retry_after_s) if isinstance(error, Unavailable) else pause_s
-            # Jitter, so that many clients don't retry at the same moment.
-            wait_s *= random.uniform(1.0, 1.5)  # noqa: S311
-            if time.monotonic() + wait_s > end:
+            pause_s = max(backoff_s, error.retry_after_s) if isinstance(error, Unavailable) else backoff_s
+            # Add jitter, so that many clients don't retry at the same moment.
+            pause_s *= random.uniform(1.0, 1.5)  # noqa: S311
+            if time.monotonic() + pause_s > deadline:
                 raise
-        time.sleep(wait_s)
-        pause_s = min(2 * pause_s, pause_s_max)
+        time.sleep(pause_s)
+        backoff_s = min(2 * backoff_s, pause_s_max)
 
 
-def _has(value: object, members: tuple[str, ...]) -> bool:
+def _is_object_with(value: object, members: tuple[str, ...]) -> bool:
+    """Return whether a JSON value is an object that has at least these members."""
     return isinstance(value, dict) and all(name in value for name in members)
 
 
 def _validate_url(url: str) -> str:
+    """Return the URL of a server without slashes at its end.
+
+    Raises:
+        Misconfigured: the URL is invalid, contains a user or a password, or would send the key unencrypted.
+    """
     parts = _split_url(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise Misconfigured(f"url: {preview(url)} is not the URL of a server. Example: https://events.example.com.")
@@ -232,22 +254,29 @@ def _validate_url(url: str) -> str:
 
 
 def _split_url(url: str) -> SplitResult | None:
-    """Split a URL. Return None for one that can't be requested."""
+    """Split a URL into its parts. Return None if no request can be sent to it."""
+    # `urlsplit` removes line breaks silently.
+    has_space_or_control = any(character <= " " for character in url)
+    if has_space_or_control:
+        return None
     try:
         parts = urlsplit(url)
-        _ = parts.port, (parts.hostname or "").encode("idna")
+        _ = parts.port  # Raises a ValueError if the port is not a number up to 65,535.
+        (parts.hostname or "").encode("idna")  # Raises a ValueError if the host can't be a domain name.
     except ValueError:
         return None
-    # `urlsplit` removes line breaks silently, and a request line allows no spaces and only ASCII.
-    return parts if parts.path.isascii() and not any(character <= " " for character in url) else None
+    # The request line allows only ASCII.
+    return parts if parts.path.isascii() else None
 
 
 def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
-    """Raise the exception that the server reported as a problem (RFC 9457)."""
+    """Raise an exception for a response with an error status: a problem document (RFC 9457), or any other body."""
     try:
         problem = json.loads(error.read(_PROBLEM_BYTES_MAX))
-        reason, detail = Reason[str(problem["reason"]).upper()], str(problem["detail"])
+        reason = Reason[str(problem["reason"]).upper()]
+        detail = str(problem["detail"])
     except (ValueError, KeyError, TypeError, OSError, HTTPException):
+        # A proxy sent the response, or another server.
         message = f"{url}: answered {error.code} {error.reason}. Check that the URL is an embedsink server's."
         if error.code in (429, 502, 503, 504):
             raise Unavailable(Reason.NOT_READY, message, retry_after_s=_retry_after_s(error)) from None
@@ -260,5 +289,6 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
 
 
 def _retry_after_s(error: urllib.error.HTTPError) -> int:
-    text = error.headers.get("Retry-After", "1")
-    return min(int(text), RETRY_AFTER_S_MAX) if text.isdigit() else 1
+    """Return the `Retry-After` of a response in seconds, at most a minute; 1 if it is missing or a date."""
+    value = error.headers.get("Retry-After", "1")
+    return min(int(value), RETRY_AFTER_S_MAX) if value.isdigit() else 1

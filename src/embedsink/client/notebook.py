@@ -23,7 +23,7 @@ import pandas
 
 from embedsink.client.dtypes import with_dtypes
 from embedsink.client.http_client import HttpClient
-from embedsink.client.params import ReportParams, as_texts, python_values
+from embedsink.client.params import ReportParams, api_params, sql_parameters
 from embedsink.data_folder import DataFolder, require_folder
 from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.reasons import Reason
@@ -39,7 +39,7 @@ _COLUMN_FIELDS = ("name", "type", "unit", "description")
 
 
 class Client(ABC):
-    """The reports of one source, as pandas frames."""
+    """The reports of a data folder or of a server, as pandas frames."""
 
     def report(self, name: str, **params: Unpack[ReportParams]) -> pandas.DataFrame:
         """Return the rows of a report.
@@ -48,8 +48,8 @@ class Client(ABC):
 
         Args:
             name: the name of a report, such as `views`. `reports()` lists all.
-            since: the first moment: a date, a datetime, or text such as `2026-11-01`, `2026-11-01T09:30Z` or `7d`
-                (seven days ago).
+            since: the start: a date, a datetime, or text such as `2026-11-01`, `2026-11-01T09:30Z` or `7d` (seven days
+                ago).
             until: the end, exclusive, in the same forms.
             surface: `dashboard`, `app` or `chat`.
             deployment: a deployment, or a list of them.
@@ -57,7 +57,7 @@ class Client(ABC):
             interval: the length of a period: `hour`, `day`, `week` or `month`. The default is `day`.
             timezone: the IANA time zone of days and of times without an offset. The default is UTC.
             columns: a list of column names.
-            limit: the most rows to return, up to 100,000.
+            limit: the maximum number of rows, up to 100,000.
 
         Examples:
             sink.report("views", since="2026-11-01", interval="week", timezone="Europe/Berlin")
@@ -75,7 +75,7 @@ class Client(ABC):
     def events(self, **params: Unpack[ReportParams]) -> pandas.DataFrame:
         """Return the raw events, one a row, in the order in which they were stored.
 
-        The arguments are those of `report`, without the name.
+        It takes the same arguments as `report`, except the name.
 
         Examples:
             sink.events(since="7d", surface="chat")
@@ -92,10 +92,10 @@ class Client(ABC):
 
     def reports(self) -> pandas.DataFrame:
         """Return the list of reports, with the question that each answers, its grain and its column names."""
-        rows = [
-            report | {"columns": ", ".join(column["name"] for column in report["columns"])}
-            for report in self._list_reports()
-        ]
+        rows = []
+        for report in self._list_reports():
+            column_names = ", ".join(column["name"] for column in report["columns"])
+            rows.append(report | {"columns": column_names})
         return pandas.DataFrame(rows, columns=_REPORT_FIELDS)
 
     def columns(self, name: str) -> pandas.DataFrame:
@@ -104,7 +104,8 @@ class Client(ABC):
         Raises:
             Refused: the report does not exist.
         """
-        return pandas.DataFrame(self._describe_report(_report_name(name))["columns"], columns=_COLUMN_FIELDS)
+        report = self._describe_report(_report_name(name))
+        return pandas.DataFrame(report["columns"], columns=_COLUMN_FIELDS)
 
     @abstractmethod
     def _read_report(self, name: str, params: ReportParams) -> pandas.DataFrame: ...
@@ -126,15 +127,15 @@ class LocalClient(Client):
         self._snapshot = folder.snapshot
 
     def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> pandas.DataFrame:
-        """Run SQL on the snapshot, over all tables and views, without a scope.
+        """Run SQL on the snapshot. It can read all tables and views, without a scope.
 
-        SQL can read frames of the caller: a name that is neither a table nor a view may be a local or global variable.
+        SQL can also read your pandas frames: a name that is neither a table nor a view may be a variable of the caller.
 
         The snapshot is read-only. But SQL runs with your permissions: `copy … to` writes files and `read_csv` reads
         them. Don't run SQL from untrusted sources, and pass values as parameters.
 
         Args:
-            text: SQL. The result is that of the last statement.
+            text: one or more SQL statements. The last one returns the rows.
             parameters: a list for `?` and `$1`, or a dictionary for `$name`.
 
         Examples:
@@ -152,9 +153,12 @@ class LocalClient(Client):
         """
         if not isinstance(text, str):
             raise TypeError(f"sql: {preview(text)} is not a string. Pass SQL as text.")
-        values, frame = python_values(parameters), inspect.currentframe()
+        values = sql_parameters(parameters)
+        stack_frame = inspect.currentframe()
+        caller = stack_frame.f_back if stack_frame else None
         with open_snapshot(self._snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
-            return with_dtypes(*reader.run(text, values, caller=frame.f_back if frame else None))
+            frame, sql_types = reader.run(text, values, caller=caller)
+            return with_dtypes(frame, sql_types)
 
     def _read_report(self, name: str, params: ReportParams) -> pandas.DataFrame:
         return self._read_rows(known_name(name), params)
@@ -163,31 +167,34 @@ class LocalClient(Client):
         return self._read_rows(EVENTS, params)
 
     def _read_rows(self, view: str, params: ReportParams) -> pandas.DataFrame:
-        texts, deployments = as_texts(params)
+        texts, deployments = api_params(params)
         scope = parse_scope(texts, deployments=deployments)
-        with self._open(scope) as reader, reader.consistent():
-            selection, _ = PageRequest(texts.get("columns"), texts.get("limit")).select(reader, view)
-            return with_dtypes(*reader.frame(selection))
+        page = PageRequest(texts.get("columns"), texts.get("limit"))
+        with self._open_snapshot(scope) as reader, reader.consistent():
+            query, _next_page = page.select(reader, view)
+            frame, sql_types = reader.frame(query)
+            return with_dtypes(frame, sql_types)
 
     def _list_reports(self) -> list[dict[str, Any]]:
-        with self._open(Scope()) as reader:
-            if missing := missing_reports(reader):
-                warnings.warn(missing, stacklevel=3)
+        with self._open_snapshot(Scope()) as reader:
+            warning = missing_reports(reader)
+            if warning is not None:
+                warnings.warn(warning, stacklevel=3)
             return [asdict(report) for report in all_reports(reader)]
 
     def _describe_report(self, name: str) -> dict[str, Any]:
-        with self._open(Scope()) as reader:
+        with self._open_snapshot(Scope()) as reader:
             return asdict(find_report(reader, name))
 
-    def _open(self, scope: Scope) -> Reader:
+    def _open_snapshot(self, scope: Scope) -> Reader:
         return open_snapshot(self._snapshot, {**read_settings().variables(), **scope.variables()})
 
 
 class RemoteClient(Client):
     """The reports of a server, within the scope of the key."""
 
-    def __init__(self, remote: HttpClient) -> None:
-        self._remote = remote
+    def __init__(self, http_client: HttpClient) -> None:
+        self._http_client = http_client
 
     def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> NoReturn:
         """Raise an error: SQL runs on a data folder only.
@@ -195,7 +202,7 @@ class RemoteClient(Client):
         Raises:
             Refused: always. The message explains how to download the snapshot.
         """
-        url = f"{self._remote.url}/api/v1/analytics.duckdb"
+        url = f"{self._http_client.url}/api/v1/analytics.duckdb"
         raise Refused(
             Reason.BAD_PARAMETER,
             "sql: a server runs no SQL. Open a data folder on this machine with embedsink.open, or a folder with a "
@@ -209,17 +216,18 @@ class RemoteClient(Client):
         return self._read_rows(params, "events.parquet")
 
     def _read_rows(self, params: ReportParams, *path: str) -> pandas.DataFrame:
-        texts, deployments = as_texts(params)
+        texts, deployments = api_params(params)
         with NamedTemporaryFile(suffix=".parquet") as file:
-            file.writelines(self._remote.chunks(*path, query={**texts, "deployment": deployments}))
+            file.writelines(self._http_client.get_chunks(*path, query={**texts, "deployment": deployments}))
             file.flush()
-            return with_dtypes(*frame_of_parquet(Path(file.name)))
+            frame, sql_types = frame_of_parquet(Path(file.name))
+            return with_dtypes(frame, sql_types)
 
     def _list_reports(self) -> list[dict[str, Any]]:
-        return self._remote.get_rows("reports", members=_REPORT_FIELDS)
+        return self._http_client.get_rows("reports", members=_REPORT_FIELDS)
 
     def _describe_report(self, name: str) -> dict[str, Any]:
-        return self._remote.get_object("reports", name, "schema", members=("columns",))
+        return self._http_client.get_object("reports", name, "schema", members=("columns",))
 
 
 def open(data: str | Path = "data") -> LocalClient:
@@ -258,6 +266,7 @@ def connect(url: str, *, key: str | None = None) -> RemoteClient:
 
 
 def _report_name(name: str) -> str:
+    """Return the name, or raise a TypeError if it is not text."""
     if not isinstance(name, str):
         raise TypeError(f'report: {preview(name)} is not a name. Example: "views".')
     return name

@@ -1,9 +1,8 @@
-"""The parameters of reports in Python, and their conversion to the texts of the HTTP API."""
+"""The parameters of reports in Python, and their conversion to text as in the HTTP API."""
 
-import contextlib
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from numbers import Integral
 from typing import Any, TypedDict
 
 import numpy
@@ -14,7 +13,7 @@ _TIMES = ("since", "until")
 
 
 class ScopeParams(TypedDict, total=False):
-    """The parameters that select events and set the length of a period. None means that the parameter is missing."""
+    """The parameters that select events and define periods. None is the same as a missing parameter."""
 
     since: str | date | None
     until: str | date | None
@@ -32,51 +31,69 @@ class ReportParams(ScopeParams, total=False):
     limit: int | None
 
 
-def as_texts(params: ReportParams) -> tuple[dict[str, str | None], list[int]]:
-    """Return the parameters as the HTTP API has them: texts, and the deployments as a list."""
-    known = ScopeParams.__annotations__ | ReportParams.__annotations__
-    if unknown := params.keys() - known:
-        raise TypeError(f"{min(unknown)}: is not a parameter. Parameters: {', '.join(known)}.")
+def api_params(params: ReportParams) -> tuple[dict[str, str | None], list[int]]:
+    """Return the parameters except `deployment` as text, as in the HTTP API, and the list of deployments.
+
+    Raises:
+        TypeError: a parameter is unknown, or has the wrong type.
+    """
+    names = ScopeParams.__annotations__ | ReportParams.__annotations__
+    unknown_names = params.keys() - names
+    if unknown_names:
+        raise TypeError(f"{min(unknown_names)}: is not a parameter. Parameters: {', '.join(names)}.")
     texts = {name: _as_text(name, value) for name, value in params.items() if name != "deployment"}
     return texts, _deployments(params.get("deployment"))
 
 
 def _as_text(name: str, value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and name != "limit"):
+    """Return the value of a parameter as text, or None if the parameter is missing."""
+    if value is None:
+        return None
+    if name == "limit":
+        return str(_integer("limit", value, "Omit it to select everything."))
+    if isinstance(value, str):
         return value
     if name in _TIMES and isinstance(value, date):
         return value.isoformat()
     if name == "columns" and isinstance(value, Iterable):
-        return ",".join(map(str, value))
-    if name == "limit" and not isinstance(value, str | bool) and hasattr(value, "__index__"):
-        return str(operator.index(value))
+        return ",".join(str(column) for column in value)
     allowed = {
         "since": "a date, a datetime or text such as 2026-11-01 or 7d",
         "until": "a date, a datetime or text such as 2026-11-01 or 7d",
         "columns": "a list of names",
-        "limit": "an integer",
     }.get(name, "text")
     raise TypeError(f"{name}: {preview(value)} is not {allowed}. Omit it to select everything.")
 
 
 def _deployments(value: Any) -> list[int]:
+    """Return the value of the parameter `deployment` as a list: it is a deployment, several, or None for all."""
     if value is None:
         return []
-    deployments = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else [value]
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    deployments = list(value) if is_list else [value]
     if not deployments:
         raise TypeError("deployment: the list is empty. Omit it to select all deployments.")
-    return [_deployment(deployment) for deployment in deployments]
+    advice = "Examples: deployment=12, deployment=[12, 13]."
+    return [_integer("deployment", deployment, advice) for deployment in deployments]
 
 
-def _deployment(value: Any) -> int:
-    with contextlib.suppress(TypeError):
-        if not isinstance(value, bool):
-            return operator.index(value)  # Accepts NumPy integers too.
-    raise TypeError(f"deployment: {preview(value)} is not an integer. Examples: deployment=12, deployment=[12, 13].")
+def _integer(name: str, value: Any, advice: str) -> int:
+    """Return an integer of Python or NumPy as one of Python.
+
+    Raises:
+        TypeError: the value of this parameter is not an integer. The message ends with the advice.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}: {preview(value)} is not an integer. {advice}")
+    return int(value)
 
 
-def python_values(parameters: object) -> object:
-    """Convert NumPy scalars to Python's, which DuckDB requires."""
+def sql_parameters(parameters: object) -> object:
+    """Return the parameters of an SQL statement with NumPy scalars converted to Python's, which DuckDB requires.
+
+    Raises:
+        TypeError: the parameters are neither a list nor a dictionary.
+    """
     match parameters:
         case Mapping():
             return {name: _python_value(value) for name, value in parameters.items()}

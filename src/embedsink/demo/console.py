@@ -1,4 +1,4 @@
-"""The demo's terminal output. Files and pipes get it without progress bars and the live line."""
+"""The demo's terminal output. Progress bars and the live line are shown on terminals only, not in files and pipes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,25 +10,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 WIDTH_MAX = 100
-_LABEL_CELLS = 13
+_LABEL_WIDTH = 13
 
 
 class Terminal:
-    """Standard output, in at most 100 columns."""
+    """Standard output, at most 100 columns wide."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
         if isinstance(self.console.file, TextIOWrapper):
-            # A terminal without Unicode shows question marks instead of failing.
+            # On a terminal without Unicode, print question marks instead of raising a UnicodeEncodeError.
             self.console.file.reconfigure(errors="replace")
         self.console.width = min(self.console.width, WIDTH_MAX)
 
     def line(self, text: str | Text = "", style: str = "") -> None:
-        """Print a line without wrapping it, so that commands can be copied."""
-        self.console.print(Text(text, style) if isinstance(text, str) else text, soft_wrap=True)
+        """Print a line without wrapping it, so that commands can be copied. The style is for plain text."""
+        styled = Text(text, style) if isinstance(text, str) else text
+        self.console.print(styled, soft_wrap=True)
 
     def show(self, renderable: RenderableType) -> None:
-        """Print a table, fitted to the width."""
+        """Print a table of rich, fitted to the width."""
         self.console.print(renderable)
 
     def heading(self, text: str) -> None:
@@ -37,12 +38,12 @@ class Terminal:
         self.console.rule(Text(text, "bold cyan"), align="left", style="cyan")
 
     def done(self, label: str, text: str) -> None:
-        """Print a finished step."""
-        self.line(Text.assemble(("  ✓ ", "bold green"), (label.ljust(_LABEL_CELLS), "bold"), text))
+        """Print a finished step with a check mark."""
+        self.line(Text.assemble(("  ✓ ", "bold green"), (label.ljust(_LABEL_WIDTH), "bold"), text))
 
-    def item(self, label: str, text: str) -> None:
+    def labeled(self, label: str, value: str) -> None:
         """Print a value with its label."""
-        self.line(Text.assemble("  ", (label.ljust(_LABEL_CELLS), "bold"), text))
+        self.line(Text.assemble("  ", (label.ljust(_LABEL_WIDTH), "bold"), value))
 
     def link(self, label: str, url: str) -> None:
         """Print a URL to open."""
@@ -50,7 +51,7 @@ class Terminal:
 
     @contextmanager
     def progress_bar(self, label: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a progress bar, on terminals only. The block gets a function that sets the completed count."""
+        """Show a progress bar, on terminals only. Yield a function that sets the completed count."""
         progress = Progress(
             TextColumn("  [bold cyan]▸[/] [bold]{task.description}"),
             BarColumn(None, complete_style="cyan", finished_style="green"),
@@ -61,17 +62,18 @@ class Terminal:
             disable=not self.console.is_terminal,
         )
         with progress:
-            task = progress.add_task(label.ljust(_LABEL_CELLS), total=total)
-            yield lambda completed: progress.update(task, completed=completed)
+            task = progress.add_task(label.ljust(_LABEL_WIDTH), total=total)
+            yield lambda completed_count: progress.update(task, completed=completed_count)
 
     @contextmanager
     def live_line(self) -> Iterator[Callable[[str, str], None]]:
-        """Show the counts and the newest event in place, on terminals only."""
+        """Show the counts and the newest event, on terminals only. Yield a function that replaces both."""
         with Live(Text(), console=self.console, transient=True, refresh_per_second=8) as live:
 
-            def show(counts: str, newest: str) -> None:
-                lines = Text.assemble(("  ● ", "bold red"), (counts, "bold"), "\n    ", (newest, "dim"))
-                lines.no_wrap, lines.overflow = True, "ellipsis"
+            def update(counts: str, newest_event: str) -> None:
+                lines = Text.assemble(("  ● ", "bold red"), (counts, "bold"), "\n    ", (newest_event, "dim"))
+                lines.no_wrap = True
+                lines.overflow = "ellipsis"
                 live.update(lines)
 
-            yield show
+            yield update

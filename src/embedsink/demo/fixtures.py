@@ -1,10 +1,10 @@
-"""The subjects of the demo's traffic: fictional companies, dashboards, AI questions and errors."""
+"""The fictional companies, dashboards, AI questions and errors of the demo's traffic."""
 
 from typing import Literal, NamedTuple
 
 
 class Deployment(NamedTuple):
-    """One embedding: its number at the vendor, the origin of its host page, and its tenants."""
+    """One deployment: its number, the origin of its host page, and its tenants."""
 
     number: int
     origin: str
@@ -21,18 +21,18 @@ class Customer(NamedTuple):
 
 
 class Dashboard(NamedTuple):
-    """A published dashboard: its widgets, the measures for drilldowns, and the filter with its values."""
+    """A published dashboard of the embed."""
 
     public_id: str
     title: str
-    widgets: tuple[str, ...]
-    members: tuple[str, ...]
-    dimension: str
-    values: tuple[str, ...]
+    widgets: tuple[str, ...]  # the titles of its widgets
+    members: tuple[str, ...]  # the measures of its drilldowns
+    dimension: str  # the dimension of its filter
+    values: tuple[str, ...]  # the values of this dimension
 
     @property
     def path(self) -> str:
-        """The route inside the embed."""
+        """The path of the dashboard inside the embed."""
         return f"/dashboards/{self.public_id}"
 
 
@@ -44,7 +44,7 @@ class Failure(NamedTuple):
     context: str | None
     is_fatal: bool | None = None
     weight: int = 2  # its frequency, relative to other failures
-    newest_sync: Literal["fixes", "causes"] | None = None  # the effect of the newest dbt sync on it
+    newest_sync: Literal["fixes", "causes"] | None = None  # whether the newest dbt sync fixes or causes it
 
 
 DEPLOYMENTS = (
@@ -58,7 +58,7 @@ DEPLOYMENTS = (
 QUIET_TENANT = "acme-labs"
 NEW_TENANT = "umbra-us"
 
-ORIGINS = tuple(one.origin for one in DEPLOYMENTS)
+ORIGINS = tuple(deployment.origin for deployment in DEPLOYMENTS)
 
 # Only the demo's page sends events of this deployment, so its reports count the user's own actions.
 CUSTOMER = Customer(7, "fernway", "u_marta")
@@ -145,7 +145,7 @@ AGENTS = ("analyst", "copilot")
 _TIMEOUT = Failure("Query timed out after 30 s", "QueryTimeoutError", "widget")
 _CRASH = Failure("Cannot read properties of undefined (reading 'series')", "TypeError", "render", True)
 
-# Each message is frequent enough for every working day, so only a sync changes the number of error groups.
+# Each message occurs on every working day, so only a sync changes the number of error groups.
 FAILURES = (
     _TIMEOUT,
     _TIMEOUT._replace(weight=7, newest_sync="fixes"),

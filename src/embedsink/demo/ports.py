@@ -1,4 +1,4 @@
-"""Free loopback ports for servers that are about to start."""
+"""Free loopback ports for new servers."""
 
 import itertools
 import random
@@ -10,37 +10,41 @@ from embedsink.errors import Misconfigured
 HOST = "127.0.0.1"
 # Not the default port of `embedsink serve`, so that both can run at once.
 PREFERRED_PORT = 8322
-_FALLBACK_PORTS = (8_330, 1_000)
+_FALLBACK_PORT_MIN = 8_330
+_FALLBACK_PORT_COUNT = 1_000
 
 
 def free_ports(first: int, count: int) -> Iterator[int]:
-    """Yield free ports endlessly; the port after each is free, too.
+    """Yield ports of a range, without end. Each port and the one after it are free.
 
     Each caller starts at a random port, so that concurrent callers rarely try the same port. Choose a range below the
     ephemeral ports (on Linux 32,768 and up): the system may give one of those to a connection before the server binds
     it.
 
     Args:
-        first: the lowest port.
-        count: the size of the range, an even number.
+        first: the lowest port of the range.
+        count: the number of ports in the range, which is even.
     """
-    for step in itertools.count(random.randrange(0, count, 2), 2):  # noqa: S311 (not secret)
-        port = first + step % count
+    start = random.randrange(0, count, 2)  # noqa: S311 (not secret)
+    for offset in itertools.count(start, 2):
+        port = first + offset % count
         if _is_free(port) and _is_free(port + 1):
             yield port
 
 
 def choose_port(requested: int | None) -> int:
-    """Return the requested port; without a request the preferred one, or a free one when that is in use.
+    """Return the requested port. If none is requested, return the preferred port, or a free one if that is in use.
 
     Raises:
         Misconfigured: the requested port is in use.
     """
-    if _is_free(requested or PREFERRED_PORT):
-        return requested or PREFERRED_PORT
-    if requested:
-        raise Misconfigured(f"--port {requested}: is in use. Choose another, or omit --port to use a free one.")
-    return next(free_ports(*_FALLBACK_PORTS))
+    if requested is not None:
+        if not _is_free(requested):
+            raise Misconfigured(f"--port {requested}: is in use. Choose another, or omit --port to use a free one.")
+        return requested
+    if _is_free(PREFERRED_PORT):
+        return PREFERRED_PORT
+    return next(free_ports(_FALLBACK_PORT_MIN, _FALLBACK_PORT_COUNT))
 
 
 def _is_free(port: int) -> bool:

@@ -1,7 +1,7 @@
 """`embedsink demo`: a server in a temporary data folder, 17 days of synthetic traffic, reports, then live traffic.
 
-keys ─▶ server with a host page (a child) ─▶ traffic over HTTP ─▶ loaded ─▶ ledger, reports ─▶ live until Ctrl-C
-           └─ frames the simulated embed, which a thread serves on another port
+The server runs in a child process and also serves a host page. The page has an iframe with the simulated embed, which
+a thread of this process serves on another port.
 """
 
 import time
@@ -24,12 +24,12 @@ from embedsink.demo.snippets import Keys, snippets
 from embedsink.demo.stop import Stop, Stopped
 from embedsink.demo.syncs import record_syncs
 from embedsink.demo.tables import REPORT_TABLES, ledger_table, report_table
-from embedsink.demo.traffic import SEED, make_live, make_traffic, stamp
+from embedsink.demo.traffic import SEED, make_live, make_traffic, with_timestamp
 from embedsink.errors import EmbedsinkError
 
 LOAD_TIMEOUT_S = 60.0
 LOAD_CHECK_INTERVAL_S = 0.1
-# Slow enough that an hour of live traffic does not outweigh the days before.
+# At this rate, an hour of live traffic has fewer events than a day of the generated traffic.
 LIVE_EVENTS_PER_S = 1.0
 LIVE_CHECK_INTERVAL_S = 1.0
 
@@ -38,7 +38,7 @@ def run(port: int | None = None) -> int:
     """Run the demo until Ctrl-C, SIGTERM or a closed terminal. Return the exit code.
 
     Args:
-        port: the server's port; None for the preferred port, or any free one when that is in use.
+        port: the server's port; None for the preferred port, or for a free one if that is in use.
 
     Raises:
         EmbedsinkError: the port is in use, the server did not start, or it ended unexpectedly.
@@ -47,15 +47,16 @@ def run(port: int | None = None) -> int:
     terminal.heading("embedsink demo")
     with Stop() as stop, TemporaryDirectory(prefix="embedsink-demo-", ignore_cleanup_errors=True) as path:
         try:
-            _serve(Path(path), choose_port(port), terminal, stop)
+            _run_servers(Path(path), choose_port(port), terminal, stop)
         except Stopped:
             terminal.line()
     terminal.done("ended", "The server has stopped, and its data folder is deleted.")
     return 0
 
 
-def _serve(path: Path, port: int, terminal: Terminal, stop: Stop) -> None:
-    with EmbedServer(port + 1, hosts=origins(port)) as embed:
+def _run_servers(path: Path, port: int, terminal: Terminal, stop: Stop) -> None:
+    """Run the servers of the embed and of embedsink, and the demo with them."""
+    with EmbedServer(port + 1, host_origins=origins(port)) as embed:
         terminal.link("Open", f"http://{HOST}:{port}{PAGE_PATH}")
         terminal.line("  A customer's page with a simulated embed: use it, and watch the events arrive.", "dim")
         terminal.line("  Meanwhile, this terminal sends the server 17 days of synthetic traffic.", "dim")
@@ -66,24 +67,31 @@ def _serve(path: Path, port: int, terminal: Terminal, stop: Stop) -> None:
         with DemoServer(path, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
             terminal.done("server", f"{server.url}, ready after {server.ready_after_s:.1f} s")
             counts = SendCounts()
-            _Demo(server, path, keys, terminal, stop, counts, Browsers(port, keys.ingest, counts)).run()
+            browsers = Browsers(port, keys.ingest, counts)
+            _Demo(server, path, keys, terminal, stop, counts, browsers).run()
 
 
 def _create_keys(path: Path) -> Keys:
-    store, now = KeyStore(DataFolder(path).keys), time.time()
+    """Create an ingest key for each deployment, a read key and a sync key."""
+    key_store = KeyStore(DataFolder(path).keys)
+    now = time.time()
     ingest = {}
-    for one in DEPLOYMENTS:
-        _, ingest[one.origin] = store.create(
-            KeyKind.INGEST, deployments=[one.number], origins=[one.origin], label="demo: sends", now=now
+    for deployment in DEPLOYMENTS:
+        _, ingest[deployment.origin] = key_store.create(
+            KeyKind.INGEST,
+            deployments=[deployment.number],
+            origins=[deployment.origin],
+            label="demo: sends",
+            now=now,
         )
-    _, read = store.create(KeyKind.READ, label="demo: reads", now=now)
-    _, sync = store.create(KeyKind.SYNC, label="demo: records dbt syncs", now=now)
+    _, read = key_store.create(KeyKind.READ, label="demo: reads", now=now)
+    _, sync = key_store.create(KeyKind.SYNC, label="demo: records dbt syncs", now=now)
     return Keys(ingest, read, sync)
 
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """The demo from a ready server to the end of the live traffic."""
+    """The steps of the demo after the server is ready."""
 
     server: DemoServer
     path: Path
@@ -94,10 +102,11 @@ class _Demo:
     browsers: Browsers
 
     def run(self) -> None:
+        """Send the traffic of the past days, show the reports, and send live traffic until a stop request."""
         try:
             now_ms = time.time_ns() // 1_000_000
             record_syncs(self.server.url, self.keys.sync, now_ms)
-            self._send_days(now_ms)
+            self._send_past_days(now_ms)
             loaded, received_count = self._wait_until_loaded()
             self.terminal.heading("The ledger: one outcome for each envelope")
             self.terminal.show(ledger_table(self.counts, loaded, received_count))
@@ -105,42 +114,56 @@ class _Demo:
             self._show_snippets()
             self._send_live()
         except (OSError, HTTPException) as error:
-            # The server closes its connections shortly before it exits.
-            self.server.check(within_s=1.0)
+            # If the server is exiting, report its exit: it closes its connections shortly before.
+            self.server.raise_if_exited(within_s=1.0)
             raise EmbedsinkError(
                 f"{self.server.url}: no response ({type(error).__name__} {error}). Is the machine overloaded?"
             ) from error
 
-    def _send_days(self, now_ms: int) -> None:
-        traffic = make_traffic(now_ms)
-        envelope_count = sum(len(delivery.envelopes) for visit in traffic for delivery in visit)
+    def _send_past_days(self, now_ms: int) -> None:
+        """Send the traffic of the days before now."""
+        visits = make_traffic(now_ms)
+        envelope_count = sum(len(delivery.envelopes) for visit in visits for delivery in visit)
         started_at = time.monotonic()
-        with self.terminal.progress_bar("sending", envelope_count) as show:
-            for _ in self.browsers.send_all(traffic, self.stop):
-                show(self.counts.sent)
+        with self.terminal.progress_bar("sending", envelope_count) as show_count:
+            for _ in self.browsers.send_all(visits, self.stop):
+                show_count(self.counts.sent)
+        duration_s = time.monotonic() - started_at
         self.terminal.done(
             "sent",
-            f"{self.counts.sent:,} envelopes in {len(traffic):,} visits, all acknowledged, "
-            f"in {time.monotonic() - started_at:.1f} s",
+            f"{self.counts.sent:,} envelopes in {len(visits):,} visits, all acknowledged, in {duration_s:.1f} s",
         )
 
     def _wait_until_loaded(self) -> tuple[dict[str, int], int]:
-        """Wait for the store and the snapshot. Return the loaded counts by outcome, and the received count."""
-        started_at, received_count = time.monotonic(), sum(self.server.received().values())
-        with self.terminal.progress_bar("loading", received_count) as show:
-            while (count := sum((loaded := self.server.loaded()).values())) < received_count:
-                show(count)
-                self._pause(started_at)
-            show(count)
-            while published_count(self.path) < count:
-                self._pause(started_at)
-        duration_s = time.monotonic() - started_at
-        self.terminal.done("loaded", f"all {count:,}, visible in reports and notebooks after {duration_s:.1f} s")
-        # The demo page may have sent more since the first count.
-        return loaded, min(count, sum(self.server.received().values()))
+        """Wait until the store and the snapshot have all envelopes that were received up to now.
 
-    def _pause(self, started_at: float) -> None:
-        self.server.check()
+        Return the loaded counts by outcome, and the number of received envelopes.
+        """
+        started_at = time.monotonic()
+        expected_count = sum(self.server.received_counts().values())
+        loaded = self.server.loaded_counts()
+        with self.terminal.progress_bar("loading", expected_count) as show_count:
+            while sum(loaded.values()) < expected_count:
+                show_count(sum(loaded.values()))
+                self._wait_for_loader(started_at)
+                loaded = self.server.loaded_counts()
+            loaded_count = sum(loaded.values())
+            show_count(loaded_count)
+            while published_count(self.path) < loaded_count:
+                self._wait_for_loader(started_at)
+        duration_s = time.monotonic() - started_at
+        self.terminal.done("loaded", f"all {loaded_count:,}, visible in reports and notebooks after {duration_s:.1f} s")
+        # Count again: the demo page may have sent envelopes in the meantime, and some of them are loaded.
+        received_count = sum(self.server.received_counts().values())
+        return loaded, min(loaded_count, received_count)
+
+    def _wait_for_loader(self, started_at: float) -> None:
+        """Pause between two checks of the loader.
+
+        Raises:
+            EmbedsinkError: the server exited, or the loader takes too long.
+        """
+        self.server.raise_if_exited()
         if time.monotonic() - started_at > LOAD_TIMEOUT_S:
             raise EmbedsinkError(
                 f"loader: has not loaded all envelopes after {LOAD_TIMEOUT_S:.0f} s. Is the disk overloaded?"
@@ -149,19 +172,19 @@ class _Demo:
 
     def _show_reports(self) -> None:
         self.terminal.heading("Five of the reports")
-        described = {one["name"]: one for one in self.server.get_json("/api/v1/reports")}
+        descriptions = {report["name"]: report for report in self.server.get_json("/api/v1/reports")}
         for table in REPORT_TABLES:
             rows = self.server.get_json(f"/api/v1/reports/{table.name}.json")
-            self.terminal.show(report_table(described[table.name], rows, table))
+            self.terminal.show(report_table(descriptions[table.name], rows, table))
 
     def _show_snippets(self) -> None:
         url = self.server.url
         self.terminal.heading("Try it in another terminal while the demo runs")
-        self.terminal.item("demo page", url + PAGE_PATH)
-        self.terminal.item("dashboards", f"{url}/dashboards/")
-        self.terminal.item("inspector", f"{url}/dashboards/inspector")
-        self.terminal.item("API docs", f"{url}/docs")
-        self.terminal.item("data folder", str(self.path))
+        self.terminal.labeled("demo page", url + PAGE_PATH)
+        self.terminal.labeled("dashboards", f"{url}/dashboards/")
+        self.terminal.labeled("inspector", f"{url}/dashboards/inspector")
+        self.terminal.labeled("API docs", f"{url}/docs")
+        self.terminal.labeled("data folder", str(self.path))
         for snippet in snippets(url, self.path, self.keys):
             self.terminal.line()
             self.terminal.line(f"# {snippet.title}", "dim")
@@ -169,22 +192,27 @@ class _Demo:
                 self.terminal.line(line, "green")
 
     def _send_live(self) -> None:
+        """Send single events at random times, and show the newest one and the counts, until a stop request."""
         rng = Random(SEED)  # noqa: S311 (not secret)
         self.terminal.heading("Live traffic. Ctrl-C stops the demo and deletes its data")
+        counts = ""
+        next_check_at = 0.0
         with self.terminal.live_line() as show:
-            check_at, counts = 0.0, ""
             for delivery in make_live(SEED + 1):
-                self.browsers.send_visit([stamp(delivery, time.time_ns() // 1_000_000)])
-                if time.monotonic() >= check_at:
-                    check_at, loaded = time.monotonic() + LIVE_CHECK_INTERVAL_S, self.server.loaded()
-                    # Received is read after loaded, so it is never smaller.
-                    counts = live_counts(sum(self.server.received().values()), loaded)
+                now_ms = time.time_ns() // 1_000_000
+                self.browsers.send_visit([with_timestamp(delivery, now_ms)])
+                if time.monotonic() >= next_check_at:
+                    next_check_at = time.monotonic() + LIVE_CHECK_INTERVAL_S
+                    # Read the loaded counts first: then the received count is never smaller than their sum.
+                    loaded = self.server.loaded_counts()
+                    received_count = sum(self.server.received_counts().values())
+                    counts = live_counts(received_count, loaded)
                 show(counts, str(delivery))
                 self.stop.pause(rng.expovariate(LIVE_EVENTS_PER_S))
 
 
 def live_counts(received_count: int, loaded: dict[str, int]) -> str:
-    """Return the ledger in one line: the received envelopes of all senders, by outcome."""
+    """Return the number of received envelopes and its parts by outcome as one line. `loading` is the remainder."""
     outcomes = [f"{loaded[outcome]:,} {outcome}" for outcome in ("accepted", "duplicate", "quarantined")]
     loading_count = received_count - sum(loaded.values())
     return f"{received_count:,} received = " + " + ".join([*outcomes, f"{loading_count:,} loading"])

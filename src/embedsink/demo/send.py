@@ -1,4 +1,4 @@
-"""Sends deliveries as browsers do, and counts what the server answered."""
+"""Sends deliveries with the requests of a browser, and counts the server's responses."""
 
 import http.client
 import json
@@ -18,38 +18,45 @@ from embedsink.errors import EmbedsinkError
 from embedsink.reasons import Reason
 
 PATH = "/api/v1/events"
-BROWSERS = 6
+BROWSER_COUNT = 6
 ATTEMPTS_MAX = 8
 _RETRY_STATUSES = (429, 503)
 
 
 @dataclass
 class SendCounts:
-    """What was sent, and how the server answered. A body that is not JSON counts as one envelope."""
+    """Counts of sent envelopes and deliveries, by the server's responses. A body that is not JSON is one envelope."""
 
-    sent: int = 0
+    sent: int = 0  # envelopes
     deliveries: int = 0
-    retries: int = 0
-    accepted: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)
+    retries: int = 0  # deliveries that the forwarder sent again
+    accepted: int = 0  # envelopes
+    rejected: Counter[str] = field(default_factory=Counter)  # envelopes by reason
+    examples: dict[str, str] = field(default_factory=dict)  # the first detail of each reason
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, delivery: Delivery, answer: dict[str, Any]) -> None:
-        """Count an answered delivery: a 202, a 422 with its list, or a body that was quarantined as a whole."""
-        rejected = answer.get("rejected", [answer] if "reason" in answer else [])
+    def add(self, delivery: Delivery, response: dict[str, Any]) -> None:
+        """Count a delivery and the envelopes in its response."""
+        accepted_count = response.get("accepted", 0)
+        rejections = _rejections_in(response)
         with self._lock:
             self.deliveries += 1
             self.retries += delivery.is_retry
-            self.accepted += answer.get("accepted", 0)
-            self.sent += answer.get("accepted", 0) + len(rejected)
-            for one in rejected:
-                self.rejected[one["reason"]] += 1
-                self.examples.setdefault(one["reason"], one["detail"])
+            self.accepted += accepted_count
+            self.sent += accepted_count + len(rejections)
+            for rejection in rejections:
+                self.rejected[rejection["reason"]] += 1
+                self.examples.setdefault(rejection["reason"], rejection["detail"])
 
 
 class Browsers:
-    """Browsers with open pages. Each page has the ingest key of its origin."""
+    """Simulated browsers, which send the deliveries of pages.
+
+    Args:
+        port: the server's port on loopback.
+        keys: an ingest key for each origin of a page.
+        counts: updated after each response.
+    """
 
     def __init__(self, port: int, keys: dict[str, str], counts: SendCounts) -> None:
         self._port = port
@@ -57,15 +64,15 @@ class Browsers:
         self._counts = counts
 
     def send_all(self, visits: list[list[Delivery]], stop: Stop) -> Iterator[None]:
-        """Send all visits, several at once. Yield after every change of the counts."""
-        pool = ThreadPoolExecutor(BROWSERS)
+        """Send all visits, several at once. Yield when a visit was sent, and at least every 0.1 s."""
+        pool = ThreadPoolExecutor(BROWSER_COUNT)
         try:
             pending = {pool.submit(self.send_visit, visit) for visit in visits}
             while pending:
                 stop.check()
                 done, pending = wait(pending, timeout=CHECK_INTERVAL_S, return_when=FIRST_COMPLETED)
-                for one in done:
-                    one.result()
+                for future in done:
+                    future.result()  # Raises the exception of the thread, if any.
                 yield
         finally:
             pool.shutdown(cancel_futures=True)
@@ -83,13 +90,15 @@ class Browsers:
         return http.client.HTTPConnection(HOST, self._port, timeout=REQUEST_TIMEOUT_S)
 
     def _post(self, connection: http.client.HTTPConnection, delivery: Delivery) -> dict[str, Any]:
+        """Post a delivery, and again while the server is overloaded. Return the response."""
         for _ in range(ATTEMPTS_MAX):
-            body = delivery.body(time.time_ns() // 1_000_000, self._keys[delivery.origin])
+            now_ms = time.time_ns() // 1_000_000
+            body = delivery.body(now_ms, self._keys[delivery.origin])
             connection.request("POST", PATH, body, self._headers(delivery))
             response = connection.getresponse()
             content = response.read()
             if response.status not in _RETRY_STATUSES:
-                return _parse(response.status, content)
+                return _parse_response(response.status, content)
             time.sleep(float(response.headers.get("Retry-After", 1)))
         raise EmbedsinkError(f"POST {PATH}: {response.status} after {ATTEMPTS_MAX} attempts.")
 
@@ -107,16 +116,30 @@ class Browsers:
         }
         if delivery.is_gzipped:
             headers["Content-Encoding"] = "gzip"
-        # A beacon can't set this header; its key is in the body.
+        # A beacon has its key in the body, because it can't set this header.
         if not delivery.is_beacon:
             headers["Authorization"] = f"Bearer {self._keys[delivery.origin]}"
         return headers
 
 
-def _parse(status: int, content: bytes) -> dict[str, Any]:
-    """Return the response to a body that the server stored, or quarantined as a whole."""
-    answer: dict[str, Any] = json.loads(content)
-    is_stored = status in (202, 422) or answer.get("reason") == Reason.NOT_JSON
+def _rejections_in(response: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rejections of a response, each with its reason and detail."""
+    if "rejected" in response:
+        rejections: list[dict[str, Any]] = response["rejected"]
+        return rejections
+    # A reason without a list is about the body, which was quarantined as a whole.
+    return [response] if "reason" in response else []
+
+
+def _parse_response(status: int, content: bytes) -> dict[str, Any]:
+    """Return the JSON of a response.
+
+    Raises:
+        EmbedsinkError: the server stored nothing.
+    """
+    response: dict[str, Any] = json.loads(content)
+    # A body that is not JSON is quarantined as a whole.
+    is_stored = status in (202, 422) or response.get("reason") == Reason.NOT_JSON
     if not is_stored:
-        raise EmbedsinkError(f"POST {PATH}: {status} {answer.get('detail', '')}")
-    return answer
+        raise EmbedsinkError(f"POST {PATH}: {status} {response.get('detail', '')}")
+    return response

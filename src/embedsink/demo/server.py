@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,13 +28,14 @@ _DEMO_SETTINGS = {"EMBEDSINK_SNAPSHOT_INTERVAL_S": "2"}
 class ChildServer:
     """A Python module that serves HTTP on loopback in a child process.
 
-    Use it as a context manager: inside the block, the server is ready. `ready_after_s` is how long its start took.
+    Use it as a context manager: the server is ready inside the `with` block. `ready_after_s` is the duration of its
+    start.
 
     Args:
         module: the arguments after `python -m`.
         port: the port that the module listens on.
         ready_path: the path that answers 200 when the server is ready.
-        environment: the variables of the child; those of this process by default.
+        environment: the environment variables of the child. By default, it inherits the variables of this process.
     """
 
     ready_after_s: float
@@ -50,6 +51,7 @@ class ChildServer:
         self._environment = environment
 
     def __enter__(self) -> Self:
+        """Start the child process, and wait until the server is ready."""
         started_at = time.perf_counter()
         self._log = tempfile.TemporaryFile()
         self._child = subprocess.Popen(
@@ -58,7 +60,7 @@ class ChildServer:
             stdout=self._log,
             stderr=self._log,
             env=self._environment,
-            # Its own process group: Ctrl-C reaches only this process, which stops the server after its last request.
+            # The child has its own process group, so Ctrl-C reaches only this process, which stops the child.
             process_group=0,
         )
         try:
@@ -78,7 +80,7 @@ class ChildServer:
         return self._child.pid
 
     def stop(self) -> int:
-        """Send SIGTERM and wait; SIGKILL after the timeout. Return the exit code."""
+        """Send SIGTERM, or SIGKILL if the server still runs after the timeout. Return the exit code."""
         if self._child.poll() is None:
             self._child.terminate()
         try:
@@ -89,22 +91,23 @@ class ChildServer:
         finally:
             self._log.close()
 
-    def check(self, *, within_s: float = 0.0) -> None:
-        """Raise EmbedsinkError with the last lines of the log if the server exits within `within_s`."""
-        with suppress(subprocess.TimeoutExpired):
-            self._child.wait(within_s)
-            self._log.seek(0)
-            lines = self._log.read().decode(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
-            raise EmbedsinkError(
-                "\n".join([f"server: ended with exit code {self._child.returncode}. The end of its log:", *lines])
-            )
+    def raise_if_exited(self, *, within_s: float = 0.0) -> None:
+        """Raise EmbedsinkError with the last lines of the log if the server has exited, or exits within this time."""
+        try:
+            exit_code = self._child.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return
+        self._log.seek(0)
+        log_lines = self._log.read().decode(errors="replace").splitlines()
+        message = f"server: ended with exit code {exit_code}. The end of its log:"
+        raise EmbedsinkError("\n".join([message, *log_lines[-_LOG_LINES_SHOWN:]]))
 
     def get(self, path: str, key: str = "") -> bytes:
-        """Return the body of a GET.
+        """Return the response body of a GET.
 
         Raises:
             EmbedsinkError: the status is not 200.
-            OSError: no response.
+            OSError: the server did not respond.
         """
         connection = http.client.HTTPConnection(HOST, self.port, timeout=REQUEST_TIMEOUT_S)
         try:
@@ -117,32 +120,38 @@ class ChildServer:
             raise EmbedsinkError(f"GET {path}: {response.status} {body[:300].decode(errors='replace')}")
         return body
 
-    def loaded(self) -> dict[str, int]:
+    def loaded_counts(self) -> dict[str, int]:
         """Return the number of loaded envelopes by outcome: accepted, duplicate, quarantined."""
         return self._counts("embedsink_loaded_envelopes_total")
 
-    def received(self) -> dict[str, int]:
+    def received_counts(self) -> dict[str, int]:
         """Return the number of durable envelopes of all senders by outcome: accepted (with duplicates), quarantined."""
         return self._counts("embedsink_envelopes_total")
 
     def _counts(self, metric: str) -> dict[str, int]:
-        samples = re.findall(rf'^{metric}\{{outcome="(\w+)"\}} (\S+)$', self.get("/metrics").decode(), re.MULTILINE)
+        """Return the samples of a metric by their label `outcome`."""
+        metrics = self.get("/metrics").decode()
+        samples = re.findall(rf'^{metric}\{{outcome="(\w+)"\}} (\S+)$', metrics, re.MULTILINE)
         return {outcome: int(float(count)) for outcome, count in samples}
 
     def _wait_until_ready(self) -> None:
-        end = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < end:
-            self.check()
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            self.raise_if_exited()
             try:
-                return self._check_ready()
+                self._check_ready()
             except (OSError, http.client.HTTPException, EmbedsinkError):
-                self._pause()
+                self._pause()  # The server is still starting.
+            else:
+                return
         raise EmbedsinkError(f"server: is not ready after {READY_TIMEOUT_S:.0f} s.")
 
     def _check_ready(self) -> None:
+        """Raise an exception unless the server is ready."""
         self.get(self._ready_path)
 
     def _pause(self) -> None:
+        """Wait until the next check whether the server is ready."""
         time.sleep(0.005)
 
 
@@ -153,8 +162,8 @@ class DemoServer(ChildServer):
         data_folder: a folder with keys.
         port: the port on loopback.
         embed: the origin of the simulated embed.
-        read_key: one of the keys. A server that took the port in the meantime refuses it.
-        stop: cancels the start.
+        read_key: a read key of the data folder. Only a server with this data folder accepts it.
+        stop: a stop request, which cancels the start.
     """
 
     stop_timeout_s = 20.0
@@ -167,11 +176,12 @@ class DemoServer(ChildServer):
         self._stop = stop
 
     def get_json(self, path: str) -> Any:
-        """Return the JSON of a GET with the read key. Raises the same as `get`."""
+        """Return the JSON of a GET with the read key. Raises the exceptions of `get`."""
         return json.loads(self.get(path, self._read_key))
 
     def _check_ready(self) -> None:
         super()._check_ready()
+        # Another server may have taken the port. It would refuse the read key.
         self.get_json("/api/v1/reports")
 
     def _pause(self) -> None:
@@ -179,10 +189,12 @@ class DemoServer(ChildServer):
 
 
 def published_count(data_folder: Path) -> int:
-    """Return the number of envelopes that the published snapshot covers; 0 before the first one."""
+    """Return the number of received envelopes in the published snapshot, or 0 if there is no snapshot yet."""
     try:
         with open_snapshot(DataFolder(data_folder).snapshot, EVERYTHING) as reader:
-            column = [column.name for column in reader.columns("loaded_segment")].index("received_count")
-            return sum(row[column] for rows in reader.rows("loaded_segment") for row in rows)
+            column_names = [column.name for column in reader.columns("loaded_segment")]
+            received_index = column_names.index("received_count")
+            segments = chain.from_iterable(reader.rows("loaded_segment"))
+            return sum(segment[received_index] for segment in segments)
     except Misconfigured:
         return 0

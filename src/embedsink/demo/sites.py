@@ -1,6 +1,6 @@
-"""The two sites of the demo: a host page, and the simulated embed in its iframe, each on an origin of its own.
+"""The two sites of the demo: a host page, and the simulated embed in its iframe, each on its own origin.
 
-`python -m embedsink.demo.sites DATA PORT EMBED` runs `embedsink serve` with the host page at `/demo/`; EMBED is the
+`python -m embedsink.demo.sites DATA PORT EMBED` runs `embedsink serve` with the host page at `/demo/`. EMBED is the
 origin of the embed.
 """
 
@@ -9,7 +9,6 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -35,22 +34,23 @@ _PAGES = Path(__file__).with_name("pages")
 
 
 def origins(port: int) -> tuple[str, ...]:
-    """Return the origins of the host page."""
+    """Return the origins at which a browser can open the host page."""
     return (f"http://127.0.0.1:{port}", f"http://localhost:{port}")
 
 
 class EmbedServer:
-    """Serves the embed on loopback, in a thread. Use it as a context manager: it listens inside the block.
+    """A server of the embed on loopback, in a thread. It listens inside its `with` block.
 
     Args:
-        port: the port; any free one when it is in use.
-        hosts: the origins whose pages may frame the embed.
+        port: the port to use. If it is in use, the server uses a free one.
+        host_origins: the origins whose pages may frame the embed.
     """
 
-    def __init__(self, port: int, *, hosts: tuple[str, ...]) -> None:
+    def __init__(self, port: int, *, host_origins: tuple[str, ...]) -> None:
         self._socket = _bind(port)
-        self.origin = f"http://{HOST}:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(_embed_app(hosts), log_config=None, access_log=False, server_header=False)
+        _, bound_port = self._socket.getsockname()
+        self.origin = f"http://{HOST}:{bound_port}"
+        config = uvicorn.Config(_embed_app(host_origins), log_config=None, access_log=False, server_header=False)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, name="embed", kwargs={"sockets": [self._socket]})
 
@@ -66,19 +66,21 @@ class EmbedServer:
 
 
 def _bind(port: int) -> socket.socket:
-    with suppress(OSError, OverflowError):
+    """Return a socket that is bound to the port, or to a free port if this one is in use or above 65,535."""
+    try:
         return socket.create_server((HOST, port))
-    return socket.create_server((HOST, 0))
+    except (OSError, OverflowError):
+        return socket.create_server((HOST, 0))
 
 
-def _embed_app(hosts: tuple[str, ...]) -> Starlette:
+def _embed_app(host_origins: tuple[str, ...]) -> Starlette:
     pages = read_pages(_PAGES / "embed", _PAGES / "shared")
-    headers = demo_headers(frames="'none'", framed_by=" ".join(hosts))
+    headers = demo_headers(frames="'none'", framed_by=" ".join(host_origins))
 
     async def show(request: Request) -> Response:
-        # Every embed URL (spec 4.3) gets the same page; its script reads the surface from the URL.
-        is_embed = request.url.path.startswith("/embed/")
-        page = pages.get("index.html" if is_embed else request.path_params["path"])
+        # Every embed URL (spec 4.3) has the same page. Its script reads the surface from the URL.
+        is_embed_url = request.url.path.startswith("/embed/")
+        page = pages.get("index.html" if is_embed_url else request.path_params["path"])
         if page is None:
             return PlainTextResponse("This page does not exist.\n", 404, headers)
         return Response(page.content, headers=headers, media_type=page.media_type)
@@ -86,29 +88,39 @@ def _embed_app(hosts: tuple[str, ...]) -> Starlette:
     return Starlette(routes=[Route("/{path:path}", show)])
 
 
-def run_host(data: Path, port: int, embed: str) -> int:
-    """Serve the host page until SIGTERM. Return the exit code of `serve`."""
+def run_server(data: Path, port: int, embed_origin: str) -> int:
+    """Run an embedsink server with the host page until SIGTERM. Return the exit code."""
     log_as_json()
     folder = DataFolder(data)
-    pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _page_settings(folder, port, embed)}
-    routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed, framed_by="'none'"), loopback_only=True)
+    pages = read_pages(_PAGES / "host", _PAGES / "shared")
+    pages["host.json"] = _page_settings(folder, port, embed_origin)
+    routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed_origin, framed_by="'none'"), loopback_only=True)
     _, login_key = KeyStore(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
     return serve(folder, read_settings(), ListenOptions(port=port), demo=Demo(routes, login_key))
 
 
-def _page_settings(folder: DataFolder, port: int, embed: str) -> Page:
-    """Return `host.json`: the embed's origin, and two keys with only the permissions that the page needs."""
-    keys, now, own_origins = KeyStore(folder.keys), time.time(), origins(port)
-    deployments = [CUSTOMER.deployment, *(one.number for one in DEPLOYMENTS)]
-    _, ingest = keys.create(
-        KeyKind.INGEST, deployments=deployments[:1], origins=own_origins, label="demo page: sends", now=now
+def _page_settings(folder: DataFolder, port: int, embed_origin: str) -> Page:
+    """Return `host.json`: the customer, the embed's origin, and two keys with only the permissions of the page."""
+    key_store = KeyStore(folder.keys)
+    now = time.time()
+    host_origins = origins(port)
+    _, ingest_key = key_store.create(
+        KeyKind.INGEST,
+        deployments=[CUSTOMER.deployment],
+        origins=host_origins,
+        label="demo page: sends",
+        now=now,
     )
-    _, read = keys.create(
-        KeyKind.READ, deployments=deployments, origins=own_origins, label="demo page: reads reports", now=now
+    _, read_key = key_store.create(
+        KeyKind.READ,
+        deployments=[CUSTOMER.deployment, *(deployment.number for deployment in DEPLOYMENTS)],
+        origins=host_origins,
+        label="demo page: reads reports",
+        now=now,
     )
-    settings = CUSTOMER._asdict() | {"embed": embed, "ingestKey": ingest, "readKey": read}
+    settings = CUSTOMER._asdict() | {"embed": embed_origin, "ingestKey": ingest_key, "readKey": read_key}
     return Page(json.dumps(settings).encode(), "application/json")
 
 
 if __name__ == "__main__":
-    sys.exit(run_host(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    sys.exit(run_server(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -25,9 +25,11 @@ class Snippet(NamedTuple):
 
 def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
     """Return the commands to try, the simplest first."""
-    program, folder = _program(), shlex.quote(str(data_folder))
+    program = _program()
+    folder = shlex.quote(str(data_folder))
+    an_ingest_key = next(iter(keys.ingest.values()))
     return [
-        Snippet("Send one envelope, exactly as it is in event.data", _send_one(url, next(iter(keys.ingest.values())))),
+        Snippet("Send one envelope, exactly as it is in event.data", _curl_command(url, an_ingest_key)),
         Snippet(
             "Get a report as CSV",
             (
@@ -54,15 +56,18 @@ def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
 
 
 def _program() -> str:
-    """Return the command for this installation: its name where PATH finds it, otherwise its path."""
+    """Return the shell command that runs this installation of embedsink."""
     installed = Path(sys.executable).with_name("embedsink")
-    command = shutil.which("embedsink")
-    if command and Path(command).resolve() == installed.resolve():
+    command_in_path = shutil.which("embedsink")
+    if command_in_path and Path(command_in_path).resolve() == installed.resolve():
         return "embedsink"
-    return shlex.quote(str(installed)) if installed.exists() else f"{shlex.quote(sys.executable)} -m embedsink"
+    if installed.exists():
+        return shlex.quote(str(installed))
+    return f"{shlex.quote(sys.executable)} -m embedsink"
 
 
-def _send_one(url: str, key: str) -> tuple[str, ...]:
+def _curl_command(url: str, key: str) -> tuple[str, ...]:
+    """Return the lines of a curl command that sends one envelope."""
     now_ms = time.time_ns() // 1_000_000
     return (
         f"key={key}",

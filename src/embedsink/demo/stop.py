@@ -1,4 +1,4 @@
-"""Stop requests: Ctrl-C, SIGTERM or a closed terminal, noticed only between two steps."""
+"""Stop requests of the user: Ctrl-C, SIGTERM or a closed terminal. The demo stops between two of its steps."""
 
 import signal
 import time
@@ -13,34 +13,39 @@ class Stopped(Exception):
 
 
 class Stop:
-    """The stop request. Inside its `with` block, signals only set it, so that they never interrupt a step."""
+    """Whether the user asked the demo to stop. Inside the `with` block, a signal only sets a flag.
+
+    So a signal never interrupts a request.
+    """
 
     def __init__(self) -> None:
         self._is_requested = False
         self._previous_handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in _SIGNALS:
-            # nohup ignores SIGHUP, so that a closed terminal does not end the demo.
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                self._previous_handlers[number] = signal.signal(number, self._request)
+        for signal_ in _SIGNALS:
+            # `nohup` ignores SIGHUP, so that the demo continues after its terminal is closed.
+            is_nohup = signal_ == signal.SIGHUP and signal.getsignal(signal_) == signal.SIG_IGN
+            if not is_nohup:
+                self._previous_handlers[signal_] = signal.signal(signal_, self._request)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous_handlers.items():
-            signal.signal(number, handler)
+        for signal_, handler in self._previous_handlers.items():
+            signal.signal(signal_, handler)
 
     def check(self) -> None:
-        """Raise Stopped after a stop request."""
+        """Raise Stopped if the user asked to stop."""
         if self._is_requested:
             raise Stopped
 
     def pause(self, seconds: float) -> None:
-        """Sleep; raise Stopped within 0.1 s of a stop request."""
-        end = time.monotonic() + seconds
-        while (remaining_s := end - time.monotonic()) > 0:
+        """Sleep. Raise Stopped within 0.1 s after the user asks to stop."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
             self.check()
-            time.sleep(min(remaining_s, CHECK_INTERVAL_S))
+            remaining_s = deadline - time.monotonic()
+            time.sleep(min(max(remaining_s, 0), CHECK_INTERVAL_S))
         self.check()
 
     def _request(self, *_: object) -> None:

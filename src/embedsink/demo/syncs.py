@@ -10,8 +10,8 @@ from embedsink.demo.fixtures import DEPLOYMENTS
 from embedsink.demo.trends import Calendar
 
 # The two deployments with the most traffic.
-_SYNCED = DEPLOYMENTS[:2]
-_WEEKS_AGO = (1, 0)
+_SYNCED_DEPLOYMENTS = DEPLOYMENTS[:2]
+_WEEKS_BEFORE_NEWEST = (1, 0)
 _MODELS = ("orders", "subscriptions", "tickets", "shipments", "stock", "leads")
 
 
@@ -26,17 +26,23 @@ def record_syncs(url: str, key: str, now_ms: int) -> None:
     Raises:
         EmbedsinkError: the server refused a sync, or did not respond.
     """
-    client, synced_at = HttpClient(url, key), Calendar(now_ms).synced_at
-    for weeks in _WEEKS_AGO:
-        for index, deployment in enumerate(_SYNCED):
-            result = _result(synced_at - timedelta(weeks=weeks), index)
+    client = HttpClient(url, key)
+    newest_synced_at = Calendar(now_ms).synced_at
+    for weeks in _WEEKS_BEFORE_NEWEST:
+        for index, deployment in enumerate(_SYNCED_DEPLOYMENTS):
+            result = _sync_result(newest_synced_at - timedelta(weeks=weeks), index)
             path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
             client.put(*path, members=("syncJobId",), body=orjson.dumps(result))
 
 
-def _result(completed_at: datetime, index: int) -> dict[str, Any]:
-    """Return a sync result; the syncs of one morning end one after another."""
-    completed_at += timedelta(minutes=7 * index)
+def _sync_result(first_completed_at: datetime, index: int) -> dict[str, Any]:
+    """Return the sync result of a deployment.
+
+    Args:
+        first_completed_at: the time at which the first sync of the morning ended.
+        index: the number of syncs before this one. It varies the invented counts and durations.
+    """
+    completed_at = first_completed_at + timedelta(minutes=7 * index)
     return {
         "syncJobId": f"sync_{completed_at:%Y%m%d_%H%M}",
         "generatedFiles": [{"path": f"model/cubes/{name}.yml"} for name in _MODELS],

@@ -14,19 +14,25 @@ from embedsink.demo.send import SendCounts
 from embedsink.reasons import Reason
 
 ROWS_SHOWN = 6
-_LABEL_CELLS = 19
-_COUNT_CELLS = 6
-# All other columns are numbers.
+_LABEL_WIDTH = 19
+_COUNT_WIDTH = 6
+# The left-aligned columns. All others are numbers.
 _TEXT_COLUMNS = frozenset({"period_start", "surface", "format", "target", "member", "agent_id"})
-_SUM = "accepted + duplicate + quarantined"
 
 
 class ReportTable(NamedTuple):
-    """The columns and headings that the demo shows of a report. Rows are sorted by `order_by`, the largest first."""
+    """The part of a report that the demo shows."""
 
     name: str
-    order_by: str
-    columns: dict[str, str]
+    order_by: str  # the column that sorts the rows, largest first
+    columns: dict[str, str]  # the headings by column
+
+
+class _LedgerRow(NamedTuple):
+    label: str
+    envelope_count: int
+    remark: str
+    style: str
 
 
 _DAY = {"period_start": "day"}
@@ -56,7 +62,7 @@ REPORT_TABLES = (
         {**_DAY, "deployment": "depl.", "surface": "surface", "error_free_session_rate": "error-free", **_ERRORS},
     ),
 )
-_FORMATS: dict[str, Callable[[Any], str]] = {
+_FORMATTERS: dict[str, Callable[[Any], str]] = {
     "period_start": lambda instant: str(instant)[:10],
     "deployment": str,
     "error_free_session_rate": lambda share: f"{share:.0%}",
@@ -65,73 +71,87 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def report_table(description: dict[str, Any], rows: list[dict[str, Any]], shown: ReportTable) -> Group:
-    """Return a report's title, question and largest rows."""
-    rows = sorted(rows, key=lambda row: -(row[shown.order_by] or 0))
+def report_table(description: dict[str, Any], rows: list[dict[str, Any]], layout: ReportTable) -> Group:
+    """Return a report's title, question and first rows."""
+
+    def sort_value(row: dict[str, Any]) -> float:
+        value = row[layout.order_by]
+        return 0 if value is None else value
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for column, heading in shown.columns.items():
-        style = "bold cyan" if column == shown.order_by else ""
+    for column, heading in layout.columns.items():
+        style = "bold cyan" if column == layout.order_by else ""
         table.add_column(heading, justify="left" if column in _TEXT_COLUMNS else "right", style=style, no_wrap=True)
-    for row in rows[:ROWS_SHOWN]:
-        table.add_row(*(_cell(column, row[column]) for column in shown.columns))
-    title = Text.assemble("  ", (description["title"], "bold"), ("  ·  " + _row_count(len(rows), shown), "dim"))
+    for row in sorted(rows, key=sort_value, reverse=True)[:ROWS_SHOWN]:
+        table.add_row(*(_cell(column, row[column]) for column in layout.columns))
+    row_count = f"  ·  {_row_count_text(len(rows), layout)}"
+    title = Text.assemble("  ", (description["title"], "bold"), (row_count, "dim"))
     question = Text("  " + description["question"], "italic")
     return Group(Text(), title, question, Padding(table, (0, 0, 0, 2)))
 
 
 def ledger_table(counts: SendCounts, loaded: dict[str, int], received_count: int) -> Table:
-    """Return the received envelopes by outcome, and the reasons of the quarantined ones."""
+    """Return the received envelopes by outcome, the quarantined ones by reason, and the sum of the outcomes."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(width=_LABEL_CELLS, no_wrap=True)
-    table.add_column(width=_COUNT_CELLS, no_wrap=True, justify="right")
-    # Only a column that may wrap shrinks when the table is too wide. `_cut` shortens its cells instead.
+    table.add_column(width=_LABEL_WIDTH, no_wrap=True)
+    table.add_column(width=_COUNT_WIDTH, no_wrap=True, justify="right")
+    # rich shrinks only columns without `no_wrap`. `_single_line` keeps the cells of this one from wrapping.
     table.add_column(style="dim")
-    for label, count, remark, style in _ledger_rows(counts, loaded, received_count):
-        table.add_row(Text(f"  {label}", style), Text(f"{count:,}", style), _cut(remark))
-    for reason, count, example in _reasons(counts, loaded["quarantined"], is_alone=received_count == counts.sent):
-        table.add_row(Text(f"    {reason}", "yellow"), Text(f"{count:,}"), _cut(example))
+    for row in _outcome_rows(counts, loaded, received_count):
+        table.add_row(
+            Text(f"  {row.label}", row.style), Text(f"{row.envelope_count:,}", row.style), _single_line(row.remark)
+        )
+    for row in _reason_rows(counts, loaded["quarantined"], has_other_senders=received_count != counts.sent):
+        table.add_row(Text(f"    {row.label}", row.style), Text(f"{row.envelope_count:,}"), _single_line(row.remark))
     table.add_row()
-    sum_of_loaded = sum(loaded.values())
-    is_equal = sum_of_loaded == received_count
+    loaded_count = sum(loaded.values())
+    is_equal = loaded_count == received_count
     mark, style, relation = ("✓", "bold green", "=") if is_equal else ("✗", "bold red", "≠")
-    table.add_row(Text(f"  {mark} sum", style), Text(f"{sum_of_loaded:,}", style), f"received {relation} {_SUM}")
+    equation = f"received {relation} accepted + duplicate + quarantined"
+    table.add_row(Text(f"  {mark} sum", style), Text(f"{loaded_count:,}", style), equation)
     return table
 
 
-def _ledger_rows(
-    counts: SendCounts, loaded: dict[str, int], received_count: int
-) -> Iterator[tuple[str, int, str, str]]:
-    yield "sent", counts.sent, f"envelopes in {counts.deliveries:,} deliveries, all acknowledged", "bold"
+def _outcome_rows(counts: SendCounts, loaded: dict[str, int], received_count: int) -> Iterator[_LedgerRow]:
+    deliveries = f"envelopes in {counts.deliveries:,} deliveries, all acknowledged"
+    yield _LedgerRow("sent", counts.sent, deliveries, "bold")
     if received_count != counts.sent:
-        yield "other senders", received_count - counts.sent, "the demo page, or curl", "bold"
-    yield "accepted", loaded["accepted"], "durable, loaded and counted once", "bold green"
-    yield "duplicate", loaded["duplicate"], f"repeated ids; {counts.retries:,} deliveries were retries", "bold"
-    yield "quarantined", loaded["quarantined"], "stored with a reason:", "bold yellow"
+        yield _LedgerRow("other senders", received_count - counts.sent, "the demo page, or curl", "bold")
+    yield _LedgerRow("accepted", loaded["accepted"], "durable, loaded and counted once", "bold green")
+    retries = f"repeated ids; {counts.retries:,} deliveries were retries"
+    yield _LedgerRow("duplicate", loaded["duplicate"], retries, "bold")
+    yield _LedgerRow("quarantined", loaded["quarantined"], "stored with a reason:", "bold yellow")
 
 
-def _reasons(counts: SendCounts, quarantined_count: int, *, is_alone: bool) -> list[tuple[str, int, str]]:
-    """Return reasons, counts and examples. The responses contain all reasons but the one that only loading detects."""
-    rest = str(Reason.ID_CONFLICT) if is_alone else "other reasons"
-    sentence = Reason.ID_CONFLICT.sentence if is_alone else "detected by the loader, or from other senders"
-    reasons = counts.rejected + Counter({rest: quarantined_count - counts.rejected.total()})
-    examples = {rest: sentence} | counts.examples
-    ordered = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [(reason, count, examples[reason]) for reason, count in ordered]
+def _reason_rows(counts: SendCounts, quarantined_count: int, *, has_other_senders: bool) -> list[_LedgerRow]:
+    """Return a row for each reason with an example, the most frequent first."""
+    if has_other_senders:
+        remaining_label, remaining_example = "other reasons", "detected by the loader, or from other senders"
+    else:
+        # The responses name all reasons except this one, which only the loader detects.
+        remaining_label, remaining_example = str(Reason.ID_CONFLICT), Reason.ID_CONFLICT.sentence
+    remaining_count = quarantined_count - counts.rejected.total()
+    examples = {remaining_label: remaining_example} | counts.examples
+    # A sum of counters drops counts of 0.
+    count_by_reason = counts.rejected + Counter({remaining_label: remaining_count})
+    rows = [_LedgerRow(reason, count, examples[reason], "yellow") for reason, count in count_by_reason.items()]
+    return sorted(rows, key=lambda row: (-row.envelope_count, row.label))
 
 
-def _cut(text: str) -> Text:
+def _single_line(text: str) -> Text:
+    """Return text that is cut with an ellipsis instead of wrapped."""
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def _row_count(count: int, shown: ReportTable) -> str:
+def _row_count_text(count: int, layout: ReportTable) -> str:
     if count <= ROWS_SHOWN:
         return f"{count} rows"
-    return f"{ROWS_SHOWN} of {count} rows, most {shown.columns[shown.order_by]} first"
+    return f"{ROWS_SHOWN} of {count} rows, most {layout.columns[layout.order_by]} first"
 
 
 def _cell(column: str, value: Any) -> Text:
     if value is None:
         return Text("–", "dim")
-    if column in _FORMATS:
-        return Text(_FORMATS[column](value))
+    if column in _FORMATTERS:
+        return Text(_FORMATTERS[column](value))
     return Text(f"{value:,}" if isinstance(value, int) else str(value))

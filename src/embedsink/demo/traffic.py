@@ -1,4 +1,4 @@
-"""How visits reach the server: deliveries in every format, with retries, wrong clocks and invalid envelopes.
+"""The deliveries of simulated visits: in every format, with retries, wrong clocks and invalid envelopes.
 
 The same seed and the same time give the same traffic.
 """
@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from random import Random
 from typing import Any, Literal
 
@@ -15,20 +15,23 @@ import orjson
 
 from embedsink.demo.fixtures import DEPLOYMENTS, USER_AGENTS
 from embedsink.demo.trends import BEHAVIOUR_NOW, DAY_MS, DAYS, WORKING_DAY_VISITS, Calendar
-from embedsink.demo.visits import Envelope, Visit, draw_evenly, make_unusual_visit, make_view, make_visit
+from embedsink.demo.visits import Envelope, Visit, make_unusual_visit, make_view, make_visit, stratified_draws
 from embedsink.reasons import Reason
 
-Shape = Literal["delivery", "envelope", "array", "ndjson", "garbage"]
+BodyFormat = Literal["delivery", "envelope", "array", "ndjson", "truncated"]
 
 SEED = 20
+# The number of visits at a time in the live traffic.
 LIVE_VISITS = 6
 LIVE_INVALID_SHARE = 0.015
-# The first invalid deliveries are the most frequent; the rest occur once.
+# Each of the first kinds of invalid deliveries is sent this many times more than the others, which are sent once.
 FREQUENT_INVALID = 6
 FREQUENT_INVALID_REPEATS = 4
+# Every seventh visit has an invalid delivery, until all are sent.
+INVALID_SPACING = 7
 MINUTE_MS = 60_000
-_SHAPES: tuple[Shape, ...] = ("delivery", "envelope", "array", "ndjson")
-_SHAPE_WEIGHTS = (94, 2, 2, 2)
+_BODY_FORMATS: tuple[BodyFormat, ...] = ("delivery", "envelope", "array", "ndjson")
+_BODY_FORMAT_WEIGHTS = (94, 2, 2, 2)
 # Visits by hour of a working day, UTC.
 _HOUR_WEIGHTS = (1, 1, 1, 1, 1, 2, 4, 9, 15, 18, 17, 14, 10, 14, 17, 16, 13, 9, 6, 4, 3, 2, 2, 1)
 
@@ -38,9 +41,11 @@ class Delivery:
     """One request body, and how a browser sends it.
 
     Args:
+        envelopes: its envelopes; invalid ones may be any JSON value.
         origin: the origin of the page that sends it.
         lost: the lost events that the forwarder reports, by cause.
-        is_beacon: sent while the page closes: as `text/plain`, with the key in the body.
+        is_plain_text: whether it is sent as `text/plain`, which needs no CORS preflight.
+        is_beacon: whether it is sent while the page closes: as `text/plain`, with the key in the body.
         skew_ms: how far the client's clock is ahead.
         expected_reasons: one reason for each envelope that the server has to quarantine.
     """
@@ -48,10 +53,10 @@ class Delivery:
     envelopes: list[Any]
     origin: str
     user_agent: str = USER_AGENTS[0]
-    shape: Shape = "delivery"
+    body_format: BodyFormat = "delivery"
     context: dict[str, Any] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
-    is_plain: bool = False
+    is_plain_text: bool = False
     is_beacon: bool = False
     is_gzipped: bool = False
     is_retry: bool = False
@@ -61,39 +66,49 @@ class Delivery:
     def __str__(self) -> str:
         """Describe its first envelope: type, surface and tenant."""
         first = self.envelopes[0] if isinstance(self.envelopes[0], dict) else {}
-        words = (str(first.get("type", "?")).removeprefix("svc:"), first.get("surface"), self.context.get("tenant"))
-        return " · ".join(word for word in words if word)
+        type_ = str(first.get("type", "?")).removeprefix("svc:")
+        parts = (type_, first.get("surface"), self.context.get("tenant"))
+        return " · ".join(part for part in parts if part)
 
     @property
     def media_type(self) -> str:
-        """The content type."""
-        if self.shape == "ndjson":
+        """The value of the `Content-Type` header."""
+        if self.body_format == "ndjson":
             return "application/x-ndjson"
-        return "text/plain;charset=UTF-8" if self.is_plain or self.is_beacon else "application/json"
+        return "text/plain;charset=UTF-8" if self.is_plain_text or self.is_beacon else "application/json"
 
     def body(self, sent_at_ms: int, key: str) -> bytes:
-        """Return the bytes to send, compressed where `is_gzipped`."""
-        plain = self._plain_body(sent_at_ms, key)
-        return gzip.compress(plain, mtime=0) if self.is_gzipped else plain
+        """Return the request body, compressed if `is_gzipped` is set."""
+        uncompressed = self._uncompressed_body(sent_at_ms, key)
+        return gzip.compress(uncompressed, mtime=0) if self.is_gzipped else uncompressed
 
-    def _plain_body(self, sent_at_ms: int, key: str) -> bytes:
-        match self.shape:
+    def _uncompressed_body(self, sent_at_ms: int, key: str) -> bytes:
+        match self.body_format:
             case "envelope":
                 return orjson.dumps(self.envelopes[0])
             case "array":
                 return orjson.dumps(self.envelopes)
             case "ndjson":
                 return b"\n".join(map(orjson.dumps, self.envelopes))
-            case "garbage":
-                # The first half, as from a proxy that truncates.
+            case "truncated":
+                # Only the first half, as if a proxy had cut the body.
                 whole = orjson.dumps(self.envelopes)
                 return whole[: len(whole) // 2]
-        parts: dict[str, Any] = {"sentAt": sent_at_ms + self.skew_ms, "context": self.context, "events": self.envelopes}
+            case "delivery":
+                return self._delivery_json(sent_at_ms, key)
+
+    def _delivery_json(self, sent_at_ms: int, key: str) -> bytes:
+        """Return the envelopes with their context, as the forwarder sends them."""
+        members: dict[str, Any] = {
+            "sentAt": sent_at_ms + self.skew_ms,
+            "context": self.context,
+            "events": self.envelopes,
+        }
         if self.lost:
-            parts["lost"] = self.lost
+            members["lost"] = self.lost
         if self.is_beacon:
-            parts["key"] = key
-        return orjson.dumps(parts)
+            members["key"] = key
+        return orjson.dumps(members)
 
 
 def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[list[Delivery]]:
@@ -104,138 +119,164 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
         days: the number of periods of 24 hours.
     """
     rng = _rng(seed)
-    traffic = [_deliver(_until(visit, now_ms)) for visit in _visits(now_ms, seed, days)]
-    invalid = _invalid_deliveries(rng, now_ms)
+    visits = [_deliveries_of(_without_future(visit, now_ms)) for visit in _past_visits(now_ms, seed, days)]
+    invalid_deliveries = _invalid_deliveries(rng, now_ms)
     for _ in range(FREQUENT_INVALID_REPEATS):
-        invalid += _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID]
-    for index, delivery in enumerate(invalid):
-        traffic[(index * 7) % len(traffic)].append(delivery)
-    traffic[-1].append(_conflict(traffic))
-    return traffic
+        invalid_deliveries += _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID]
+    for index, delivery in enumerate(invalid_deliveries):
+        visits[(index * INVALID_SPACING) % len(visits)].append(delivery)
+    visits[-1].append(_id_conflict(visits))
+    return visits
 
 
 def make_live(seed: int) -> Iterator[Delivery]:
-    """Yield single envelopes of several visits at a time, endlessly. Use `stamp` for the time of sending."""
+    """Yield deliveries of one envelope each, from several visits at a time, without end.
+
+    The timestamps begin at 0. Replace them with `with_timestamp` before sending.
+    """
     rng = _rng(seed)
-    visits = endless_visits(rng, repeat(0))
-    open_visits = list(islice(visits, LIVE_VISITS))
+    new_visits = endless_visits(rng, repeat(0))
+    open_visits = list(islice(new_visits, LIVE_VISITS))
     while True:
         if rng.random() < LIVE_INVALID_SHARE:
             yield rng.choice(_invalid_deliveries(rng, 0)[:FREQUENT_INVALID])
         index = rng.randrange(len(open_visits))
         visit = open_visits[index]
-        yield Delivery([visit.envelopes.pop(0)], visit.deployment.origin, context=visit.context)
+        next_envelope = visit.envelopes.pop(0)
+        yield Delivery([next_envelope], visit.deployment.origin, context=visit.context)
         if not visit.envelopes:
-            open_visits[index] = next(visits)
+            open_visits[index] = next(new_visits)
 
 
-def endless_visits(rng: Random, starts_ms: Iterator[int], *, length_factor: float = 1.0) -> Iterator[Visit]:
-    """Yield visits, one for each start (epoch milliseconds)."""
+def endless_visits(rng: Random, start_times_ms: Iterator[int], *, length_factor: float = 1.0) -> Iterator[Visit]:
+    """Yield a visit for each start time (epoch milliseconds), with the viewers' behaviour of today."""
     while True:
-        for draws in draw_evenly(rng, WORKING_DAY_VISITS):
-            longer = draws._replace(length=draws.length * length_factor)
-            yield make_visit(rng, next(starts_ms), BEHAVIOUR_NOW, longer)
+        for draws in stratified_draws(rng, WORKING_DAY_VISITS):
+            scaled = draws._replace(length=draws.length * length_factor)
+            yield make_visit(rng, next(start_times_ms), BEHAVIOUR_NOW, scaled)
 
 
-def stamp(delivery: Delivery, now_ms: int) -> Delivery:
-    """Return the delivery with the timestamp of each valid envelope set to now."""
+def with_timestamp(delivery: Delivery, now_ms: int) -> Delivery:
+    """Return a delivery with the timestamps of its envelopes replaced. Invalid timestamps stay invalid."""
 
-    def stamped(envelope: Any) -> Any:
-        has_timestamp = isinstance(envelope, dict) and isinstance(envelope.get("timestamp"), int)
-        return {**envelope, "timestamp": now_ms} if has_timestamp else envelope
+    def replace_timestamp(envelope: Any) -> Any:
+        has_valid_timestamp = isinstance(envelope, dict) and isinstance(envelope.get("timestamp"), int)
+        return {**envelope, "timestamp": now_ms} if has_valid_timestamp else envelope
 
-    return replace(delivery, envelopes=[stamped(envelope) for envelope in delivery.envelopes])
+    return replace(delivery, envelopes=[replace_timestamp(envelope) for envelope in delivery.envelopes])
 
 
 def _rng(seed: int | str) -> Random:
     return Random(seed)  # noqa: S311 (not secret)
 
 
-def _visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
-    """Yield the visits of the last days. Each has its own generator, so that it does not depend on the time of day."""
-    calendar, first_ms = Calendar(now_ms), now_ms - days * DAY_MS
-    exported_at = _ms(calendar.exported_at)
+def _past_visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
+    """Yield the visits of the last days.
+
+    Each visit has its own random number generator. So the demo has the same visits at any time of a day.
+    """
+    calendar = Calendar(now_ms)
+    first_ms = now_ms - days * DAY_MS
     for age in range(days, -1, -1):
-        for index, draws in enumerate(draw_evenly(_rng(f"visit {seed} {age}"), calendar.visit_count(age))):
+        day_rng = _rng(f"visit {seed} {age}")
+        for index, draws in enumerate(stratified_draws(day_rng, calendar.visit_count(age))):
             rng = _rng(f"visit {seed} {age} {index}")
-            started_at = _ms(calendar.day(age) + _time_of_day(rng))
-            if first_ms <= started_at < now_ms - MINUTE_MS:
-                yield make_visit(rng, started_at, calendar.behaviour_at(started_at), draws)
-    if first_ms <= exported_at:
-        yield make_unusual_visit(_rng(f"visit {seed} unusual"), exported_at, calendar.behaviour_at(exported_at))
+            started_at_ms = _epoch_ms(calendar.day(age) + _time_of_day(rng))
+            if first_ms <= started_at_ms < now_ms - MINUTE_MS:
+                yield make_visit(rng, started_at_ms, calendar.behaviour_at(started_at_ms), draws)
+    exported_at_ms = _epoch_ms(calendar.exported_at)
+    if first_ms <= exported_at_ms:
+        rng = _rng(f"visit {seed} unusual")
+        yield make_unusual_visit(rng, exported_at_ms, calendar.behaviour_at(exported_at_ms))
 
 
 def _time_of_day(rng: Random) -> timedelta:
-    return timedelta(hours=rng.choices(range(24), _HOUR_WEIGHTS)[0], minutes=rng.uniform(0, 60))
+    """Return a random time since midnight, with more visits in working hours."""
+    [hour] = rng.choices(range(24), _HOUR_WEIGHTS)
+    return timedelta(hours=hour, minutes=rng.uniform(0, 60))
 
 
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
+def _epoch_ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
 
 
-def _until(visit: Visit, now_ms: int) -> Visit:
-    """Remove the envelopes after now: the latest visits have not ended."""
+def _without_future(visit: Visit, now_ms: int) -> Visit:
+    """Remove the envelopes after now from a visit that has not ended."""
     visit.envelopes = [envelope for envelope in visit.envelopes if envelope["timestamp"] <= now_ms]
     return visit
 
 
-def _deliver(visit: Visit) -> list[Delivery]:
-    """Return the deliveries of a visit: most pages use the forwarder, a few send the envelopes in another format."""
+def _deliveries_of(visit: Visit) -> list[Delivery]:
+    """Return the deliveries of a visit. Most pages use the forwarder, and a few send envelopes in another format."""
     rng, origin = visit.rng, visit.deployment.origin
-    agent = rng.choice(USER_AGENTS)
-    shape = rng.choices(_SHAPES, _SHAPE_WEIGHTS)[0]
-    if shape == "envelope":
-        return [Delivery([_bare(one)], origin, agent, "envelope") for one in visit.envelopes]
-    if shape != "delivery":
-        return [Delivery(visit.envelopes, origin, agent, shape, is_gzipped=rng.random() < 0.3)]
-    skew_ms = rng.choice((-3 * DAY_MS, -7 * MINUTE_MS, 11 * MINUTE_MS, DAY_MS)) if rng.random() < 0.07 else 0
-    envelopes = [{**one, "timestamp": one["timestamp"] + skew_ms} for one in visit.envelopes]
+    user_agent = rng.choice(USER_AGENTS)
+    [body_format] = rng.choices(_BODY_FORMATS, _BODY_FORMAT_WEIGHTS)
+    match body_format:
+        case "delivery":
+            return _forwarder_deliveries(visit, user_agent)
+        case "envelope":
+            return [Delivery([_without_id(envelope)], origin, user_agent, "envelope") for envelope in visit.envelopes]
+        case _:
+            return [Delivery(visit.envelopes, origin, user_agent, body_format, is_gzipped=rng.random() < 0.3)]
+
+
+def _forwarder_deliveries(visit: Visit, user_agent: str) -> list[Delivery]:
+    """Return the deliveries that the forwarder sends in a visit, some of them with retries or a wrong clock."""
+    rng = visit.rng
+    has_wrong_clock = rng.random() < 0.07
+    skew_ms = rng.choice((-3 * DAY_MS, -7 * MINUTE_MS, 11 * MINUTE_MS, DAY_MS)) if has_wrong_clock else 0
+    queue = [{**envelope, "timestamp": envelope["timestamp"] + skew_ms} for envelope in visit.envelopes]
     deliveries = []
-    while envelopes:
+    while queue:
         count = rng.choice((1, 2, 3, 5, 8, 12))
-        deliveries.append(
-            Delivery(
-                envelopes[:count],
-                origin,
-                agent,
-                context=visit.context,
-                lost={"queue_overflow": rng.randint(1, 4)} if rng.random() < 0.01 else {},
-                is_plain=rng.random() < 0.2,
-                is_beacon=len(envelopes) <= count and rng.random() < 0.5,
-                is_gzipped=rng.random() < 0.3,
-                skew_ms=skew_ms,
-            )
+        batch, queue = queue[:count], queue[count:]
+        delivery = Delivery(
+            batch,
+            visit.deployment.origin,
+            user_agent,
+            context=visit.context,
+            lost={"queue_overflow": rng.randint(1, 4)} if rng.random() < 0.01 else {},
+            is_plain_text=rng.random() < 0.2,
+            is_beacon=not queue and rng.random() < 0.5,
+            is_gzipped=rng.random() < 0.3,
+            skew_ms=skew_ms,
         )
-        if rng.random() < 0.05:  # The response was lost, so the forwarder retries.
-            deliveries.append(replace(deliveries[-1], is_retry=True, lost={}))
-        envelopes = envelopes[count:]
+        deliveries.append(delivery)
+        is_response_lost = rng.random() < 0.05
+        if is_response_lost:
+            deliveries.append(replace(delivery, is_retry=True, lost={}))
     return deliveries
 
 
-def _bare(envelope: Envelope) -> Envelope:
-    """Return the envelope as it is in `event.data`, without the forwarder's id and seq."""
+def _without_id(envelope: Envelope) -> Envelope:
+    """Return an envelope as it is in `event.data`, without the id and the seq that the forwarder adds."""
     return {name: value for name, value in envelope.items() if name not in ("id", "seq")}
 
 
 def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
-    """Return deliveries with the mistakes that real embeds and pages make."""
-    at_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
+    """Return a delivery for each mistake that real embeds and pages make."""
+    three_hours_ago_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
     deliveries = []
-    for reason, envelope in _invalid_envelopes(rng, at_ms):
+    for reason, envelope in _invalid_envelopes(rng, three_hours_ago_ms):
         deployment = rng.choice(DEPLOYMENTS)
         context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
         # Half of them also have a valid envelope: then the response is a 202, and only the invalid one is quarantined.
-        valid = [make_view(rng, at_ms)] if rng.random() < 0.5 else []
+        valid = [make_view(rng, three_hours_ago_ms)] if rng.random() < 0.5 else []
         deliveries.append(Delivery([*valid, envelope], deployment.origin, context=context, expected_reasons=(reason,)))
     truncated = Delivery(
-        [make_view(rng, at_ms)], DEPLOYMENTS[0].origin, shape="garbage", expected_reasons=(Reason.NOT_JSON,)
+        [make_view(rng, three_hours_ago_ms)],
+        DEPLOYMENTS[0].origin,
+        body_format="truncated",
+        expected_reasons=(Reason.NOT_JSON,),
     )
     return [*deliveries, truncated]
 
 
 def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
-    def view(**change: Any) -> Envelope:
-        return make_view(rng, at_ms) | change
+    """Return invalid envelopes, each with the reason for which the server quarantines it."""
+
+    def view(**changed_fields: Any) -> Envelope:
+        return make_view(rng, at_ms) | changed_fields
 
     download = {"format": "doc", "target": "dashboard"}
     return [
@@ -254,16 +295,21 @@ def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
     ]
 
 
-def _conflict(traffic: list[list[Delivery]]) -> Delivery:
-    """Return a delivery that repeats an id with other content; only the loader detects that."""
-    deliveries = (one for visit in traffic for one in visit)
-    first = next(one for one in deliveries if one.shape == "delivery" and not (one.skew_ms or one.expected_reasons))
-    changed = {**first.envelopes[0], "timestamp": first.envelopes[0]["timestamp"] + 1}
+def _id_conflict(visits: list[list[Delivery]]) -> Delivery:
+    """Return a delivery with the id of an earlier envelope and other content. Only the loader detects the conflict."""
+    earlier = next(delivery for delivery in chain.from_iterable(visits) if _is_valid_delivery(delivery))
+    envelope = earlier.envelopes[0]
+    changed = {**envelope, "timestamp": envelope["timestamp"] + 1}
     return replace(
-        first,
+        earlier,
         envelopes=[changed],
         lost={},
         is_gzipped=False,
         is_beacon=False,
         expected_reasons=(Reason.ID_CONFLICT,),
     )
+
+
+def _is_valid_delivery(delivery: Delivery) -> bool:
+    """Return whether a delivery is the forwarder's, with valid envelopes and a correct clock."""
+    return delivery.body_format == "delivery" and delivery.skew_ms == 0 and not delivery.expected_reasons

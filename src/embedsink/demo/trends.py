@@ -1,6 +1,6 @@
-"""How the demo's traffic changes over its days, so that the last seven days differ from the seven before.
+"""The trends in the demo's traffic: the last seven days differ from the seven days before.
 
-An age is in days before now. One-off events are on working days, regardless of the weekday on which the demo runs.
+An age is a number of days before now. One-off events are on working days, on whichever weekday the demo runs.
 """
 
 from dataclasses import dataclass
@@ -14,23 +14,27 @@ DAY_MS = 86_400_000
 WORKING_DAY_VISITS = 56
 WEEKEND_FACTOR = 0.2
 GROWTH_PER_DAY = 0.01
-# More than the 14 days after which a tenant counts as inactive and a dashboard as unused.
+# The age of the last session of QUIET_TENANT and of the last view of UNUSED_DASHBOARD. After 14 days, a tenant is
+# inactive and a dashboard is unused.
 QUIET_AGE = 14.2
+# The age of the first session of NEW_TENANT.
 NEW_AGE = 5.5
-# Early in the last seven days, so that these have fewer errors than the seven days before.
+# The possible days of the newest dbt sync, the preferred one first. They are early in the last seven days, so that
+# these have fewer errors than the seven days before.
 _SYNCED_AGES = (5, 4, 6, 3)
 _SYNCED_AT = time(6, 10)
+# The possible days of the unusual export, the preferred one first.
 _EXPORTED_AGES = (1, 2, 3)
 _EXPORTED_AT = time(17, 50)
-_WEEKEND = 5
+_SATURDAY = 5  # as in `datetime.weekday`
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How viewers use the embed at a given time, and how well it works for them.
+    """The probabilities and choices of simulated viewers on one day. The numbers are invented.
 
     Args:
-        age: the age of that time.
+        age: the age of the day.
         is_synced: whether the newest dbt sync has completed. It fixes the most frequent errors, causes a rarer one, and
             makes dashboards load faster.
     """
@@ -39,9 +43,9 @@ class Behaviour:
     is_synced: bool
 
     def surface(self, draw: float) -> str:
-        """Return the surface for a random draw from 0 to 1: over time, viewers move from the app to the chat."""
-        chat_share = 0.16 - 0.0015 * self.age
-        app_share = 0.16 + 0.006 * self.age
+        """Return the surface for a random number from 0 to 1. Over time, viewers move from the app to the chat."""
+        chat_share = self._trend(now=0.16, growth_per_day=0.0015)
+        app_share = self._trend(now=0.16, growth_per_day=-0.006)
         if draw < chat_share:
             return "chat"
         return "app" if draw < chat_share + app_share else "dashboard"
@@ -49,17 +53,17 @@ class Behaviour:
     @property
     def viewers_per_tenant(self) -> float:
         """The number of viewers of each tenant."""
-        return 9.5 - 0.08 * self.age
+        return self._trend(now=9.5, growth_per_day=0.08)
 
     @property
     def unanswered_share(self) -> float:
-        """The share of AI questions without an answer; the same share ends with an error."""
-        return 0.03 + 0.007 * self.age
+        """The share of AI questions without an answer. The same share of questions ends with an error."""
+        return self._trend(now=0.03, growth_per_day=-0.007)
 
     @property
-    def load_ms_log(self) -> float:
-        """The logarithm of a dashboard's median loading time in milliseconds."""
-        return 6.95 if self.is_synced else 7.25
+    def median_load_ms(self) -> float:
+        """The median time that a dashboard takes to load."""
+        return 1_043 if self.is_synced else 1_408
 
     @property
     def dashboards(self) -> tuple[Dashboard, ...]:
@@ -68,15 +72,25 @@ class Behaviour:
 
     def tenants(self, deployment: Deployment) -> list[str]:
         """Return the tenants of a deployment that have sessions."""
-        absent = (QUIET_TENANT if self.age < QUIET_AGE else None, NEW_TENANT if self.age > NEW_AGE else None)
-        return [tenant for tenant in deployment.tenants if tenant not in absent]
+        return [tenant for tenant in deployment.tenants if self._has_sessions(tenant)]
+
+    def _has_sessions(self, tenant: str) -> bool:
+        if tenant == QUIET_TENANT:
+            return self.age >= QUIET_AGE
+        if tenant == NEW_TENANT:
+            return self.age <= NEW_AGE
+        return True
+
+    def _trend(self, *, now: float, growth_per_day: float) -> float:
+        """Return the value that a linearly growing number had at this age."""
+        return now - growth_per_day * self.age
 
 
 BEHAVIOUR_NOW = Behaviour(0, is_synced=True)
 
 
 class Calendar:
-    """The days before now, and the times of one-off events.
+    """The days before now, with their numbers of visits, and the times of one-off events.
 
     Args:
         now_ms: epoch milliseconds.
@@ -84,32 +98,35 @@ class Calendar:
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._today = datetime.fromtimestamp(now_ms / 1000, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
+        self._start_of_today = datetime.combine(today, time(), UTC)
 
     @property
     def synced_at(self) -> datetime:
-        """The time at which the newest dbt sync ended. The day before it is also a working day."""
-        return self._first_working_day(_SYNCED_AGES, _SYNCED_AT, in_a_row=2)
+        """The time at which the newest dbt sync ended. Its day and the day before are working days."""
+        age = next(age for age in _SYNCED_AGES if self._is_working_day(age) and self._is_working_day(age + 1))
+        return datetime.combine(self.day(age), _SYNCED_AT, UTC)
 
     @property
     def exported_at(self) -> datetime:
         """The time at which one viewer exported unusually many rows."""
-        return self._first_working_day(_EXPORTED_AGES, _EXPORTED_AT, in_a_row=1)
+        age = next(age for age in _EXPORTED_AGES if self._is_working_day(age))
+        return datetime.combine(self.day(age), _EXPORTED_AT, UTC)
 
     def day(self, age: int) -> datetime:
         """Return the start of a day, in UTC."""
-        return self._today - timedelta(days=age)
+        return self._start_of_today - timedelta(days=age)
 
     def visit_count(self, age: int) -> int:
         """Return the number of visits on a day."""
-        factor = 1 if self.day(age).weekday() < _WEEKEND else WEEKEND_FACTOR
-        return round(WORKING_DAY_VISITS * factor * (1 - GROWTH_PER_DAY * age))
+        day_factor = 1 if self._is_working_day(age) else WEEKEND_FACTOR
+        growth_factor = 1 - GROWTH_PER_DAY * age
+        return round(WORKING_DAY_VISITS * day_factor * growth_factor)
 
     def behaviour_at(self, at_ms: int) -> Behaviour:
-        """Return the behaviour at a given time."""
-        return Behaviour((self._now_ms - at_ms) / DAY_MS, is_synced=at_ms >= self.synced_at.timestamp() * 1000)
+        """Return the behaviour of viewers at a time in epoch milliseconds."""
+        age = (self._now_ms - at_ms) / DAY_MS
+        return Behaviour(age, is_synced=at_ms >= self.synced_at.timestamp() * 1000)
 
-    def _first_working_day(self, ages: tuple[int, ...], moment: time, *, in_a_row: int) -> datetime:
-        """Return a time on the first of these days that ends a run of `in_a_row` working days."""
-        age = next(age for age in ages if all(self.day(age + n).weekday() < _WEEKEND for n in range(in_a_row)))
-        return datetime.combine(self.day(age), moment, UTC)
+    def _is_working_day(self, age: int) -> bool:
+        return self.day(age).weekday() < _SATURDAY

@@ -1,8 +1,9 @@
 """Simulated visits: the envelopes that an embed and its host page exchange while a viewer uses them."""
 
+import math
 import uuid
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
@@ -26,19 +27,25 @@ Envelope = dict[str, Any]
 _Weighted = TypeVar("_Weighted", Deployment, Failure)
 
 STEPS_MAX = 14
-# The share of visits that would have an error if all failures happened at once.
+# The share of visits with an error, including failures that the newest dbt sync prevents.
 FAILING_SHARE = 0.26
 # The first dashboards have the most views.
 _DASHBOARD_WEIGHTS = (6, 4, 3, 2, 2, 2)
-_STEP_WEIGHTS = {"drill": 12, "download": 5, "filter": 3, "move": 5, "ask": 3, "refresh": 1}
-# No other export has more than a fifth of these rows.
-_UNUSUAL_ROWS = 52_480
+_STEP_WEIGHTS = {"drilldown": 12, "download": 5, "set-filter": 3, "navigate": 5, "ai-query": 3, "refresh": 1}
+# More than five times as many rows as in any other export.
+_UNUSUAL_ROW_COUNT = 52_480
 _UNUSUAL_TENANT, _UNUSUAL_VIEWER = "initech", "u_initech_4"
 
 
 @dataclass(slots=True)
 class Visit:
-    """One session of one viewer. `event` (embed to page) and `action` (page to embed) append envelopes."""
+    """One session of one viewer, with its envelopes.
+
+    Args:
+        clock_ms: the time of the next envelope, in epoch milliseconds.
+        length: the number of steps in proportion to the longest visit, from 0 to 1.
+        envelopes: the events of the embed and the actions of the page, in the order of time.
+    """
 
     rng: Random
     deployment: Deployment
@@ -48,7 +55,7 @@ class Visit:
     surface: str
     clock_ms: int
     behaviour: Behaviour
-    length: float = 0.0  # from 0 to 1: the share of the steps of the longest visit
+    length: float = 0.0
     envelopes: list[Envelope] = field(default_factory=list)
 
     @property
@@ -62,23 +69,24 @@ class Visit:
             "page": f"{self.deployment.origin}/analytics",
         }
 
-    def step_count(self, most: int) -> int:
-        """Return the number of steps of this visit, at most `most`."""
-        return 1 + int(self.length * most)
+    def step_count(self, longest: int) -> int:
+        """Return the number of steps of this visit, for the number of steps of the longest visit."""
+        return 1 + int(self.length * longest)
 
-    def wait(self, least_s: float, most_s: float) -> None:
-        """Advance the clock."""
-        self.clock_ms += int(self.rng.uniform(least_s, most_s) * 1000)
+    def advance_clock(self, min_s: float, max_s: float) -> None:
+        """Advance the clock by a random time between these two."""
+        self.clock_ms += int(self.rng.uniform(min_s, max_s) * 1000)
 
-    def event(self, name: str, /, **payload: Any) -> None:
-        """Append an event of the embed."""
+    def add_event(self, name: str, /, **payload: Any) -> None:
+        """Append an event, which the embed sends to the page."""
         self._append("event", name, payload, surface=self.surface)
 
-    def action(self, name: str, /, **payload: Any) -> None:
-        """Append an action of the page."""
+    def add_action(self, name: str, /, **payload: Any) -> None:
+        """Append an action, which the page sends to the embed."""
         self._append("action", name, payload)
 
     def _append(self, direction: str, name: str, payload: dict[str, Any], **fields: str) -> None:
+        """Append an envelope with the current time."""
         self.envelopes.append(
             {
                 "id": new_id(self.rng, self.clock_ms),
@@ -94,7 +102,7 @@ class Visit:
 
 
 class Draws(NamedTuple):
-    """The random draws that decide a visit before it begins, each from 0 to 1."""
+    """Random numbers from 0 to 1, which determine a visit before it begins."""
 
     deployment: float
     surface: float
@@ -102,20 +110,31 @@ class Draws(NamedTuple):
     failure: float
 
 
-def draw_evenly(rng: Random, count: int) -> list[Draws]:
-    """Return the draws for a day's visits, spread evenly, so that days differ by behaviour and hardly by chance."""
-    evenly = [(index + 0.5) / count for index in range(count)]
-    return [Draws(*draws) for draws in zip(*(rng.sample(evenly, count) for _ in Draws._fields), strict=True)]
+def stratified_draws(rng: Random, count: int) -> list[Draws]:
+    """Return random numbers for several visits, by stratified sampling.
+
+    The numbers of each kind are spaced evenly from 0 to 1 and shuffled, so days hardly differ by chance.
+    """
+    evenly_spaced = [(index + 0.5) / count for index in range(count)]
+
+    def shuffled() -> list[float]:
+        return rng.sample(evenly_spaced, count)
+
+    numbers = zip(shuffled(), shuffled(), shuffled(), shuffled(), strict=True)
+    return [Draws(deployment, surface, length, failure) for deployment, surface, length, failure in numbers]
 
 
 def new_id(rng: Random, at_ms: int) -> str:
     """Return a UUIDv7 (RFC 9562, section 5.7) that depends only on the generator and the time."""
-    bits = (at_ms << 80) | (7 << 76) | (rng.getrandbits(12) << 64) | (2 << 62) | rng.getrandbits(62)
-    return str(uuid.UUID(int=bits))
+    time_bits = at_ms << 80
+    version_bits = 7 << 76
+    variant_bits = 0b10 << 62
+    random_bits = (rng.getrandbits(12) << 64) | rng.getrandbits(62)
+    return str(uuid.UUID(int=time_bits | version_bits | variant_bits | random_bits))
 
 
 def make_view(rng: Random, at_ms: int) -> Envelope:
-    """Return a view event without a visit."""
+    """Return a view event that belongs to no visit."""
     return {
         "id": new_id(rng, at_ms),
         "source": "svc-embed",
@@ -131,33 +150,42 @@ def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Dra
     """Return a whole visit, from `ready` to the last click."""
     deployment = _pick(DEPLOYMENTS, draws.deployment)
     tenant = rng.choice(behaviour.tenants(deployment))
-    # Viewers with low numbers return often, those with high numbers rarely.
-    viewer = f"u_{tenant}_{int(behaviour.viewers_per_tenant * rng.random() ** 1.7) + 1}"
+    # The power makes low numbers more frequent: some viewers return often, and others rarely.
+    viewer_number = int(behaviour.viewers_per_tenant * rng.random() ** 1.7) + 1
+    viewer = f"u_{tenant}_{viewer_number}"
     surface = behaviour.surface(draws.surface)
     visit = Visit(rng, deployment, tenant, viewer, _new_session(rng), surface, started_at_ms, behaviour, draws.length)
-    _VISITS[surface](visit)
+    match surface:
+        case "dashboard":
+            _visit_dashboard(visit)
+        case "app":
+            _visit_app(visit)
+        case _:
+            _visit_chat(visit)
     if draws.failure < FAILING_SHARE:
-        _fail(visit, _pick(FAILURES, draws.failure / FAILING_SHARE))
+        failure = _pick(FAILURES, draws.failure / FAILING_SHARE)
+        _add_error(visit, failure)
     return visit
 
 
 def make_unusual_visit(rng: Random, started_at_ms: int, behaviour: Behaviour) -> Visit:
     """Return a visit in which a viewer opens one dashboard and exports unusually many rows."""
-    deployment = next(one for one in DEPLOYMENTS if _UNUSUAL_TENANT in one.tenants)
+    deployment = next(deployment for deployment in DEPLOYMENTS if _UNUSUAL_TENANT in deployment.tenants)
     session = _new_session(rng)
     visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, behaviour)
     dashboard = DASHBOARDS[1]
     _open_dashboard(visit, dashboard)
-    visit.wait(40, 90)
-    title, widget = dashboard.widgets[1], "w_1"
-    visit.event("download", format="csv", target="widget", widgetId=widget, title=title, rowCount=_UNUSUAL_ROWS)
+    visit.advance_clock(40, 90)
+    title = dashboard.widgets[1]
+    visit.add_event("download", format="csv", target="widget", widgetId="w_1", title=title, rowCount=_UNUSUAL_ROW_COUNT)
     return visit
 
 
 def _pick(items: Sequence[_Weighted], draw: float) -> _Weighted:
-    """Return the item that a draw from 0 to 1 selects by weight."""
-    ends = list(accumulate(item.weight for item in items))
-    return items[bisect(ends, draw * ends[-1])]
+    """Return the item that a random number from 0 to 1 selects. The probability of an item is its share of weight."""
+    cumulative_weights = list(accumulate(item.weight for item in items))
+    total_weight = cumulative_weights[-1]
+    return items[bisect(cumulative_weights, draw * total_weight)]
 
 
 def _new_session(rng: Random) -> str:
@@ -165,142 +193,161 @@ def _new_session(rng: Random) -> str:
 
 
 def _visit_dashboard(visit: Visit) -> None:
+    """Open a dashboard, and take steps there and on other dashboards."""
     rng, dashboards = visit.rng, visit.behaviour.dashboards
-    dashboard = rng.choices(dashboards, _DASHBOARD_WEIGHTS[: len(dashboards)])[0]
+    [dashboard] = rng.choices(dashboards, _DASHBOARD_WEIGHTS[: len(dashboards)])
     _open_dashboard(visit, dashboard)
     for _ in range(visit.step_count(STEPS_MAX)):
-        visit.wait(3, 55)
-        match rng.choices(list(_STEP_WEIGHTS), list(_STEP_WEIGHTS.values()))[0]:
-            case "drill":
-                _drill(visit, dashboard)
+        visit.advance_clock(3, 55)
+        [step] = rng.choices(list(_STEP_WEIGHTS), list(_STEP_WEIGHTS.values()))
+        match step:
+            case "drilldown":
+                _drill_down(visit, dashboard)
             case "download":
                 _download(visit, dashboard)
-            case "filter":
+            case "set-filter":
                 value = rng.choice(dashboard.values)
-                visit.action("set-filter", filterUrlParameter=f'f_{dashboard.dimension}=["{value}"]')
-            case "move":
-                dashboard = _move(visit, dashboard)
-            case "ask":
-                _ask(visit)
-            case _:
-                visit.action("refresh")
-                _load(visit, dashboard)
+                visit.add_action("set-filter", filterUrlParameter=f'f_{dashboard.dimension}=["{value}"]')
+            case "navigate":
+                dashboard = _open_another_dashboard(visit, dashboard)
+            case "ai-query":
+                _ask_question(visit)
+            case "refresh":
+                visit.add_action("refresh")
+                _load_dashboard(visit, dashboard)
 
 
 def _visit_app(visit: Visit) -> None:
+    """Open the app, navigate between its pages, and ask questions."""
     path, title = APP_PATHS[0]
     _begin(visit, path=path, title=title)
     for _ in range(visit.step_count(STEPS_MAX // 2)):
-        visit.wait(5, 90)
-        if visit.rng.random() < 0.25:
-            _ask(visit)
+        visit.advance_clock(5, 90)
+        is_question = visit.rng.random() < 0.25
+        if is_question:
+            _ask_question(visit)
         else:
-            previous = path
-            path, title = visit.rng.choice([other for other in APP_PATHS if other[0] != path])
-            _navigate(visit, previous, path=path, title=title)
+            previous_path = path
+            path, title = visit.rng.choice([page for page in APP_PATHS if page[0] != path])
+            _navigate(visit, previous_path, path=path, title=title)
 
 
 def _visit_chat(visit: Visit) -> None:
+    """Open the chat, and ask questions."""
     _begin(visit, path="/chat", title="Ask your numbers")
     for _ in range(visit.step_count(STEPS_MAX // 2)):
-        visit.wait(5, 60)
-        _ask(visit)
-
-
-_VISITS: dict[str, Callable[[Visit], None]] = {
-    "dashboard": _visit_dashboard,
-    "app": _visit_app,
-    "chat": _visit_chat,
-}
+        visit.advance_clock(5, 60)
+        _ask_question(visit)
 
 
 def _open_dashboard(visit: Visit, dashboard: Dashboard) -> None:
     _begin(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
-    _load(visit, dashboard)
+    _load_dashboard(visit, dashboard)
 
 
 def _begin(visit: Visit, *, path: str, title: str, public_id: str | None = None) -> None:
-    published = {"publicId": public_id} if public_id else {}
-    visit.event(
+    """Add the first events of a visit, and in a third of all visits an action of the page."""
+    dashboard_fields = {"publicId": public_id} if public_id else {}
+    visit.add_event(
         "ready",
         embedTenant=visit.tenant,
         deploymentId=visit.deployment.number,
         mode="signed" if visit.rng.random() < 0.8 else "private",
         surface=visit.surface,
-        **published,
+        **dashboard_fields,
     )
-    visit.wait(0.02, 0.3)
+    visit.advance_clock(0.02, 0.3)
     match visit.rng.randrange(9):
         case 0:
-            visit.action("set-theme", embedTheme={"primaryColor": "#0b6e4f", "borderRadius": 6, "font": "Inter"})
+            visit.add_action("set-theme", embedTheme={"primaryColor": "#0b6e4f", "borderRadius": 6, "font": "Inter"})
         case 1:
-            visit.action("set-color-scheme", scheme=visit.rng.choice(("light", "dark", "auto")))
+            visit.add_action("set-color-scheme", scheme=visit.rng.choice(("light", "dark", "auto")))
         case 2:
-            visit.action("set-locale", locale=visit.rng.choice(LOCALES))
-    visit.event("view", surface=visit.surface, path=path, title=title, **published)
+            visit.add_action("set-locale", locale=visit.rng.choice(LOCALES))
+    visit.add_event("view", surface=visit.surface, path=path, title=title, **dashboard_fields)
 
 
-def _load(visit: Visit, dashboard: Dashboard) -> None:
-    # Loading times have a long tail, and some dashboards never finish.
-    duration_ms = round(min(visit.rng.lognormvariate(visit.behaviour.load_ms_log, 0.55), 45_000))
+def _load_dashboard(visit: Visit, dashboard: Dashboard) -> None:
+    """Wait until the dashboard is loaded. Some dashboards never finish, and add no event."""
+    duration_ms = _random_duration_ms(visit.rng, median_ms=visit.behaviour.median_load_ms, spread=0.55, max_ms=45_000)
     visit.clock_ms += duration_ms
-    if visit.rng.random() < (0.99 if visit.behaviour.is_synced else 0.97):
-        count = len(dashboard.widgets) * 2
-        visit.event("dashboard-loaded", publicId=dashboard.public_id, widgetCount=count, loadDurationMs=duration_ms)
+    finished_share = 0.99 if visit.behaviour.is_synced else 0.97
+    if visit.rng.random() < finished_share:
+        widget_count = len(dashboard.widgets) * 2
+        visit.add_event(
+            "dashboard-loaded", publicId=dashboard.public_id, widgetCount=widget_count, loadDurationMs=duration_ms
+        )
 
 
-def _drill(visit: Visit, dashboard: Dashboard) -> None:
+def _random_duration_ms(rng: Random, *, median_ms: float, spread: float, max_ms: int) -> int:
+    """Return a duration with a log-normal distribution, which has a long tail.
+
+    `spread` is the standard deviation of the logarithm.
+    """
+    return round(min(rng.lognormvariate(math.log(median_ms), spread), max_ms))
+
+
+def _drill_down(visit: Visit, dashboard: Dashboard) -> None:
+    # The power makes the first measures more frequent.
     member = dashboard.members[int(len(dashboard.members) * visit.rng.random() ** 1.5)]
     value = visit.rng.choice((visit.rng.choice(dashboard.values), visit.rng.randint(3, 90_000)))
-    visit.event("drilldown", member=member, value=value, widgetId=f"w_{visit.rng.randrange(len(dashboard.widgets))}")
+    widget_index = visit.rng.randrange(len(dashboard.widgets))
+    visit.add_event("drilldown", member=member, value=value, widgetId=f"w_{widget_index}")
 
 
 def _download(visit: Visit, dashboard: Dashboard) -> None:
-    kind = visit.rng.choices(("csv", "xlsx", "png", "pdf"), (5, 4, 2, 2))[0]
-    if kind == "pdf":
-        visit.event("download", format=kind, target="dashboard", title=dashboard.title)
+    """Download a dashboard as PDF, or one of its widgets in another format."""
+    [format] = visit.rng.choices(("csv", "xlsx", "png", "pdf"), (5, 4, 2, 2))
+    if format == "pdf":
+        visit.add_event("download", format=format, target="dashboard", title=dashboard.title)
         return
-    rows = {"rowCount": round(visit.rng.lognormvariate(6, 0.7))} if kind != "png" else {}
+    row_fields = {"rowCount": round(visit.rng.lognormvariate(6, 0.7))} if format != "png" else {}
     index = visit.rng.randrange(len(dashboard.widgets))
     title = dashboard.widgets[index]
-    visit.event("download", format=kind, target="widget", widgetId=f"w_{index}", title=title, **rows)
+    visit.add_event("download", format=format, target="widget", widgetId=f"w_{index}", title=title, **row_fields)
 
 
-def _move(visit: Visit, dashboard: Dashboard) -> Dashboard:
-    other = visit.rng.choice([one for one in visit.behaviour.dashboards if one is not dashboard])
-    if visit.rng.random() < 0.3:
-        visit.action("navigate", path=other.path)
-        visit.wait(0.05, 0.2)
+def _open_another_dashboard(visit: Visit, dashboard: Dashboard) -> Dashboard:
+    """Navigate from one dashboard to another, sometimes by an action of the page. Return the other dashboard."""
+    other = visit.rng.choice([choice for choice in visit.behaviour.dashboards if choice is not dashboard])
+    is_page_action = visit.rng.random() < 0.3
+    if is_page_action:
+        visit.add_action("navigate", path=other.path)
+        visit.advance_clock(0.05, 0.2)
     _navigate(visit, dashboard.path, path=other.path, title=other.title, publicId=other.public_id)
-    _load(visit, other)
+    _load_dashboard(visit, other)
     return other
 
 
-def _navigate(visit: Visit, previous: str, *, path: str, **view_fields: str) -> None:
-    visit.event("navigate", path=path, previousPath=previous)
-    visit.event("view", surface=visit.surface, path=path, **view_fields)
+def _navigate(visit: Visit, previous_path: str, *, path: str, **view_fields: str) -> None:
+    visit.add_event("navigate", path=path, previousPath=previous_path)
+    visit.add_event("view", surface=visit.surface, path=path, **view_fields)
 
 
-def _ask(visit: Visit) -> None:
+def _ask_question(visit: Visit) -> None:
+    """Ask an AI agent a question. The answer is a result, an error, or missing."""
     question = {"query": visit.rng.choice(QUESTIONS), "chatId": f"c_{visit.session[2:10]}"}
     agent = AGENTS[0] if visit.rng.random() < 0.7 else AGENTS[1]
-    # A chat has one agent from its start; on other surfaces only the answer names it.
+    # A chat has one agent from its start. On other surfaces, only the answer names the agent.
     if visit.surface == "chat":
         question["agentId"] = agent
-    visit.event("ai-query", status="submitted", **question)
-    outcome, unanswered = visit.rng.random(), visit.behaviour.unanswered_share
-    if outcome < unanswered:
-        return  # Never answered: the viewer closed the panel, or the answer was lost.
-    visit.clock_ms += round(min(visit.rng.lognormvariate(8.6, 0.6), 120_000))
-    status = "completed" if outcome > 2 * unanswered else "error"
-    visit.event("ai-query", status=status, **{**question, "agentId": agent})
+    visit.add_event("ai-query", status="submitted", **question)
+    draw = visit.rng.random()
+    unanswered_share = error_share = visit.behaviour.unanswered_share
+    if draw < unanswered_share:
+        return  # The viewer closed the panel, or the answer was lost.
+    visit.clock_ms += _random_duration_ms(visit.rng, median_ms=5_430, spread=0.6, max_ms=120_000)
+    status = "error" if draw <= unanswered_share + error_share else "completed"
+    visit.add_event("ai-query", status=status, **{**question, "agentId": agent})
 
 
-def _fail(visit: Visit, failure: Failure) -> None:
+def _add_error(visit: Visit, failure: Failure) -> None:
     """End the visit with an error, unless the newest dbt sync has fixed it, or has not caused it yet."""
-    if failure.newest_sync == ("fixes" if visit.behaviour.is_synced else "causes"):
+    is_fixed = failure.newest_sync == "fixes" and visit.behaviour.is_synced
+    is_not_caused_yet = failure.newest_sync == "causes" and not visit.behaviour.is_synced
+    if is_fixed or is_not_caused_yet:
         return
-    visit.wait(2, 20)
-    known = {"name": failure.name, "context": failure.context, "fatal": failure.is_fatal}
-    fields = {name: value for name, value in known.items() if value is not None}
-    visit.event("error", message=failure.message, **fields)
+    visit.advance_clock(2, 20)
+    optional_fields = {"name": failure.name, "context": failure.context, "fatal": failure.is_fatal}
+    fields = {name: value for name, value in optional_fields.items() if value is not None}
+    visit.add_event("error", message=failure.message, **fields)

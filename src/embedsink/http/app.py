@@ -23,7 +23,7 @@ from embedsink.http.ingest_admission import Admission
 from embedsink.http.openapi.builder import OpenApi
 from embedsink.http.pages.dashboards import DashboardPages
 from embedsink.http.pages.docs import Docs
-from embedsink.http.pages.error_page import for_people
+from embedsink.http.pages.error_page import with_error_page
 from embedsink.http.pages.login import LoginPage
 from embedsink.http.pages.vega_bundle import VegaBundle
 from embedsink.http.problems import answer_bug, answer_http_error, answer_refusal, ignore_disconnect
@@ -75,10 +75,10 @@ CLOSING_S_MAX = 3.0
 
 # Any, because each handler accepts one type of exception, and Starlette's type requires that it accepts all.
 HANDLERS: Mapping[Any, Any] = {
-    EmbedsinkError: for_people(answer_refusal),
-    HTTPException: for_people(answer_http_error),
+    EmbedsinkError: with_error_page(answer_refusal),
+    HTTPException: with_error_page(answer_http_error),
     ClientDisconnect: ignore_disconnect,
-    Exception: for_people(answer_bug),
+    Exception: with_error_page(answer_bug),
 }
 
 
@@ -151,7 +151,7 @@ def _create_components(folder: DataFolder, settings: Settings, transport: Transp
         sessions=Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none"),
         dashboards=dashboards,
         section_cache=SectionCache(),
-        dashboard_pages=DashboardPages(dashboards, vega, settings, token=demo.dashboard_token if demo else None),
+        dashboard_pages=DashboardPages(dashboards, vega, settings, demo_token=demo.dashboard_token if demo else None),
         login_page=LoginPage(settings),
         docs=Docs(openapi),
         vega=vega,

@@ -3,7 +3,7 @@
 import pytest
 from jinja2 import UndefinedError
 
-from embedsink.http.pages.templating import marked, render
+from embedsink.http.pages.templating import markdown_code, render
 
 
 def test_a_missing_variable_is_an_error() -> None:
@@ -12,4 +12,4 @@ def test_a_missing_variable_is_an_error() -> None:
 
 
 def test_text_in_backticks_becomes_code_and_html_is_escaped() -> None:
-    assert marked("see `a<b>` & <i>") == "see <code>a&lt;b&gt;</code> &amp; &lt;i&gt;"
+    assert markdown_code("see `a<b>` & <i>") == "see <code>a&lt;b&gt;</code> &amp; &lt;i&gt;"

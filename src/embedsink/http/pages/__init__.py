@@ -1,1 +1,1 @@
-"""Pages for people: templates, their content and their assets."""
+"""The HTML pages: their templates, their content, and their style sheets and scripts."""

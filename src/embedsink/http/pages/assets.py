@@ -23,12 +23,12 @@ MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+
 
 @cache
 def page_files() -> dict[str, TaggedFile]:
-    """Return the files of all pages by name."""
-    return _read(FOLDER) | _read(FOLDER / "dashboards")
+    """Return the style sheets, scripts and images of all pages, by name."""
+    return _read_files(FOLDER) | _read_files(FOLDER / "dashboards")
 
 
 async def show_file(request: Request) -> Response:
-    """Return a file, or 304 if the client has it."""
+    """Return a file, or 304 if the client has its current version."""
     name = request.path_params["name"]
     file = page_files().get(name)
     if file is None:
@@ -36,19 +36,20 @@ async def show_file(request: Request) -> Response:
     return await file.answer(request, {"Cache-Control": REVALIDATED})
 
 
-def _read(folder: Path) -> dict[str, TaggedFile]:
-    contents = {path: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in MEDIA_TYPES}
-    return {
-        path.name: TaggedFile(MEDIA_TYPES[path.suffix], content_etag(content), content)
-        for path, content in contents.items()
-    }
+def _read_files(folder: Path) -> dict[str, TaggedFile]:
+    files = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in MEDIA_TYPES:
+            content = path.read_bytes()
+            files[path.name] = TaggedFile(MEDIA_TYPES[path.suffix], content_etag(content), content)
+    return files
 
 
 ROUTES = [Route("/pages/{name}", show_file)]
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the route."""
+    """Return the OpenAPI operation of the route."""
     name = parameter("name", {"enum": list(page_files())}, "The file.", location="path")
     return [
         Operation(

@@ -1,4 +1,4 @@
-"""The base URL that the reader used, for examples that can be pasted."""
+"""The base URL of a request, for examples that readers can paste into a shell."""
 
 import re
 
@@ -6,17 +6,19 @@ from starlette.requests import Request
 
 from embedsink.http.transport import Transport
 
-# Readers paste examples into a shell, so only a valid host name is copied from the `Host` header.
+# A domain name, an IPv4 address, or an IPv6 address in brackets, with an optional port. Readers paste examples into a
+# shell, so the examples contain no other text of a `Host` header.
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+# 255 characters of a domain name, a colon, and 5 digits of a port.
 _HOST_CHARACTERS_MAX = 261
 
 
 def base_url_of(request: Request) -> str:
     """Return the scheme, host and port of the request, such as `https://events.example.com`."""
     transport: Transport = request.state.transport
-    # If keys require HTTPS, examples always use it.
-    scheme = "https" if transport is not Transport.ANYTHING else request.url.scheme
+    # If this server accepts keys over HTTPS only, the examples use HTTPS.
+    scheme = request.url.scheme if transport is Transport.ANYTHING else "https"
     hosts = request.headers.getlist("host")
-    if len(hosts) == 1 and len(hosts[0]) <= _HOST_CHARACTERS_MAX and _HOST.fullmatch(hosts[0]):
-        return f"{scheme}://{hosts[0]}"
-    return f"{scheme}://localhost"
+    host = hosts[0] if len(hosts) == 1 else ""
+    is_valid = len(host) <= _HOST_CHARACTERS_MAX and _HOST.fullmatch(host) is not None
+    return f"{scheme}://{host}" if is_valid else f"{scheme}://localhost"

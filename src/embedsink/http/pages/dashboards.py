@@ -1,4 +1,4 @@
-"""`/dashboards/`: the list of dashboards, each dashboard, and the inspector as HTML pages."""
+"""`/dashboards/`: HTML pages with the list of dashboards, each dashboard, and the inspector."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -39,15 +39,15 @@ from embedsink.reports.catalog import Report
 from embedsink.reports.scope import SURFACES
 from embedsink.settings import Settings
 
-_UNITS = {"h": "hours", "d": "days"}
-# Comparing one unknown name takes up to 0.5 ms of the event loop.
+_PERIOD_UNITS = {"h": "hours", "d": "days"}
+# To compare one unknown name with the known names takes up to 0.5 ms of the event loop.
 UNKNOWN_NAMES_MAX = 16
-# Percent-encoding can triple the length, which has to stay within the limit of a query.
+# The login URL contains this query with percent-encoding, which can triple its length, and URLs have a limit too.
 NEXT_QUERY_CHARACTERS_MAX = 2_048
 
 
 class Link(NamedTuple):
-    """A dashboard or the inspector in the navigation bar and in the list."""
+    """A link to a dashboard or to the inspector, in the navigation bar and in the list of dashboards."""
 
     name: str
     title: str
@@ -58,31 +58,33 @@ INSPECTOR = Link(INSPECTOR_NAME, "Inspector", "Live list of accepted and rejecte
 
 
 class DashboardPages:
-    """The dashboard pages. Without a login they redirect to the login form, which returns to the page.
+    """The dashboard pages. They require a login, except in the demo.
 
     Args:
         dashboards: the dashboard files.
         vega: the chart library.
-        settings: with the service name and the origins that may embed the pages.
-        token: the demo's token, which logs in every reader on this machine; None for other servers.
+        settings: contains the service name and the origins that may embed the pages.
+        demo_token: the demo's read key, which logs in every reader on this machine; None for other servers.
     """
 
     def __init__(
-        self, dashboards: DashboardRegistry, vega: VegaBundle, settings: Settings, *, token: str | None
+        self, dashboards: DashboardRegistry, vega: VegaBundle, settings: Settings, *, demo_token: str | None
     ) -> None:
         self.dashboards = dashboards
         self.vega = vega
         self.headers = page_headers(frame_origins=settings.frame_origins)
-        self._token = token
-        self.types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).types})
+        self._demo_token = demo_token
+        full_types = catalog_for(settings.service_name).types
+        # Only the last part, such as `view` of `svc:event:view`.
+        self.short_types = sorted({full_type.rpartition(":")[2] for full_type in full_types})
 
-    def redirect(self, request: Request, known: Sequence[str]) -> Response | None:
+    def redirect(self, request: Request, known_names: Sequence[str]) -> Response | None:
         """Return a redirect to the login or to the URL without foreign parameters, or None to show the page.
 
         The login is checked first, so that only authenticated readers cause comparisons of names.
 
         Raises:
-            Refused: `bad_parameter` for a misspelt name, because ignoring a filter would show unfiltered data.
+            Refused: `bad_parameter` for a misspelt parameter, because ignoring a filter would show unfiltered data.
         """
         check_transport(request.scope)
         key = session_key(request, or_navigation=True) or self._demo_key(request)
@@ -90,76 +92,85 @@ class DashboardPages:
             return RedirectResponse(_login_url(request), 303, headers=self.headers)
         check_kind(key, [KeyKind.READ])
         params = request.query_params.multi_items()
-        foreign = _foreign_parameters([name for name, _ in params], known)
-        if foreign:
-            query = urlencode([(name, value) for name, value in params if name not in foreign])
-            return RedirectResponse(f"{request.url.path}?{query}".rstrip("?"), 303, headers=self.headers)
-        check_parameters(request.query_params, known)
+        foreign_names = _foreign_parameters([name for name, _ in params], known_names)
+        if foreign_names:
+            remaining = [(name, value) for name, value in params if name not in foreign_names]
+            url = f"{request.url.path}?{urlencode(remaining)}" if remaining else request.url.path
+            return RedirectResponse(url, 303, headers=self.headers)
+        check_parameters(request.query_params, known_names)
         return None
 
     async def page(self, request: Request, template: str, **variables: Any) -> Response:
         """Return a page. The demo's pages also log the reader in."""
-        # Rendering takes up to 20 ms, and 100 ms the first time: a thread keeps the event loop free.
-        page = await run_in_threadpool(render, template, links=self._links(), **variables)
+        # Rendering takes up to 20 ms, and 100 ms the first time, so it runs in a thread.
+        html = await run_in_threadpool(render, template, links=self._links(), **variables)
         headers = self.headers | {"Cache-Control": "private, no-store"}
-        sessions: Sessions = request.state.sessions
-        if session_key(request, or_navigation=True) is None and (key := self._demo_key(request)):
-            headers["Set-Cookie"] = sessions.login_cookie(key, request)
-        return HTMLResponse(page, headers=headers)
+        if session_key(request, or_navigation=True) is None:
+            demo_key = self._demo_key(request)
+            if demo_key is not None:
+                sessions: Sessions = request.state.sessions
+                headers["Set-Cookie"] = sessions.login_cookie(demo_key, request)
+        return HTMLResponse(html, headers=headers)
 
     def _demo_key(self, request: Request) -> Key | None:
-        """Return the demo's key if the reader is on this machine."""
-        if self._token is None or not is_loopback_host(request):
+        """Return the demo's read key if this server is the demo's and the reader is on this machine."""
+        if self._demo_token is None or not is_loopback_host(request):
             return None
         engine: Engine = request.state.engine
-        return find_key(self._token, engine)
+        return find_key(self._demo_token, engine)
 
     def _links(self) -> list[Link]:
-        links = [Link(name, one.title, one.description) for name, one in self.dashboards.by_name.items()]
+        """Return links to the valid dashboards, to the invalid ones with their error messages, and to the inspector."""
+        valid = [
+            Link(name, dashboard.title, dashboard.description) for name, dashboard in self.dashboards.by_name.items()
+        ]
         invalid = [
             Link(name, name, message) for name, message in sorted(self.dashboards.errors.items()) if is_page_name(name)
         ]
-        return [*links, *invalid, INSPECTOR]
+        return [*valid, *invalid, INSPECTOR]
 
 
 def _login_url(request: Request) -> str:
-    """Return the URL of the login with the page to return to, without keys and without an overlong query."""
+    """Return the URL of the login form, with the page to show after the login. Keys in its URL are redacted."""
     path, query = request.url.path, request.url.query
-    page = f"{path}?{query}" if query and len(query) <= NEXT_QUERY_CHARACTERS_MAX else path
-    return f"/login?next={quote_plus(redact_keys(page))}"
+    is_query_retained = 0 < len(query) <= NEXT_QUERY_CHARACTERS_MAX
+    next_page = f"{path}?{query}" if is_query_retained else path
+    return f"/login?next={quote_plus(redact_keys(next_page))}"
 
 
-def _foreign_parameters(names: Sequence[str], known: Sequence[str]) -> set[str]:
-    """Return the unknown parameters that are not misspelt parameters of the page.
+def _foreign_parameters(names: Sequence[str], known_names: Sequence[str]) -> set[str]:
+    """Return the unknown parameters that other programs or pages have added to a link.
 
-    Mail programs, chats and advertisements add parameters to links. The tabs add the period, also for pages that have
-    none.
+    Mail programs, chats and advertisements add parameters. The navigation bar adds the period, also for pages without
+    a period. A name that resembles a known name is probably misspelt, and is not returned.
 
     Raises:
-        Refused: `bad_parameter` for more unknown names than are compared.
+        Refused: `bad_parameter` if there are too many unknown names to compare.
     """
-    unknown = set(names) - set(known)
-    if len(unknown) > UNKNOWN_NAMES_MAX:
+    unknown_names = set(names) - set(known_names)
+    if len(unknown_names) > UNKNOWN_NAMES_MAX:
         limit = f"at most {UNKNOWN_NAMES_MAX} are allowed. Remove some."
-        raise Refused(Reason.BAD_PARAMETER, f"query: has {len(unknown)} unknown parameters; {limit}")
-    return {name for name in unknown if name in PERIOD_PARAMETERS or nearest(name, known) is None}
+        raise Refused(Reason.BAD_PARAMETER, f"query: has {len(unknown_names)} unknown parameters; {limit}")
+    return {name for name in unknown_names if name in PERIOD_PARAMETERS or nearest(name, known_names) is None}
 
 
 def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega_path: str) -> dict[str, Any]:
     """Return the configuration of the page's scripts."""
-    used = {tile.report for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)}
+    tiles = [tile for section in dashboard.sections for tile in section.charts]
+    report_names = sorted({tile.report for tile in tiles if not isinstance(tile, Gauge)})
     return {
         "name": name,
         "sections": [_section_config(section) for section in dashboard.sections],
-        # The values of a column are its type, unit and description.
-        "columns": {
-            report: {column.name: [column.type, column.unit, column.description] for column in reports[report].columns}
-            for report in sorted(used)
-        },
+        "columns": {report_name: _columns_config(reports[report_name]) for report_name in report_names},
         "themes": {"light": vega_config(LIGHT), "dark": vega_config(DARK)},
         "backgrounds": {"light": LIGHT.card, "dark": DARK.card},
         "vega": vega_path,
     }
+
+
+def _columns_config(report: Report) -> dict[str, list[str]]:
+    """Return the type, unit and description of each column of a report."""
+    return {column.name: [column.type, column.unit, column.description] for column in report.columns}
 
 
 def _section_config(section: Section) -> dict[str, Any]:
@@ -167,41 +178,44 @@ def _section_config(section: Section) -> dict[str, Any]:
 
 
 def _tile_config(tile: Tile) -> dict[str, Any]:
+    """Return what the page's scripts need to show a tile: a chart, a table or a number."""
     config: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_name}
-    if isinstance(tile, Chart | Table):
-        config["empty"] = tile.empty
     if isinstance(tile, Chart):
-        spec = complete_spec(tile)
-        tooltips = list(_tooltips_of(spec))
-        for tooltip in tooltips:
-            if tooltip.get("type") == "temporal":
-                tooltip["format"] = "%Q"  # The page formats it in the reader's locale.
-        return config | {
-            "spec": spec,
-            "height": tile.height,
-            "select": tile.select,
-            "compare": tile.compare and tile.compare.x,
-            "columns": {
-                tooltip["field"]: tooltip["title"] for tooltip in tooltips if "field" in tooltip and "title" in tooltip
-            },
-            "times": [tooltip.get("title") for tooltip in tooltips if tooltip.get("type") == "temporal"],
-        }
+        return config | _chart_config(tile)
     if isinstance(tile, Table):
-        return config | {"columns": tile.columns, "select": tile.select}
+        return config | {"empty": tile.empty, "columns": tile.columns, "select": tile.select}
     return config | {"format": tile.format}
 
 
-def _tooltips_of(spec: Any) -> Iterator[dict[str, Any]]:
-    """Yield the fields of each tooltip of a spec."""
+def _chart_config(chart: Chart) -> dict[str, Any]:
+    """Return the Vega-Lite specification of a chart, with the titles and times in its tooltips."""
+    spec = complete_spec(chart)
+    fields = list(_tooltip_fields(spec))
+    time_fields = [field for field in fields if field.get("type") == "temporal"]
+    for field in time_fields:
+        field["format"] = "%Q"  # Epoch milliseconds, which the page formats in the reader's locale.
+    return {
+        "empty": chart.empty,
+        "spec": spec,
+        "height": chart.height,
+        "select": chart.select,
+        "compare": chart.compare.x if chart.compare else None,
+        "columns": {field["field"]: field["title"] for field in fields if "field" in field and "title" in field},
+        "times": [field.get("title") for field in time_fields],
+    }
+
+
+def _tooltip_fields(spec: Any) -> Iterator[dict[str, Any]]:
+    """Yield the fields of all tooltips in a Vega-Lite specification, or in a part of one."""
     if isinstance(spec, dict):
         tooltip = spec.get("tooltip")
         if isinstance(tooltip, list):
             yield from tooltip
         for part in spec.values():
-            yield from _tooltips_of(part)
+            yield from _tooltip_fields(part)
     elif isinstance(spec, list):
         for part in spec:
-            yield from _tooltips_of(part)
+            yield from _tooltip_fields(part)
 
 
 async def redirect_to_dashboards(request: Request) -> Response:
@@ -213,14 +227,18 @@ async def redirect_to_dashboards(request: Request) -> Response:
 async def show_list(request: Request) -> Response:
     """Show the list of dashboards."""
     pages: DashboardPages = request.state.dashboard_pages
-    return pages.redirect(request, ()) or await pages.page(request, "dashboards.html", name="")
+    redirect = pages.redirect(request, known_names=())
+    if redirect is not None:
+        return redirect
+    return await pages.page(request, "dashboards.html", name="")
 
 
 async def show_dashboard(request: Request) -> Response:
     """Show one dashboard."""
     pages: DashboardPages = request.state.dashboard_pages
-    if other := pages.redirect(request, PERIOD_PARAMETERS):
-        return other
+    redirect = pages.redirect(request, PERIOD_PARAMETERS)
+    if redirect is not None:
+        return redirect
     name = request.path_params["name"]
     dashboard = pages.dashboards.find(name)
     reports = await run_in_threadpool(pages.dashboards.reports, request.state.engine, name)
@@ -230,10 +248,10 @@ async def show_dashboard(request: Request) -> Response:
         "dashboard.html",
         name=name,
         dashboard=dashboard,
-        periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
+        periods={period: f"{period[:-1]} {_PERIOD_UNITS[period[-1]]}" for period in PERIODS},  # such as `7d`: `7 days`
         reports=reports,
         surfaces=SURFACES,
-        nothing=NO_DATA,
+        no_data=NO_DATA,
         config=_page_config(name, dashboard, reports, pages.vega.path),
         vega=pages.vega.path,
     )
@@ -242,9 +260,10 @@ async def show_dashboard(request: Request) -> Response:
 async def show_inspector(request: Request) -> Response:
     """Show the live list of envelopes (docs/inspector.md)."""
     pages: DashboardPages = request.state.dashboard_pages
-    if other := pages.redirect(request, EVENT_FILTERS):
-        return other
-    return await pages.page(request, "inspector.html", name=INSPECTOR.name, types=pages.types)
+    redirect = pages.redirect(request, EVENT_FILTERS)
+    if redirect is not None:
+        return redirect
+    return await pages.page(request, "inspector.html", name=INSPECTOR.name, types=pages.short_types)
 
 
 ROUTES = [
@@ -258,7 +277,7 @@ _REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.N
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the routes."""
+    """Return the OpenAPI operations of the routes."""
     filters = [
         *event_filter_parameters(),
         *(parameter for parameter in scope_parameters() if parameter["name"] in EVENT_FILTERS),

@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -27,7 +27,7 @@ from embedsink.http.pages.base_url import base_url_of
 from embedsink.http.pages.docs_content import messages_of, shown_reasons
 from embedsink.http.pages.docs_examples import examples
 from embedsink.http.pages.schema_text import type_text
-from embedsink.http.pages.templating import HEADERS, render
+from embedsink.http.pages.templating import STATIC_PAGE_HEADERS, render
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, all_reports
@@ -37,8 +37,9 @@ from embedsink.store.reader import EVERYTHING
 
 # Clients choose the Host header, so the number of compressed pages in memory (about 5 kB each) is limited.
 COMPRESSED_PAGES_MAX = 256
-# No host can have this name (RFC 2606, section 2), so replacing it can't change other text.
+# Each response replaces this URL by the base URL of its request. No host can have this name (RFC 2606, section 2).
 _PLACEHOLDER_URL = "https://this-server.invalid"
+_HTML = "text/html; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,10 @@ class Tab:
     """A page in the navigation bar.
 
     Args:
-        path: its URL path.
-        title: its label.
-        template: the name of its template.
-        anchor: its section on the start page.
+        path: the URL path.
+        title: the label.
+        template: the name of the template.
+        anchor: the id of the section on the start page that links to this page.
     """
 
     path: str
@@ -70,7 +71,7 @@ TABS = (
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A group of operations with the path of its page."""
+    """A group of HTTP operations, and the URL path of its page."""
 
     name: str
     path: str
@@ -79,12 +80,15 @@ class _Group:
 
 
 class Docs:
-    """The documentation pages. They require no key, so they are rendered once and compressed once for each base URL."""
+    """The documentation pages. They require no key.
+
+    The pages are rendered once, with a placeholder for the base URL, and compressed once for each base URL.
+    """
 
     def __init__(self, openapi: OpenApi) -> None:
         self._openapi = openapi
         self._rendering = asyncio.Lock()
-        self._pages: dict[str, str] = {}
+        self._html_by_path: dict[str, str] = {}
         self._compressed: dict[tuple[str, str], TaggedFile] = {}
 
     async def show(self, request: Request) -> Response:
@@ -94,26 +98,35 @@ class Docs:
             Refused: `not_found` for an unknown page.
             Unavailable: `not_ready` while the store, which describes the reports, is unavailable.
         """
-        pages, base_url = await self._rendered(request.state.engine), base_url_of(request)
+        html_by_path = await self._rendered_pages(request.state.engine)
         path = "/".join(("/docs", *request.path_params.values()))
-        if path not in pages:
+        if path not in html_by_path:
             raise Refused(Reason.NOT_FOUND, f"{preview(path)} does not exist. /docs lists all pages.")
-        file = self._compressed.get((path, base_url))
-        if file is None:
-            body = pages[path].replace(_PLACEHOLDER_URL, escape(base_url)).encode()
-            file = TaggedFile("text/html; charset=utf-8", f"W/{content_etag(body)}", body)
-            if len(self._compressed) < COMPRESSED_PAGES_MAX:
-                file = replace(file, content=b"", compressed=await run_in_threadpool(gzip.compress, body))
-                self._compressed[path, base_url] = file
-        return await file.answer(request, HEADERS | NO_CACHE)
+        file = await self._with_base_url(path, html_by_path[path], base_url_of(request))
+        return await file.answer(request, STATIC_PAGE_HEADERS | NO_CACHE)
 
-    async def _rendered(self, engine: Engine) -> dict[str, str]:
+    async def _with_base_url(self, path: str, html: str, base_url: str) -> TaggedFile:
+        """Return a page with this base URL in its examples. The first pages are compressed and cached."""
+        cached = self._compressed.get((path, base_url))
+        if cached is not None:
+            return cached
+        body = html.replace(_PLACEHOLDER_URL, escape(base_url)).encode()
+        tag = f"W/{content_etag(body)}"
+        if len(self._compressed) >= COMPRESSED_PAGES_MAX:
+            return TaggedFile(_HTML, tag, body)
+        file = TaggedFile(_HTML, tag, compressed=await run_in_threadpool(gzip.compress, body))
+        self._compressed[path, base_url] = file
+        return file
+
+    async def _rendered_pages(self, engine: Engine) -> dict[str, str]:
+        """Return the HTML of all pages by URL path. The first request renders them."""
         async with self._rendering:
-            if not self._pages:
-                self._pages = await run_in_threadpool(self._render, engine)
-            return self._pages
+            if not self._html_by_path:
+                self._html_by_path = await run_in_threadpool(self._render, engine)
+            return self._html_by_path
 
     def _render(self, engine: Engine) -> dict[str, str]:
+        """Return the HTML of all pages by URL path, with a placeholder for the base URL."""
         with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = all_reports(reader)
         return docs_pages(self._openapi, reports, base_url=_PLACEHOLDER_URL)
@@ -127,14 +140,33 @@ def docs_pages(openapi: OpenApi, reports: list[Report], *, base_url: str) -> dic
         reports: the report catalog.
         base_url: the scheme, host and port in the examples.
     """
-    settings = openapi.settings
     groups = [
-        _Group(
-            group.name, f"/docs/api/{group.name.lower().replace(' ', '-')}", group.description, list(group.operations)
-        )
+        _Group(group.name, _group_path(group.name), group.description, list(group.operations))
         for group in openapi.groups
     ]
-    content: dict[str, Any] = {
+    shared_variables = _shared_variables(openapi, groups, reports, base_url)
+    pages = {}
+
+    def add_page(path: str, template: str, **variables: Any) -> None:
+        pages[path] = render(template, path=path, **shared_variables, **variables)
+
+    for tab in TABS:
+        add_page(tab.path, tab.template, title="embedsink documentation" if tab.path == "/docs" else tab.title)
+    for group in groups:
+        add_page(group.path, "docs/operations.html", title=group.name, group=group)
+    for report in reports:
+        add_page(f"/docs/reports/{report.name}", "docs/report.html", title=report.title, report=report)
+    return pages
+
+
+def _group_path(group_name: str) -> str:
+    return f"/docs/api/{group_name.lower().replace(' ', '-')}"
+
+
+def _shared_variables(openapi: OpenApi, groups: list[_Group], reports: list[Report], base_url: str) -> dict[str, Any]:
+    """Return the variables of all templates."""
+    settings = openapi.settings
+    return {
         "base_url": base_url,
         "examples": examples(settings.service_name),
         "formats": [str(format) for format in REPORT_FORMATS],
@@ -142,7 +174,7 @@ def docs_pages(openapi: OpenApi, reports: list[Report], *, base_url: str) -> dic
         "ingest_path": INGEST_PATH,
         "key_kinds": [str(kind) for kind in KeyKind],
         "messages": messages_of(openapi.document["components"]["schemas"]),
-        "operation_links": {one.id: f"{group.path}#{one.id}" for group in groups for one in group.operations},
+        "operation_links": _operation_links(groups),
         "reasons": shown_reasons(),
         "reports": reports,
         "settings": settings,
@@ -150,13 +182,15 @@ def docs_pages(openapi: OpenApi, reports: list[Report], *, base_url: str) -> dic
         "type_text": type_text,
         "version": __version__,
     }
-    pages: dict[str, tuple[str, dict[str, Any]]] = {tab.path: (tab.template, {"title": tab.title}) for tab in TABS}
-    pages["/docs"][1]["title"] = "embedsink documentation"
+
+
+def _operation_links(groups: list[_Group]) -> dict[str, str]:
+    """Return the URL of the documentation of each operation, by operation id."""
+    links = {}
     for group in groups:
-        pages[group.path] = ("docs/operations.html", {"title": group.name, "group": group})
-    for report in reports:
-        pages[f"/docs/reports/{report.name}"] = ("docs/report.html", {"title": report.title, "report": report})
-    return {path: render(template, path=path, **content, **own) for path, (template, own) in pages.items()}
+        for operation in group.operations:
+            links[operation.id] = f"{group.path}#{operation.id}"
+    return links
 
 
 async def show_docs(request: Request) -> Response:
@@ -173,7 +207,7 @@ ROUTES = [
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the routes."""
+    """Return the OpenAPI operations of the routes."""
     section = parameter("section", TEXT, "The section, such as `sending`, `api` or `reports`.", location="path")
     page = parameter("page", TEXT, "The page of the section, such as the name of a report.", location="path")
     return [
@@ -186,13 +220,16 @@ def operations(_: Settings) -> list[Operation]:
 
 
 def _page_operation(path: str, operation_id: str, summary: str, *parameters: Schema) -> Operation:
+    reasons = [Reason.NOT_READY, *ANY_REQUEST]
+    if parameters:
+        reasons.insert(0, Reason.NOT_FOUND)
     return Operation(
         method="get",
         path=path,
         id=operation_id,
         summary=summary,
         success=Success(200, "The page.", html_page()),
-        error_reasons=(*([Reason.NOT_FOUND] if parameters else []), Reason.NOT_READY, *ANY_REQUEST),
+        error_reasons=tuple(reasons),
         parameters=[*parameters, if_none_match()],
         response_headers={"ETag": "Send it in If-None-Match."},
         other_statuses={304: "The page has not changed."},

@@ -30,7 +30,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ShownReason:
-    """An error reason. A reason without a status concerns one envelope."""
+    """An error reason with its documentation. A reason without a status is about one envelope."""
 
     name: str
     status: int | None
@@ -39,9 +39,11 @@ class ShownReason:
 
 
 def messages_of(schemas: dict[str, Schema]) -> list[Message]:
-    """Return every message type in protocol order, from the schemas of the API description."""
-    mapping = schemas["Envelope"]["discriminator"]["mapping"]
-    return [_message(type_, schemas[_schema_name(reference)], schemas) for type_, reference in mapping.items()]
+    """Return all message types, in the order of the protocol, from the schemas of the API description."""
+    reference_by_type = schemas["Envelope"]["discriminator"]["mapping"]
+    return [
+        _message(type_, schemas[_schema_name(reference)], schemas) for type_, reference in reference_by_type.items()
+    ]
 
 
 def shown_reasons() -> list[ShownReason]:
@@ -49,19 +51,31 @@ def shown_reasons() -> list[ShownReason]:
     return [ShownReason(str(reason), reason.status, reason.sentence, advice_on(reason)) for reason in Reason]
 
 
-def _message(type_: str, envelope: Schema, schemas: dict[str, Schema]) -> Message:
-    fields = envelope["properties"]
-    payload = schemas[_schema_name(fields["payload"]["$ref"])]
-    surface = fields["surface"]
-    properties, required = payload.get("properties", {}), payload.get("required", ())
+def _message(type_: str, envelope_schema: Schema, schemas: dict[str, Schema]) -> Message:
+    """Return the documentation of a message type, from the JSON Schema of its envelopes."""
+    properties = envelope_schema["properties"]
+    payload_schema = schemas[_schema_name(properties["payload"]["$ref"])]
+    required_names = payload_schema.get("required", ())
     return Message(
         type=type_,
-        direction=fields["direction"]["const"],
-        description=payload["description"],
-        surfaces=", ".join(surface.get("enum", [surface["const"]] if "const" in surface else [])),
-        fields=[Field(name, type_text(part), name in required) for name, part in properties.items()],
+        direction=properties["direction"]["const"],
+        description=payload_schema["description"],
+        surfaces=", ".join(_allowed_values(properties["surface"])),
+        fields=[
+            Field(name, type_text(schema), name in required_names)
+            for name, schema in payload_schema.get("properties", {}).items()
+        ],
     )
 
 
+def _allowed_values(schema: Schema) -> list[str]:
+    """Return the values that a JSON Schema lists, or none if it does not list them."""
+    if "const" in schema:
+        return [schema["const"]]
+    values: list[str] = schema.get("enum", [])
+    return values
+
+
 def _schema_name(reference: str) -> str:
+    """Return the name in a reference, such as `View` in `#/components/schemas/View`."""
     return reference.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Examples of the four ingest request bodies. A test sends each of them unchanged."""
+"""Examples of the four kinds of ingest request bodies. A test sends each of them unchanged."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _ID = "019aa6c4-5e7f-7a10-9c3d-2b8f64d1e0a7"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A complete request body. `anchor` is the id of its heading on the page."""
+    """A complete request body. `anchor` is the id of its heading, and `meaning` is its description."""
 
     anchor: str
     title: str
@@ -20,7 +20,7 @@ class Example:
 
 
 def examples(service_name: str) -> list[Example]:
-    """Return the four request bodies, the smallest first, with the service name of the server."""
+    """Return a body of each kind, the smallest first, with the service name of the server."""
     view = _event(service_name, "view", "dashboard", {"surface": "dashboard", "path": "/d/sales"})
     drilldown = _event(service_name, "drilldown", "dashboard", {"member": "orders.revenue"})
     question = _event(service_name, "ai-query", "chat", {"query": "Revenue by region?", "status": "submitted"})
@@ -30,14 +30,14 @@ def examples(service_name: str) -> list[Example]:
             "One envelope",
             "The value of `event.data`, unchanged. The smallest forwarder is therefore one `fetch`.",
             "application/json",
-            _one_field_per_line(view),
+            _object_with_line_breaks({name: json.dumps(value) for name, value in view.items()}),
         ),
         Example(
             "an-array",
             "An array",
             "Several envelopes in a JSON array.",
             "application/json",
-            "[" + ",\n ".join(_in_three_lines(event, " ") for event in (drilldown, question)) + "]",
+            "[" + ",\n ".join(_event_with_line_breaks(event, indent=" ") for event in (drilldown, question)) + "]",
         ),
         Example(
             "ndjson",
@@ -53,7 +53,7 @@ def examples(service_name: str) -> list[Example]:
             "`viewer` and `session`. With an `id`, a retried event counts once. With `seq`, reports count the events "
             "that never arrived.",
             "application/json",
-            _delivery({"id": _ID, "seq": 7} | view),
+            _delivery(view),
         ),
     ]
 
@@ -70,22 +70,26 @@ def _event(service_name: str, type_: str, surface: str, payload: dict[str, Any])
 
 
 def _delivery(event: dict[str, Any]) -> str:
+    """Return a delivery with one event, which has an id and a seq."""
     context = {"deployment": 12, "session": "s_9f2c", "viewer": "u_42", "tenant": "acme"}
-    parts = {
-        "sentAt": str(_NOON_MS + 1_500),
-        "context": json.dumps(context),
-        "events": f"[\n    {_in_three_lines(event, '    ')}\n  ]",
-    }
-    return "{\n" + ",\n".join(f'  "{name}": {text}' for name, text in parts.items()) + "\n}"
+    extended_event = {"id": _ID, "seq": 7} | event
+    return _object_with_line_breaks(
+        {
+            "sentAt": str(_NOON_MS + 1_500),
+            "context": json.dumps(context),
+            "events": f"[\n    {_event_with_line_breaks(extended_event, indent='    ')}\n  ]",
+        }
+    )
 
 
-def _one_field_per_line(event: dict[str, Any]) -> str:
-    return "{\n" + ",\n".join(f'  "{name}": {json.dumps(value)}' for name, value in event.items()) + "\n}"
+def _object_with_line_breaks(json_by_name: dict[str, str]) -> str:
+    """Return a JSON object with one member in each line. Its values are JSON, too."""
+    return "{\n" + ",\n".join(f'  "{name}": {value}' for name, value in json_by_name.items()) + "\n}"
 
 
-def _in_three_lines(event: dict[str, Any], margin: str) -> str:
-    """Return the event as JSON in up to three lines: the extensions, the type, and the content."""
-    members = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in event.items()]
-    starts = [list(event).index(name) for name in ("source", "timestamp")]
-    lines = [members[: starts[0]], members[starts[0] : starts[1]], members[starts[1] :]]
-    return "{" + f",\n{margin} ".join(", ".join(line) for line in lines if line) + "}"
+def _event_with_line_breaks(event: dict[str, Any], *, indent: str) -> str:
+    """Return an event as a JSON object with line breaks before `source` and `timestamp`."""
+    text = json.dumps(event)
+    for name in ("source", "timestamp"):
+        text = text.replace(f', "{name}": ', f',\n{indent} "{name}": ')
+    return text

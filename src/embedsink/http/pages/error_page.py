@@ -1,4 +1,4 @@
-"""HTML error pages for browsers, with the status and sentence of the problem document."""
+"""HTML error pages for browsers, with the status, title and detail of the problem document (RFC 9457)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,28 +11,32 @@ from starlette.responses import HTMLResponse, Response
 from embedsink.http.pages.templating import page_headers, render
 
 PAGE_PATHS = ("/dashboards", "/docs", "/login", "/logout")
-Answer = Callable[[Request, Any], Awaitable[Response]]
+ExceptionHandler = Callable[[Request, Any], Awaitable[Response]]
 
 
-def for_people(answer: Answer) -> Answer:
-    """Return an exception handler that answers browsers with an HTML page instead of a problem document."""
+def with_error_page(handler: ExceptionHandler) -> ExceptionHandler:
+    """Return an exception handler that converts the problem document of `handler` to an HTML page for browsers."""
 
-    async def answer_as_page(request: Request, error: Exception) -> Response:
-        problem = await answer(request, error)
-        return await _page_of(problem) if _is_page(request) else problem
+    async def handler_with_error_page(request: Request, error: Exception) -> Response:
+        problem_response = await handler(request, error)
+        if _is_page_request(request):
+            return await _error_page(problem_response)
+        return problem_response
 
-    return answer_as_page
-
-
-def _is_page(request: Request) -> bool:
-    # Browsers that open a page list HTML first; programs accept any type.
-    return request.url.path.startswith(PAGE_PATHS) and request.headers.get("accept", "").startswith("text/html")
+    return handler_with_error_page
 
 
-async def _page_of(response: Response) -> Response:
-    problem = orjson.loads(response.body)
-    page = await run_in_threadpool(render, "error.html", title=problem["title"], detail=problem["detail"])
-    headers = {
-        name: value for name, value in response.headers.items() if name not in ("content-type", "content-length")
-    }
-    return HTMLResponse(page, response.status_code, headers=headers | page_headers(frame_origins="none"))
+def _is_page_request(request: Request) -> bool:
+    """Return whether a browser requests a page."""
+    # A browser that opens a page accepts HTML first. Scripts and other programs accept any type.
+    accepts_html_first = request.headers.get("accept", "").startswith("text/html")
+    return accepts_html_first and request.url.path.startswith(PAGE_PATHS)
+
+
+async def _error_page(problem_response: Response) -> Response:
+    """Return a problem document as an HTML page, with the same status and headers."""
+    problem = orjson.loads(problem_response.body)
+    html = await run_in_threadpool(render, "error.html", title=problem["title"], detail=problem["detail"])
+    headers = dict(problem_response.headers)
+    del headers["content-type"], headers["content-length"]
+    return HTMLResponse(html, problem_response.status_code, headers=headers | page_headers(frame_origins="none"))

@@ -40,11 +40,17 @@ class LoginPage:
         self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
 
     async def fields(self, request: Request) -> dict[str, str]:
-        """Return the submitted fields."""
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        """Return the submitted fields by name.
+
+        Raises:
+            Refused: `media_type`, or the reasons of a body that is too large, too slow or not a form.
+        """
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != FORM:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
-        length = request.headers.get("content-length", "")
-        self._bodies.check_headers(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
+        content_length = request.headers.get("content-length", "")
+        is_number = content_length.isascii() and content_length.isdigit()
+        self._bodies.check_headers(length=int(content_length) if is_number else 0, encoding="")
         body = await self._bodies.read(request.receive, Sender(client_address(request.scope)))
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
@@ -53,14 +59,14 @@ class LoginPage:
                 Reason.BAD_PARAMETER,
                 f"body: is not a form with at most {FIELDS_MAX} fields. Open /login and submit its form.",
             ) from None
-        return {name: values[0] for name, values in fields.items()}
+        return {name: values[0] for name, values in fields.items()}  # Ignore repeated fields.
 
     async def form(self, path: str, *, error: str = "") -> Response:
-        """Return the form, which leads to a path. With an error, it is a 401."""
-        page = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._hours)
+        """Return the form, which redirects to `path` after the login. With an error message, the status is 401."""
+        html = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._hours)
         if not error:
-            return HTMLResponse(page, headers=self._headers)
-        return HTMLResponse(page, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
+            return HTMLResponse(html, headers=self._headers)
+        return HTMLResponse(html, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
 
     def redirect(self, path: str, cookie: str) -> Response:
         """Return a redirect that sets or deletes the cookie."""
@@ -68,21 +74,30 @@ class LoginPage:
 
 
 def _redirect_path(requested: str | None) -> str:
-    """Return the path to redirect to: a dashboard page of this server, never another site."""
-    if requested and requested.startswith(HOME) and "\\" not in requested and requested.isprintable():
-        return requested
-    return HOME
+    """Return the path to redirect to: the requested dashboard page, or the list of dashboards.
+
+    Paths that a browser could resolve to another site are not allowed.
+    """
+    if requested is None or not requested.startswith(HOME):
+        return HOME
+    # A browser treats a backslash as a slash, and ignores line breaks.
+    is_unambiguous = "\\" not in requested and requested.isprintable()
+    return requested if is_unambiguous else HOME
 
 
 async def login(request: Request) -> Response:
     """Show the form (GET), or exchange a key for a cookie (POST)."""
     page: LoginPage = request.state.login_page
     check_transport(request.scope)
-    if request.method != "POST":
-        check_parameters(request.query_params, ("next",))
-        return await page.form(_redirect_path(request.query_params.get("next")))
+    if request.method == "POST":
+        return await _submit(request, page)
+    check_parameters(request.query_params, ("next",))
+    return await page.form(_redirect_path(request.query_params.get("next")))
+
+
+async def _submit(request: Request, page: LoginPage) -> Response:
+    """Exchange the submitted read key for a cookie, or show the form with an error message."""
     check_own_page(request)
-    sessions: Sessions = request.state.sessions
     fields = await page.fields(request)
     path = _redirect_path(fields.get("next"))
     engine: Engine = request.state.engine
@@ -96,7 +111,8 @@ async def login(request: Request) -> Response:
     except Refused:
         article = "an" if key.kind is KeyKind.INGEST else "a"
         return await page.form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
-    request.scope["state"]["key_id"] = key.key_id
+    request.scope["state"]["key_id"] = key.key_id  # For the access log.
+    sessions: Sessions = request.state.sessions
     return page.redirect(path, sessions.login_cookie(key, request))
 
 
@@ -113,7 +129,7 @@ _FORM_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST)
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the routes."""
+    """Return the OpenAPI operations of the routes."""
     next_page = parameter(
         "next", {"type": "string", "examples": ["/dashboards/overview"]}, "The page to open after the login."
     )

@@ -1,18 +1,19 @@
-"""JSON Schema as short text for table cells."""
+"""Short descriptions of the types in a JSON Schema, for table cells."""
 
 import json
 from typing import Any
 
 Schema = dict[str, Any]
 
-CHOICES_SHOWN_MAX = 12
-# Larger bounds are the exact integers of JSON, not limits of a field.
+# A longer list of allowed values is shortened.
+LISTED_VALUES_MAX = 12
+# JSON numbers represent integers up to this one exactly. A larger bound is not a limit of the field.
 EXACT_INTEGER_MAX = 2**53 - 1
 
 
 def type_text(schema: Schema) -> str:
-    """Return the type of a value: `integer, 1 to 1,000`, `one of csv, png`, `string or null`."""
-    text = _kind(schema)
+    """Return the type of a value, such as `integer, 1 to 1,000`, `one of csv, png` or `string or null`."""
+    text = _without_default(schema)
     if "default" in schema:
         text += f"; default {json.dumps(schema['default'])}"
     if "examples" in schema:
@@ -20,43 +21,49 @@ def type_text(schema: Schema) -> str:
     return text
 
 
-def _kind(schema: Schema) -> str:
+def _without_default(schema: Schema) -> str:
+    """Return the type without its default and example."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
-        return _choice([str(value) for value in schema["enum"]])
+        return _one_of([str(value) for value in schema["enum"]])
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
-            return " or ".join(dict.fromkeys(_kind(option) for option in schema[keyword]))
+            distinct_texts = dict.fromkeys(_without_default(option) for option in schema[keyword])
+            return " or ".join(distinct_texts)
     if isinstance(schema.get("type"), list):
-        return " or ".join(map(str, schema["type"]))
-    return _typed(schema)
+        return " or ".join(str(type_) for type_ in schema["type"])
+    return _single_type(schema)
 
 
-def _typed(schema: Schema) -> str:
-    kind = str(schema.get("type", "anything"))
-    if kind == "array":
-        return f"array of {_kind(schema['items'])}"
-    if kind == "string" and "format" in schema:
+def _single_type(schema: Schema) -> str:
+    """Return the type of a schema that has one type, with its bounds or its format."""
+    type_ = str(schema.get("type", "anything"))
+    if type_ == "array":
+        return f"array of {_without_default(schema['items'])}"
+    if type_ == "string" and "format" in schema:
         return str(schema["format"])
-    if kind == "string":
-        return kind + _bounds(schema.get("minLength"), schema.get("maxLength"), " characters")
-    return kind + _bounds(schema.get("minimum"), schema.get("maximum"), "")
+    if type_ == "string":
+        return type_ + _bounds(schema.get("minLength"), schema.get("maxLength"), " characters")
+    return type_ + _bounds(schema.get("minimum"), schema.get("maximum"), "")
 
 
-def _choice(values: list[str]) -> str:
-    if len(values) > CHOICES_SHOWN_MAX:
+def _one_of(values: list[str]) -> str:
+    if len(values) > LISTED_VALUES_MAX:
         return f"one of {len(values)}: {', '.join(values[:2])}, …"
     return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
 
 
 def _bounds(minimum: float | None, maximum: float | None, unit: str) -> str:
-    minimum = None if minimum is None or abs(minimum) >= EXACT_INTEGER_MAX else minimum
-    maximum = None if maximum is None or abs(maximum) >= EXACT_INTEGER_MAX else maximum
-    if minimum is not None and maximum is not None:
+    """Return the bounds of a number, such as `, 1 to 1,000`, or an empty text if it has none."""
+    has_minimum = minimum is not None and abs(minimum) < EXACT_INTEGER_MAX
+    has_maximum = maximum is not None and abs(maximum) < EXACT_INTEGER_MAX
+    if has_minimum and has_maximum:
         return f", {minimum:,} to {maximum:,}{unit}"
-    if minimum is not None:
+    if has_minimum:
         return f", {minimum:,} or more{unit}"
-    return "" if maximum is None else f", at most {maximum:,}{unit}"
+    if has_maximum:
+        return f", at most {maximum:,}{unit}"
+    return ""

@@ -1,4 +1,4 @@
-"""HTML templates: variables are escaped, and missing variables are errors."""
+"""HTML templates. Their variables are escaped, and a missing variable is an error."""
 
 import re
 from functools import cache
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "templates"
 # The headers of a page without scripts and forms.
-HEADERS = policy_headers({"style-src": "'self'", "img-src": "'self'"}, referrer="no-referrer")
-_CODE = re.compile(r"`([^`]+)`")
+STATIC_PAGE_HEADERS = policy_headers({"style-src": "'self'", "img-src": "'self'"}, referrer="no-referrer")
+_TEXT_IN_BACKTICKS = re.compile(r"`([^`]+)`")
 
 
 def page_headers(*, frame_origins: str) -> dict[str, str]:
-    """Return the headers of a page with scripts and forms, which pages of `frame_origins` may embed."""
+    """Return the headers of a page with scripts and forms. Pages of `frame_origins` may embed it."""
     frame_ancestors = "'none'" if frame_origins == "none" else frame_origins
-    allowed = SCRIPTED_PAGE | {"form-action": "'self'", "frame-ancestors": frame_ancestors}
-    # With `no-referrer`, browsers submit forms with `Origin: null`, which hides their origin.
-    return policy_headers(allowed, referrer="same-origin")
+    directives = SCRIPTED_PAGE | {"form-action": "'self'", "frame-ancestors": frame_ancestors}
+    # With `no-referrer`, browsers submit forms with `Origin: null`, and the server refuses them.
+    return policy_headers(directives, referrer="same-origin")
 
 
 def render(template: str, **variables: Any) -> str:
@@ -45,12 +45,13 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["marked"] = marked
+    environment.filters["markdown_code"] = markdown_code
     return environment
 
 
-def marked(text: str) -> str:
+def markdown_code(text: str) -> str:
     """Return a sentence as escaped HTML, with text in backticks as `<code>`."""
     from markupsafe import Markup, escape
 
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704
+    html = _TEXT_IN_BACKTICKS.sub(r"<code>\1</code>", str(escape(text)))
+    return Markup(html)  # noqa: S704

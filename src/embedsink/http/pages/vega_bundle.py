@@ -49,9 +49,10 @@ class VegaBundle:
 
     def prepare(self) -> None:
         """Start building the bundle unless it is built or being built."""
-        if self._build is None or (self._build.done() and _has_failed(self._build)):
+        has_failed = self._build is not None and self._build.done() and _has_failed(self._build)
+        if self._build is None or has_failed:
             self._build = asyncio.create_task(self._load_or_build())
-            self._build.add_done_callback(_note_failure)
+            self._build.add_done_callback(_log_failure)
 
     async def aclose(self) -> None:
         """Cancel an unfinished build."""
@@ -70,22 +71,27 @@ class VegaBundle:
         if request.path_params["version"] != self._version:
             raise Refused(Reason.NOT_FOUND, f"this version does not exist. This server has {self.path}.")
         tag = f'W/"{self._version}"'
-        # A 304 needs no bundle.
-        compressed = b"" if is_not_modified(request, tag) else await asyncio.shield(await self._task())
+        # A response with status 304 has no content.
+        compressed = b"" if is_not_modified(request, tag) else await self._bundle()
         file = TaggedFile("text/javascript", tag, compressed=compressed)
         return await file.answer(request, {"Cache-Control": IMMUTABLE})
 
-    async def _task(self) -> "asyncio.Task[bytes]":
-        # This URL requires no login, so it only reads a cached bundle. Dashboards, which require one, start the build.
+    async def _bundle(self) -> bytes:
+        """Wait for the bundle, and return it compressed.
+
+        This URL requires no login, so it only loads a cached bundle. Dashboards require a login and start the build.
+        """
         if self._build is None and await run_in_threadpool(self._file.exists):
             self.prepare()
         if self._build is None:
             raise Unavailable(
                 Reason.NOT_READY, "bundle: is not built yet. Open a dashboard to build it.", retry_after_s=5
             )
-        return self._build
+        # Cancelling one request must not cancel the shared build.
+        return await asyncio.shield(self._build)
 
     async def _load_or_build(self) -> bytes:
+        """Return the cached bundle, or build and cache it."""
         try:
             return await run_in_threadpool(self._file.read_bytes)
         except FileNotFoundError:
@@ -94,21 +100,27 @@ class VegaBundle:
             return content
 
     def _cache(self, content: bytes) -> None:
+        """Replace the cached bundle of any version."""
         try:
             self._file.parent.mkdir(mode=0o750, exist_ok=True)
             for outdated in self._file.parent.glob("vega-*"):
                 outdated.unlink()
-            draft = self._file.with_suffix(".new")
-            draft.write_bytes(content)
-            draft.replace(self._file)
+            temporary = self._file.with_suffix(".new")
+            temporary.write_bytes(content)
+            temporary.replace(self._file)
         except OSError as error:
-            # The page still gets the bundle; the next start builds it again.
+            # The page still gets this bundle. After a restart, the server builds it again.
             log.warning("bundle_not_stored", extra={"detail": f"{self._file}: {error.strerror}."})
             with contextlib.suppress(OSError):
                 self._file.with_suffix(".new").unlink()  # An incomplete file would use disk space.
 
 
 async def _build_in_child() -> bytes:
+    """Build the bundle in a child process, and return it compressed.
+
+    Raises:
+        Unavailable: `not_ready` if the build failed or took too long.
+    """
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
@@ -131,16 +143,21 @@ async def _build_in_child() -> bytes:
 
 
 def _has_failed(task: "asyncio.Task[bytes]") -> bool:
+    """Return whether a completed task was cancelled or raised an exception."""
     return task.cancelled() or task.exception() is not None
 
 
-def _note_failure(task: "asyncio.Task[bytes]") -> None:
-    if not task.cancelled() and (error := task.exception()):
+def _log_failure(task: "asyncio.Task[bytes]") -> None:
+    """Log the exception of a completed task, if it raised one."""
+    if task.cancelled():
+        return
+    error = task.exception()
+    if error is not None:
         log.error("bundle_not_made", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."})
 
 
 async def show_bundle(request: Request) -> Response:
-    """Answer with the bundle."""
+    """Return the bundle, or 304 if the client has it."""
     vega: VegaBundle = request.state.vega
     return await vega.show(request)
 
@@ -149,7 +166,7 @@ ROUTES = [Route("/pages/vega/{version}.js", show_bundle)]
 
 
 def operations(_: Settings) -> list[Operation]:
-    """Describe the route."""
+    """Return the OpenAPI operation of the route."""
     return [
         Operation(
             method="get",
@@ -166,7 +183,7 @@ def operations(_: Settings) -> list[Operation]:
 
 
 def main() -> None:
-    """Write the bundle to stdout, as gzip."""
+    """Build the bundle, and write it to stdout, compressed with gzip."""
     import vl_convert
 
     os.nice(_NICENESS)

@@ -1,14 +1,12 @@
-// The URL of an embed page (spec 4.3): the surface, the dashboard, the filters and the viewer's permissions.
+// Parses the URL of an embed page (spec 4.3): the surface, the dashboard, the filters and the viewer's permissions.
 
 const FILTER = /^f_([^.]+\.[^.]+)$/;
 
-/** Parses a URL. `session` is null if it is missing; filters are values by dimension. */
+/** Returns the parts of a URL. `session` is null if it is missing. `filters` has a list of values for each dimension. */
 export function readAddress(url) {
   const [, , surface, publicId] = url.pathname.split("/");
   const filters = {};
-  for (const [name, value] of url.searchParams) {
-    Object.assign(filters, readFilter(`${name}=${value}`));
-  }
+  for (const [name, value] of url.searchParams) Object.assign(filters, readFilter(`${name}=${value}`));
   return {
     surface: ["dashboard", "app", "chat"].includes(surface) ? surface : "dashboard",
     publicId: publicId || null,
@@ -18,23 +16,29 @@ export function readAddress(url) {
   };
 }
 
-/** Parses `f_<semantic_view>.<dimension>=<JSON>` to values by dimension; any other text to no filters. */
+/**
+ * Parses `f_<semantic_view>.<dimension>=<JSON>`. Returns the list of values by dimension, or an empty object for any
+ * other text.
+ */
 export function readFilter(text) {
-  const [name, ...rest] = text.replace(/^[?&]/, "").split("=");
-  const dimension = FILTER.exec(decoded(name))?.[1];
+  const [name, ...valueParts] = text.replace(/^[?&]/, "").split("=");
+  const dimension = FILTER.exec(percentDecode(name))?.[1];
   if (!dimension) return {};
-  for (const json of [rest.join("="), decoded(rest.join("="))]) {
+  const value = valueParts.join("=");
+  // The value is JSON, which may be percent-encoded.
+  for (const json of [value, percentDecode(value)]) {
     try {
-      const values = JSON.parse(json);
-      return { [dimension]: [values ?? []].flat().map(String) };
+      const values = JSON.parse(json) ?? [];
+      return { [dimension]: [values].flat().map(String) };
     } catch {
-      // It may be percent-encoded JSON. Any other text is no filter.
+      continue;
     }
   }
   return {};
 }
 
-function decoded(text) {
+/** Returns the decoded text, or the text itself if its percent-encoding is invalid. */
+function percentDecode(text) {
   try {
     return decodeURIComponent(text);
   } catch {

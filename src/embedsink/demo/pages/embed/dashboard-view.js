@@ -6,13 +6,15 @@ import { make } from "./dom.js";
 import { MEASURES, sumBy } from "./orders.js";
 import { saveFile } from "./download.js";
 
-const LOAD_MS = [350, 850];
+const LOAD_MS_MIN = 350;
+const LOAD_MS_MAX = 850;
 const CHART_PX = 124;
 const ROW_PX = 30;
-const FINGER_PX = 44;
+// On narrow screens, rows are high enough for a finger.
+const TOUCH_ROW_PX = 44;
 const WIDE_PX = 640;
-// The dimension of a drilldown into a mark.
-const DRILLDOWNS = {
+// The dimension that a drilldown shows, by the dimension of the selected mark.
+const DRILLDOWN_DIMENSIONS = {
   "orders.month": "orders.region",
   "orders.region": "orders.product",
   "orders.product": "orders.region",
@@ -27,7 +29,8 @@ export class DashboardView {
     this.dashboard = dashboard;
     this.embed = embed;
     this.isPublished = isPublished;
-    this.drilled = new Map();
+    // The open drilldowns by widget id: the selected value, its label, and the dimension that the widget shows.
+    this.drilldowns = new Map();
     this.element = make("div", { class: "dashboard" });
     // Redraw only at another width, because drawing removes the focus.
     this.observer = new ResizeObserver(() => this.element.clientWidth === this.drawnWidth || this.redraw());
@@ -40,8 +43,9 @@ export class DashboardView {
     const loading = (this.loading = Symbol("load"));
     this.isLoaded = false;
     this.redraw();
-    await new Promise((resolve) => setTimeout(resolve, LOAD_MS[0] + Math.random() * (LOAD_MS[1] - LOAD_MS[0])));
-    if (this.loading !== loading || !this.element.isConnected) return; // closed or reloaded meanwhile
+    const delayMs = LOAD_MS_MIN + Math.random() * (LOAD_MS_MAX - LOAD_MS_MIN);
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
+    if (this.loading !== loading || !this.element.isConnected) return; // It was closed or reloaded in the meantime.
     this.isLoaded = true;
     this.redraw();
     if (!this.isPublished) return;
@@ -70,75 +74,90 @@ export class DashboardView {
   }
 
   widget(widget, words) {
-    const drilled = this.drilled.get(widget.id);
-    const title = drilled ? `${drilled.label} ${words.by[drilled.dimension]}` : words[widget.title];
+    const drilldown = this.drilldowns.get(widget.id);
+    const title = drilldown ? `${drilldown.label} ${words.by[drilldown.dimension]}` : words[widget.title];
+    const canExport = this.isPublished && this.embed.address.allowExport && this.isLoaded;
     return make(
       "section",
       { class: `widget ${widget.kind}`, "aria-label": words[widget.title], "data-widget": widget.id },
       make(
         "header",
         {},
-        drilled &&
-          make(
-            "button",
-            { type: "button", class: "back", "aria-label": words.back, onclick: () => this.drill(widget, null) },
-            "‹",
-          ),
+        drilldown && this.backButton(widget, words),
         make("h2", {}, title),
-        this.isPublished && this.embed.address.allowExport && this.isLoaded && this.csvButton(widget, words),
+        canExport && this.csvButton(widget, words),
       ),
-      make("div", { class: "drawn" }, this.isLoaded && this.drawn(widget, drilled, words)),
+      make("div", { class: "drawn" }, this.isLoaded && this.content(widget, words)),
     );
   }
 
-  drawn(widget, drilled, words) {
-    const dimension = drilled?.dimension ?? widget.dimension;
+  /** Returns the chart or table of a widget, or of its drilldown. */
+  content(widget, words) {
+    const drilldown = this.drilldowns.get(widget.id);
     const format = MEASURES[widget.member].style === "money" ? words.money : words.number;
     const marks = this.rows(widget).map(({ value, sum }) => {
-      const label = dimension === "orders.month" ? words.month(value) : value;
+      const label = this.dimensionOf(widget) === "orders.month" ? words.month(value) : value;
       return { value, label, sum, title: `${label}: ${format(sum)}` };
     });
-    const onpick = this.isPublished && !drilled ? (mark) => this.pick(widget, mark) : null;
+    const onpick = this.isPublished && !drilldown ? (mark) => this.pick(widget, mark) : null;
     const width = Math.max(200, Math.floor(this.widthOf(widget)));
-    const kind = drilled ? "bars" : widget.kind;
-    if (kind === "area") return areaChart(marks, { width, height: CHART_PX, short: words.short, onpick });
-    if (kind === "bars") return barChart(marks, { width, row: this.isWide() ? ROW_PX : FINGER_PX, format, onpick });
-    return table(marks, {
-      heads: [words.product, words[widget.member === "orders.count" ? "ordersCount" : "late"]],
-      format,
-      onpick,
-    });
+    const kind = drilldown ? "bars" : widget.kind;
+    if (kind === "area") return areaChart(marks, { width, height: CHART_PX, formatTick: words.short, onpick });
+    const rowHeight = this.isWide() ? ROW_PX : TOUCH_ROW_PX;
+    if (kind === "bars") return barChart(marks, { width, rowHeight, format, onpick });
+    const sumHead = widget.member === "orders.count" ? words.ordersCount : words.late;
+    return table(marks, { heads: [words.product, sumHead], format, onpick });
   }
 
+  /** Returns the sums of a widget, or of its drilldown. */
   rows(widget) {
-    const drilled = this.drilled.get(widget.id);
-    const filters = drilled ? { ...this.embed.filters, [widget.dimension]: [drilled.value] } : this.embed.filters;
-    return sumBy(widget.member, drilled?.dimension ?? widget.dimension, filters);
+    const drilldown = this.drilldowns.get(widget.id);
+    const filters = { ...this.embed.filters };
+    if (drilldown) filters[widget.dimension] = [drilldown.value];
+    return sumBy(widget.member, this.dimensionOf(widget), filters);
+  }
+
+  dimensionOf(widget) {
+    return this.drilldowns.get(widget.id)?.dimension ?? widget.dimension;
   }
 
   /** Returns the width of a widget in the grid of embed.css, without padding. */
   widthOf(widget) {
-    const whole = this.element.clientWidth || 600;
-    const part = widget.kind === "area" || !this.isWide() ? whole : (whole - 12) / 2;
-    return part - 34;
+    const gridWidth = this.element.clientWidth || 600;
+    const isFullWidth = widget.kind === "area" || !this.isWide();
+    const [gap, padding] = [12, 34];
+    return (isFullWidth ? gridWidth : (gridWidth - gap) / 2) - padding;
   }
 
   isWide() {
     return (this.element.clientWidth || WIDE_PX) >= WIDE_PX;
   }
 
+  /** Drills down into a mark. */
   pick(widget, mark) {
     this.embed.sendEvent("drilldown", { member: widget.member, value: mark.value, widgetId: widget.id });
-    this.drill(widget, { value: mark.value, label: mark.label, dimension: DRILLDOWNS[widget.dimension] });
+    const dimension = DRILLDOWN_DIMENSIONS[widget.dimension];
+    this.drilldowns.set(widget.id, { value: mark.value, label: mark.label, dimension });
+    this.redrawWithFocus(widget);
   }
 
-  drill(widget, into) {
-    if (into) this.drilled.set(widget.id, into);
-    else this.drilled.delete(widget.id);
+  /** Closes a drilldown. */
+  goBack(widget) {
+    this.drilldowns.delete(widget.id);
+    this.redrawWithFocus(widget);
+  }
+
+  /** Redraws, which removes the focus, and focuses the first control of a widget. */
+  redrawWithFocus(widget) {
     this.redraw();
     this.element
       .querySelector(`[data-widget="${widget.id}"] :is(.back, [role=button], .cell)`)
       ?.focus({ preventScroll: true });
+  }
+
+  backButton(widget, words) {
+    const onclick = () => this.goBack(widget);
+    return make("button", { type: "button", class: "back", "aria-label": words.back, onclick }, "‹");
   }
 
   csvButton(widget, words) {
@@ -155,13 +174,11 @@ export class DashboardView {
     );
   }
 
+  /** Saves the rows of a widget as a CSV file. */
   save(widget, title) {
-    const drilled = this.drilled.get(widget.id);
     const rows = this.rows(widget);
-    const lines = [
-      [drilled?.dimension ?? widget.dimension, widget.member],
-      ...rows.map(({ value, sum }) => [value, sum]),
-    ];
+    const head = [this.dimensionOf(widget), widget.member];
+    const lines = [head, ...rows.map(({ value, sum }) => [value, sum])];
     const csv = lines.map((line) => `${line.join(",")}\r\n`).join("");
     saveFile(new Blob([csv], { type: "text/csv" }), `${widget.id.slice(2)}.csv`);
     this.embed.sendEvent("download", { format: "csv", target: "widget", widgetId: widget.id, title, rowCount: rows.length });

@@ -40,19 +40,19 @@ export const DASHBOARDS = [
   },
 ];
 
-/** Returns the key figures of a dashboard; without filters, placeholders while the numbers load. */
+/** Returns the key figures of a dashboard. `filters` is null while the dashboard loads: then the figures are empty. */
 export function figures(dashboard, words, filters) {
-  const figure = ([name, value]) =>
+  const figure = ([name, format]) =>
     make(
       "div",
       { class: "figure" },
       make("dt", {}, words[name]),
-      make("dd", {}, filters ? value(words, filters) : "\u00a0"),
+      make("dd", {}, filters ? format(words, filters) : "\u00a0"),
     );
   return make("dl", { class: "figures" }, dashboard.figures.map(figure));
 }
 
-/** Returns the filters that dashboards support as text: `Region: North`. */
+/** Returns the filters that the dashboards have as text, such as `Region: North`. */
 export function filterTexts(filters, words) {
   return Object.entries(filters)
     .filter(([dimension, values]) => dimension in DIMENSIONS && values.length)

@@ -43,7 +43,7 @@ class Embed {
 
   /** Opens the page at a path inside the embed. An unknown path is an error. */
   go(path) {
-    const page = this.pages.find((one) => one.path === path);
+    const page = this.pages.find((candidate) => candidate.path === path);
     if (page === this.page) return;
     if (!page) return this.fail("NotFoundError", this.words().notFound, "navigation");
     this.sendEvent("navigate", { path, previousPath: this.page.path });
@@ -66,6 +66,7 @@ class Embed {
     this.view.load?.();
   }
 
+  /** Performs an action of the host page. Invalid and unknown actions have no effect. */
   perform(name, payload) {
     if (this.isStopped) return;
     const root = document.documentElement;
@@ -107,9 +108,9 @@ class Embed {
   stop(name, message) {
     this.isStopped = true;
     this.sendEvent("error", { message, name, context: "auth", fatal: true });
-    const again = make("button", { type: "button", onclick: () => location.reload() }, this.words().reload);
+    const reloadButton = make("button", { type: "button", onclick: () => location.reload() }, this.words().reload);
     this.root.replaceChildren(
-      make("div", { class: "stopped", role: "alert" }, make("p", {}, message), this.address.session && again),
+      make("div", { class: "stopped", role: "alert" }, make("p", {}, message), this.address.session && reloadButton),
     );
   }
 
@@ -120,6 +121,7 @@ class Embed {
     this.root.replaceChildren(...[this.top(), this.questions?.element, main, this.bottom()].filter(Boolean));
   }
 
+  /** Returns the navigation and the active filters. */
   top() {
     const words = this.words();
     const link = (page) =>
@@ -133,6 +135,7 @@ class Embed {
     return make("header", { class: "top" }, nav, make("div", { class: "chips" }, chips));
   }
 
+  /** Returns the message of the last error. */
   notice() {
     const words = this.words();
     return make(
@@ -143,6 +146,7 @@ class Embed {
     );
   }
 
+  /** Returns the buttons that simulate errors and an unknown message. */
   bottom() {
     const words = this.words();
     const button = (text, onclick) => make("button", { type: "button", onclick }, text);

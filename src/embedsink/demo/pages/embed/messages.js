@@ -1,11 +1,13 @@
-// The messages of spec 6: events to the host page only, and actions from it only.
+// The messages of spec 6: events to the host page, and actions from it. Other windows receive and send none.
 
 const SOURCE = "svc-embed";
 
-/** Returns the origin of the host page, or null without one. The browser has checked it against frame-ancestors. */
+/** Returns the origin of the host page, or null outside an iframe. The browser has checked it against frame-ancestors. */
 export function hostOrigin() {
   if (window.parent === window) return null;
-  return location.ancestorOrigins?.[0] ?? (document.referrer && new URL(document.referrer).origin) ?? null;
+  const ancestor = location.ancestorOrigins?.[0];
+  if (ancestor) return ancestor;
+  return document.referrer ? new URL(document.referrer).origin : null;
 }
 
 /** Returns a function that sends an event of spec 6.3. */

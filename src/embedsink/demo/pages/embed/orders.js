@@ -1,7 +1,7 @@
 // The orders of a fictional wholesaler. They are the same at each visit, so that filters have a visible effect.
 
 const MONTHS = 12;
-const LATEST = new Date(Date.UTC(2026, 10, 1));
+const LATEST_MONTH = new Date(Date.UTC(2026, 10, 1));
 // The relative demand of a region.
 const REGIONS = { North: 1.3, East: 0.8, South: 1.05, West: 0.6 };
 // The price of a case, and the relative demand of a product.
@@ -30,7 +30,7 @@ export const MEASURES = {
 
 const ROWS = makeRows();
 
-/** Returns the sum of a measure for each value of a dimension, within the filters. */
+/** Returns the sum of a measure for each value of a dimension, for the filtered orders. */
 export function sumBy(member, dimension, filters) {
   const sums = new Map(DIMENSIONS[dimension].map((value) => [value, 0]));
   for (const row of rowsIn(filters)) {
@@ -42,7 +42,7 @@ export function sumBy(member, dimension, filters) {
     .map(([value, sum]) => ({ value, sum: Math.round(sum) }));
 }
 
-/** Returns the sum of a measure within the filters. */
+/** Returns the sum of a measure for the filtered orders. */
 export function total(member, filters) {
   return rowsIn(filters).reduce((sum, row) => sum + MEASURES[member].of(row), 0);
 }
@@ -56,10 +56,12 @@ function makeRows() {
   return DIMENSIONS["orders.month"].flatMap((month, index) =>
     DIMENSIONS["orders.region"].flatMap((region) =>
       Object.entries(PRODUCTS).map(([product, { price, demand }]) => {
+        // A seasonal wave with growth, and variation by hashes. The numbers are invented.
         const season = 0.82 + 0.2 * Math.sin(index / 1.7 + 2.4) + index * 0.045;
-        const size = REGIONS[region] * demand * season * (0.75 + 0.5 * hash(month + region + product));
-        const count = Math.round((5_200 * size) / price);
-        const lateCount = Math.round(count * (0.015 + 0.07 * hash(product + month + region) ** 2));
+        const variation = 0.75 + 0.5 * hash(month + region + product);
+        const count = Math.round((5_200 * REGIONS[region] * demand * season * variation) / price);
+        const lateShare = 0.015 + 0.07 * hash(product + month + region) ** 2;
+        const lateCount = Math.round(count * lateShare);
         const dimensions = { "orders.month": month, "orders.region": region, "orders.product": product };
         return { ...dimensions, count, lateCount, price };
       }),
@@ -67,9 +69,10 @@ function makeRows() {
   );
 }
 
-function monthBack(back) {
-  const month = new Date(LATEST);
-  month.setUTCMonth(month.getUTCMonth() - back);
+/** Returns the first day of the month that was some months before the latest. */
+function monthBack(monthCount) {
+  const month = new Date(LATEST_MONTH);
+  month.setUTCMonth(month.getUTCMonth() - monthCount);
   return month.toISOString().slice(0, 10);
 }
 

@@ -7,12 +7,12 @@ export class Connection {
   /** Restores the switch after a reload of this tab. */
   constructor() {
     this.isOffline = inSessionStorage((storage) => storage.getItem(STORAGE_KEY)) !== null;
-    const send = window.fetch.bind(window);
-    // Fails as without a network: no request is sent.
-    window.fetch = (url, options) =>
-      this.isOffline && new URL(url, location).pathname === DELIVERIES
-        ? Promise.reject(new TypeError("offline"))
-        : send(url, options);
+    const originalFetch = window.fetch.bind(window);
+    window.fetch = (url, options) => {
+      const isDelivery = new URL(url, location).pathname === DELIVERIES;
+      // A browser without a network also rejects with a TypeError.
+      return this.isOffline && isDelivery ? Promise.reject(new TypeError("offline")) : originalFetch(url, options);
+    };
   }
 
   disconnect() {
@@ -23,12 +23,12 @@ export class Connection {
   reconnect() {
     this.isOffline = false;
     inSessionStorage((storage) => storage.removeItem(STORAGE_KEY));
-    // The event that a browser fires when its network returns.
+    // A browser fires this event when its network returns.
     window.dispatchEvent(new Event("online"));
   }
 }
 
-/** Returns the action's result; null where the browser denies storage, so that a reload reconnects. */
+/** Returns the result of the action, or null if the browser denies access to storage. */
 function inSessionStorage(action) {
   try {
     return action(sessionStorage);

@@ -2,12 +2,12 @@
 
 const CHARACTERS_MAX = 120;
 
-/** Returns the last part of its type. */
+/** Returns the last part of an envelope's type, such as `view`. */
 export function nameOf({ type }) {
   return text(type).split(":").at(-1) || "no type";
 }
 
-/** Returns the most important fields of its payload. */
+/** Returns the most important fields of an envelope's payload as text. */
 export function describe(envelope) {
   const { payload } = envelope;
   if (typeof payload !== "object" || payload === null || Array.isArray(payload)) return text(payload);
@@ -40,6 +40,7 @@ const DESCRIPTIONS = {
   "set-theme": ({ embedTheme }) => [embedTheme?.primaryColor],
 };
 
+/** Returns a value of any type as text. Missing and false values are empty. */
 function text(value) {
   if (value === undefined || value === null || value === false) return "";
   return typeof value === "object" ? JSON.stringify(value) : String(value);

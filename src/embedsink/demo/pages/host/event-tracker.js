@@ -8,7 +8,10 @@ const POLL_MS = 350;
 const CLOCK_SKEW_MS = 120_000;
 const DAY_MS = 86_400_000;
 
-/** Tracks every envelope from its first stage to one outcome. Calls `onchange(tracked)`, and `onvisible()` after loads. */
+/**
+ * Tracks every envelope from its first stage to one outcome. Calls `onchange(tracked)` after each stage, and `onvisible()`
+ * when more envelopes are visible in reports.
+ */
 export class EventTracker {
   constructor(api, deployment, { onchange, onvisible }) {
     Object.assign(this, { api, deployment, onchange, onvisible });
@@ -71,6 +74,7 @@ export class EventTracker {
     this.isPolling = false;
   }
 
+  /** Requests which of the durable envelopes are visible. */
   async check(durable) {
     const first = Math.min(...durable.map(({ envelope }) => envelope.timestamp));
     const since = Math.abs(Date.now() - first) < DAY_MS ? new Date(first - CLOCK_SKEW_MS) : null;
@@ -87,6 +91,7 @@ export class EventTracker {
     }
   }
 
+  /** Returns the durable envelopes that are not visible yet. */
   durable() {
     return [...this.pending.values()].filter(({ at }) => at.durable);
   }

@@ -15,13 +15,15 @@ export class NewestEvent {
       make("ol", { class: "stages" }, this.steps),
       this.summary,
     );
-    new IntersectionObserver(([{ isIntersecting }]) => link.classList.toggle("is-hidden", isIntersecting)).observe(panel);
+    const hideWithPanel = ([{ isIntersecting }]) => link.classList.toggle("is-hidden", isIntersecting);
+    new IntersectionObserver(hideWithPanel).observe(panel);
   }
 
-  /** Shows the stages of the newest envelope, and the counts of all. */
+  /** Shows the counts of all envelopes, and this envelope if it is the newest. */
   show(tracked, counts) {
     this.summary.textContent = summarize(counts);
-    if (tracked.id === this.shownId || !tracked.isShown) {
+    const isNewest = tracked.id === this.shownId || !tracked.isShown;
+    if (isNewest) {
       this.shownId = tracked.id;
       tracked.isShown = true;
       this.name.textContent = nameOf(tracked.envelope);

@@ -25,8 +25,8 @@ sink.report("ai_queries", since="7d")  # a DataFrame`;
 /** Lists all reports with their questions. Phones show the first ones until `more` is pressed. */
 export async function listReports(list, more, api) {
   const reports = await api.reports();
-  const rank = ({ name }) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
-  reports.sort((one, other) => rank(one) - rank(other));
+  const position = ({ name }) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  reports.sort((one, other) => position(one) - position(other));
   more.textContent = `All ${reports.length} reports`;
   more.addEventListener("click", () => list.classList.add("whole"));
   for (const { name, title, question } of reports) {
@@ -37,6 +37,6 @@ export async function listReports(list, more, api) {
 }
 
 async function saveCsv(name, api) {
-  const rows = await api.get(`/api/v1/reports/${name}.csv`);
-  saveFile(await rows.blob(), `${name}.csv`);
+  const response = await api.get(`/api/v1/reports/${name}.csv`);
+  saveFile(await response.blob(), `${name}.csv`);
 }

@@ -8,21 +8,22 @@ const DAYS = 7;
 const CLOCK_SKEW_MS = 120_000;
 const CHART = { width: 112, height: 32, gap: 3 };
 
-// `own` counts in this page's rows of the reports `sessions` and `ai_query`.
+// `column` has the count of all viewers. `ownCount` and `ownTotal` count in this page's rows of the reports `sessions` and
+// `ai_query`.
 const TILES = [
-  { report: "views", title: "Views", count: "view_count", own: ({ sessions }) => sum(sessions, "view_count") },
+  { report: "views", title: "Views", column: "view_count", ownCount: ({ sessions }) => sum(sessions, "view_count") },
   {
     report: "downloads",
     title: "Downloads",
-    count: "download_count",
-    own: ({ sessions }) => sum(sessions, "download_count"),
+    column: "download_count",
+    ownCount: ({ sessions }) => sum(sessions, "download_count"),
   },
   {
     report: "ai_queries",
     title: "AI answers",
-    count: "completed_count",
-    own: ({ questions }) => questions.filter(({ status }) => status === "completed").length,
-    of: ({ questions }) => questions.length,
+    column: "completed_count",
+    ownCount: ({ questions }) => questions.filter(({ status }) => status === "completed").length,
+    ownTotal: ({ questions }) => questions.length,
   },
 ];
 
@@ -71,33 +72,34 @@ export class Tiles {
     return { sessions: sessions.filter(isOwn), questions: questions.filter(isOwn) };
   }
 
+  /** Requests the report of a tile, and draws the tile if its numbers have changed. */
   async updateTile(tile, ownRows) {
-    const columns = `period_start,${tile.count}`;
+    const columns = `period_start,${tile.column}`;
     const rows = await this.api.report(tile.report, { since: `${DAYS}d`, columns });
-    const own = tile.own(ownRows);
-    const of = tile.of?.(ownRows);
-    const shown = JSON.stringify([rows, own, of]);
-    if (tile.shown === shown) return;
-    tile.shown = shown;
-    this.draw(tile, rows, { own, of });
+    const ownCount = tile.ownCount(ownRows);
+    const ownTotal = tile.ownTotal?.(ownRows);
+    const numbers = JSON.stringify([rows, ownCount, ownTotal]);
+    if (tile.drawnNumbers === numbers) return;
+    tile.drawnNumbers = numbers;
+    this.draw(tile, rows, { ownCount, ownTotal });
   }
 
-  draw(tile, rows, { own, of }) {
+  draw(tile, rows, { ownCount, ownTotal }) {
     const number = new Intl.NumberFormat("en-GB");
     tile.element.replaceChildren(
       make("dt", {}, tile.title),
       make(
         "dd",
         { class: "own" },
-        make("b", {}, number.format(own)),
-        of ? make("small", {}, ` of ${number.format(of)}`) : null,
+        make("b", {}, number.format(ownCount)),
+        ownTotal ? make("small", {}, ` of ${number.format(ownTotal)}`) : null,
         make("span", {}, "by you"),
       ),
       make(
         "dd",
         { class: "all" },
-        barChart(byDay(rows, tile.count)),
-        make("span", {}, make("b", {}, number.format(sum(rows, tile.count))), ` in ${DAYS} days`),
+        barChart(countsByDay(rows, tile.column)),
+        make("span", {}, make("b", {}, number.format(sum(rows, tile.column))), ` in ${DAYS} days`),
       ),
     );
   }
@@ -107,7 +109,8 @@ function sum(rows, column) {
   return rows.reduce((total, row) => total + (row[column] ?? 0), 0);
 }
 
-function byDay(rows, column) {
+/** Returns the counts of the last days, the newest last. */
+function countsByDay(rows, column) {
   const days = new Map();
   for (const row of rows) days.set(row.period_start, (days.get(row.period_start) ?? 0) + row[column]);
   return [...days]
@@ -118,12 +121,12 @@ function byDay(rows, column) {
 
 function barChart(counts) {
   const { width, height, gap } = CHART;
-  const most = Math.max(1, ...counts);
-  const step = width / DAYS;
+  const max = Math.max(1, ...counts);
+  const dayWidth = width / DAYS;
   const bars = counts.map((count, index) => {
-    const length = Math.max(2, (height * count) / most);
-    const x = (index + DAYS - counts.length) * step;
-    return draw("rect", { x, y: height - length, width: step - gap, height: length, rx: 1.5 });
+    const barHeight = Math.max(2, (height * count) / max);
+    const x = (index + DAYS - counts.length) * dayWidth; // The newest day is at the right edge.
+    return draw("rect", { x, y: height - barHeight, width: dayWidth - gap, height: barHeight, rx: 1.5 });
   });
   return draw("svg", { class: "bars", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, bars);
 }

@@ -10,22 +10,23 @@ const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2
 // Deeper values are on one line: otherwise indentation grows with the square of the depth.
 const DEPTH_MAX = 32;
 // The number of coloured tokens is limited; the rest of the text has one colour.
-const WORDS_MAX = 20_000;
+const PARTS_MAX = 20_000;
 
 export const visible = (text) => escapeChars(text, INVISIBLE);
 
-// Marks the value at a path such as payload.format or events[0].type.
+// Returns a code element, with line breaks and colours. Marks the value at a path such as payload.format or events[0].type.
 export function formatEnvelope(text, path) {
   const cursor = new Cursor();
-  const pieces = [];
-  let line = "";
-  let isEmpty = false;
-  const add = (piece, kind) => {
-    if (pieces.length < WORDS_MAX) {
-      pieces.push(line, el("span", { className: kind }, visible(piece)));
-      line = "";
+  const parts = [];
+  let plainText = "";
+  // Whether the last token was an opening bracket: an empty object or array gets no line break.
+  let hasOpened = false;
+  const add = (token, className) => {
+    if (parts.length < PARTS_MAX) {
+      parts.push(plainText, el("span", { className }, visible(token)));
+      plainText = "";
     } else {
-      line += visible(piece);
+      plainText += visible(token);
     }
   };
   for (const token of text.match(TOKEN) ?? []) {
@@ -33,29 +34,32 @@ export function formatEnvelope(text, path) {
     const closes = token === "}" || token === "]";
     const opens = token === "{" || token === "[";
     if (closes) cursor.leave();
-    if (isEmpty !== closes) line += cursor.indent();
-    isEmpty = opens;
+    if (hasOpened !== closes) plainText += cursor.lineBreak();
+    hasOpened = opens;
     if (opens) cursor.enter(token);
     if (opens || closes) {
-      line += token;
+      plainText += token;
     } else if (token === ",") {
       cursor.next();
-      line += `,${cursor.indent()}`;
+      plainText += `,${cursor.lineBreak()}`;
     } else if (token === ":") {
-      line += ": ";
+      plainText += ": ";
     } else if (cursor.isName) {
       cursor.name(token);
       add(token, "name");
     } else {
-      add(token, path && cursor.is(path) ? `${tokenClass(token)} invalid` : tokenClass(token));
+      add(token, path && cursor.isAt(path) ? `${valueClass(token)} invalid` : valueClass(token));
     }
   }
-  return el("code", {}, ...pieces, line);
+  return el("code", {}, ...parts, plainText);
 }
 
-const tokenClass = (token) => (token.startsWith('"') ? "text" : /^-?\d/.test(token) ? "figure" : "word");
+function valueClass(token) {
+  if (token.startsWith('"')) return "text";
+  return /^-?\d/.test(token) ? "figure" : "word";
+}
 
-// The current position: names and indexes from the root.
+// The position in the JSON: names and indexes from the root. `isName` is true if the next token is a name.
 class Cursor {
   steps = [];
   isName = false;
@@ -80,11 +84,11 @@ class Cursor {
     this.isName = false;
   }
 
-  is(path) {
+  isAt(path) {
     return path === this.steps.map((step) => (typeof step === "number" ? `[${step}]` : `.${step}`)).join("").slice(1);
   }
 
-  indent() {
+  lineBreak() {
     return this.steps.length > DEPTH_MAX ? "" : `\n${"  ".repeat(this.steps.length)}`;
   }
 }

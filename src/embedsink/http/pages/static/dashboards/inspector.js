@@ -8,61 +8,66 @@ const FILTERS = ["session", "type", "key", "outcome", "deployment", "tenant"];
 const ROWS_MAX = 500;
 const RETRY_MS = 3000;
 const STALE_MS = 4000;
-const FINAL = ["id_conflict", "out_of_scope"];
-const FIELDS = { id: "ID", received_at: "Received", surface: "Surface", session: "Session", seq: "Sequence number", viewer: "Viewer",
+// The reasons of rejections that a replay can't accept.
+const FINAL_REASONS = ["id_conflict", "out_of_scope"];
+const FIELD_LABELS = { id: "ID", received_at: "Received", surface: "Surface", session: "Session", seq: "Sequence number", viewer: "Viewer",
   tenant: "Tenant", deployment: "Deployment", page: "Page", key_id: "Key" };
 
 const list = byId("envelopes");
 const form = byId("filters");
 // Hours from 0 to 23, as in a log: the column has no room for AM and PM.
-const time = new Intl.DateTimeFormat(undefined, { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
-const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-// A type outside the protocol, whose envelopes are always rejected.
+const timeOfDay = new Intl.DateTimeFormat(undefined, { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+// Returns whether the protocol lacks this type. Envelopes of such a type are always rejected.
 const isUnknown = (type) => ![...byId("types").options].some(({ value }) => value === type);
 const bdi = (text) => el("bdi", {}, visible(text));
 
 let source = null;
-let last = null;
+let lastId = null;
 let isPaused = false;
-let admin = "";
+let adminKey = "";
 let totals = {};
 let staleTimer = 0;
 
+// Returns the filters in the URL, without empty ones.
 function query() {
   return new URLSearchParams([...new URLSearchParams(location.search)].filter(([, value]) => value));
 }
 
+// Opens the live stream. It continues after the last received message, or begins with the recent envelopes.
 function listen() {
   source?.close();
   if (document.hidden) return; // A browser has six connections to a server, for all its tabs together.
   const params = query();
   params.set("rows", "on");
-  if (last === null) params.set("recent", "50");
-  else params.set("after", last);
+  if (lastId === null) params.set("recent", "50");
+  else params.set("after", lastId);
   const stream = (source = new EventSource(`/api/v1/events/live?${params}`));
   stream.addEventListener("connected", () => showState("live"));
   stream.addEventListener("recent", ({ data, lastEventId }) => {
-    last = lastEventId;
-    add(JSON.parse(data).rows, { isNew: false });
+    lastId = lastEventId;
+    addRows(JSON.parse(data).rows, { isNew: false });
   });
   stream.addEventListener("loaded", ({ data, lastEventId }) => {
-    last = lastEventId;
+    lastId = lastEventId;
     const message = JSON.parse(data);
-    count({ ...message.counts, left: message.droppedCount });
-    add(message.rows, { isNew: true });
+    addCounts({ ...message.counts, dropped: message.droppedCount });
+    addRows(message.rows, { isNew: true });
   });
-  stream.addEventListener("error", () => {
+  stream.addEventListener("error", async () => {
     if (stream !== source) return;
     showState("connecting");
     // The browser doesn't retry after a refusal, so find out the status and retry here. Also retry here if the stream
     // ended before the recent rows arrived: an automatic reconnect would return new rows only.
-    if (last === null) stream.close();
-    if (stream.readyState === EventSource.CLOSED) checkAccess().then((canRetry) => canRetry && setTimeout(() => stream === source && !isPaused && listen(), RETRY_MS));
+    if (lastId === null) stream.close();
+    if (stream.readyState !== EventSource.CLOSED || !(await canRetry())) return;
+    setTimeout(() => { if (stream === source && !isPaused) listen(); }, RETRY_MS);
   });
 }
 
-// Returns whether to retry. An EventSource hides the status of a refusal; a request to another endpoint with the same query shows it.
-async function checkAccess() {
+// Returns whether the live stream may succeed later. An EventSource hides the status of a refusal, so this function
+// sends a request to another endpoint with the same query. It shows a refusal, and redirects to the login if required.
+async function canRetry() {
   const params = query();
   params.set("since", "1s");
   params.set("wait", "0");
@@ -86,6 +91,7 @@ function showError(text) {
   byId("error").textContent = text ? visible(text) : "";
 }
 
+// Shows the state of the connection. "Disconnected" appears if it is lost for some seconds.
 function showState(state) {
   if (state === "connecting") {
     staleTimer ||= setTimeout(() => showState("stale"), STALE_MS);
@@ -100,119 +106,151 @@ function showState(state) {
   showEmpty();
 }
 
-function count(counts) {
+const TOTAL_LABELS = { accepted: "accepted", quarantined: "rejected", duplicate: "duplicate", lost: "lost by forwarders", dropped: "not shown" };
+
+// Adds counts to the totals, and shows them.
+function addCounts(counts) {
   for (const [name, value] of Object.entries(counts)) totals[name] = (totals[name] ?? 0) + (value ?? 0);
-  const labels = { accepted: "accepted", quarantined: "rejected", duplicate: "duplicate", lost: "lost by forwarders", left: "not shown" };
-  const shown = Object.entries(labels).filter(([name]) => totals[name] || name === "accepted" || name === "quarantined");
-  byId("totals").replaceChildren("Since this page was opened: ", ...shown.flatMap(([name, word], index) =>
-    [index ? " · " : "", el("b", { className: totals[name] && name !== "accepted" ? "bad" : "" }, formatValue(totals[name] ?? 0, "count")), ` ${word}`]));
+  const shown = Object.entries(TOTAL_LABELS).filter(([name]) => totals[name] || name === "accepted" || name === "quarantined");
+  const parts = shown.map(([name, label]) => {
+    const isProblem = totals[name] && name !== "accepted";
+    return [el("b", { className: isProblem ? "bad" : "" }, formatValue(totals[name] ?? 0, "count")), ` ${label}`];
+  });
+  byId("totals").replaceChildren("Since this page was opened: ", ...parts.flatMap((part, index) => (index ? [" · ", ...part] : part)));
 }
 
-function add(rows, { isNew }) {
-  // The browser keeps the scroll position of the visible rows.
-  list.prepend(...rows.map((row) => rowOf(row, isNew)).reverse());
-  const shown = [...list.children];
-  for (const old of shown.slice(ROWS_MAX)) if (!old.firstChild.open) old.remove();
+// Adds rows at the top, and removes the oldest rows that are not open. The browser keeps the scroll position.
+function addRows(rows, { isNew }) {
+  list.prepend(...rows.map((row) => createRow(row, isNew)).reverse());
+  for (const old of [...list.children].slice(ROWS_MAX)) if (!old.firstChild.open) old.remove();
   showEmpty();
 }
 
-function rowOf(row, isNew) {
-  const isRejected = row.outcome === "quarantined";
+function createRow(row, isNew) {
   const received = new Date(row.received_at);
-  const reason = isRejected ? el("span", { className: "reason" }, el("b", {}, row.reason), row.path ? el("span", { className: "at" }, " at ", bdi(row.path)) : "") : "accepted";
-  const details = el("details", { className: `envelope ${row.outcome}`, ontoggle: () => details.open && open(details, row) },
+  const type = row.type === null ? el("i", {}, "unreadable") : bdi(row.type);
+  const badge = row.direction === "action" ? el("span", { className: "badge" }, "action") : "";
+  const details = el("details", { className: `envelope ${row.outcome}`, ontoggle: () => details.open && showDetails(details, row) },
     el("summary", {},
-      el("time", { dateTime: row.received_at, title: moment.format(received) }, time.format(received)),
-      el("span", { className: "type" }, row.type === null ? el("i", {}, "unreadable") : bdi(row.type), row.direction === "action" ? el("span", { className: "badge" }, "action") : ""),
-      el("span", { className: "outcome" }, el("span", { className: "marker", "aria-hidden": "true" }), reason),
+      el("time", { dateTime: row.received_at, title: dateAndTime.format(received) }, timeOfDay.format(received)),
+      el("span", { className: "type" }, type, badge),
+      el("span", { className: "outcome" }, el("span", { className: "marker", "aria-hidden": "true" }), createOutcome(row)),
       el("span", { className: "session" }, bdi(row.session ?? "–")),
       el("span", { className: "deployment" }, row.deployment ?? "–")));
   return el("li", { className: isNew ? "new" : "" }, details);
 }
 
-// Creates the content when the reader first opens the row.
-function open(details, row) {
-  if (details.children.length > 1) return;
-  const text = el("pre", { tabIndex: 0, role: "region", "aria-label": "Envelope" }, textOf(row));
-  const fields = Object.entries(FIELDS).filter(([name]) => row[name] !== null && row[name] !== undefined);
-  details.append(el("div", { className: "envelope-details" },
-    row.detail ? el("p", { className: "detail" }, bdi(row.detail)) : "",
-    el("dl", {}, ...fields.flatMap(([name, title]) => [el("dt", {}, title), el("dd", {}, bdi(name === "received_at" ? moment.format(new Date(row[name])) : row[name]))])),
-    text, el("p", { className: "actions" }, ...buttonsOf(row, text))));
+function createOutcome({ outcome, reason, path }) {
+  if (outcome !== "quarantined") return "accepted";
+  return el("span", { className: "reason" }, el("b", {}, reason), path ? el("span", { className: "at" }, " at ", bdi(path)) : "");
 }
 
-function buttonsOf(row, text) {
-  const action = (label, onclick, attributes = {}) => Object.assign(button(label, ({ target }) => onclick(target)), attributes);
+// Creates the details when the reader first opens the row.
+function showDetails(details, row) {
+  if (details.children.length > 1) return;
+  const envelope = el("pre", { tabIndex: 0, role: "region", "aria-label": "Envelope" }, createEnvelope(row));
+  const names = Object.keys(FIELD_LABELS).filter((name) => row[name] !== null && row[name] !== undefined);
+  const text = (name) => (name === "received_at" ? dateAndTime.format(new Date(row[name])) : row[name]);
+  details.append(el("div", { className: "envelope-details" },
+    row.detail ? el("p", { className: "detail" }, bdi(row.detail)) : "",
+    el("dl", {}, ...names.flatMap((name) => [el("dt", {}, FIELD_LABELS[name]), el("dd", {}, bdi(text(name)))])),
+    envelope, el("p", { className: "actions" }, ...filterButtons(row), ...envelopeButtons(row, envelope))));
+}
+
+function filterButtons(row) {
+  const candidates = [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]];
+  return candidates.filter(([name, value]) => value !== null && query().get(name) !== String(value)).map(([name, value, label]) => {
+    // The server accepts a filter by an unknown type for rejected envelopes only.
+    const outcome = name === "type" && isUnknown(value) ? { outcome: "quarantined" } : {};
+    return button(label, () => filterBy({ [name]: value, ...outcome }));
+  });
+}
+
+function envelopeButtons(row, envelope) {
   const buttons = [];
-  for (const [name, value, label] of [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]]) {
-    if (value !== null && query().get(name) !== String(value)) buttons.push(action(label, () => filterBy({ [name]: value, ...(name === "type" && isUnknown(value) && { outcome: "quarantined" }) })));
-  }
-  if (navigator.clipboard) buttons.push(action("Copy", (copy) => navigator.clipboard.writeText(row.envelope).then(() => flash(copy, "Copied"), () => flash(copy, "Not allowed"))));
-  if (row.envelope_length > [...row.envelope].length) buttons.push(action("Show all", (button) => showFull(row, text, button)));
-  if (row.outcome === "quarantined" && !FINAL.includes(row.reason)) {
-    buttons.push(action(row.replayed_at === null ? "Replay" : "Accepted by a replay", (button) => replay(row, button), { disabled: row.replayed_at !== null }));
+  if (navigator.clipboard) buttons.push(button("Copy", ({ target }) => copyEnvelope(row, target)));
+  if (row.envelope_length > [...row.envelope].length) buttons.push(button("Show all", ({ target }) => showFull(row, envelope, target)));
+  if (row.outcome === "quarantined" && !FINAL_REASONS.includes(row.reason)) {
+    const isReplayed = row.replayed_at !== null;
+    const replayButton = button(isReplayed ? "Accepted by a replay" : "Replay", ({ target }) => replay(row, target));
+    replayButton.disabled = isReplayed;
+    buttons.push(replayButton);
   }
   return buttons;
 }
 
-function textOf(row) {
-  const length = [...row.envelope].length;
-  const cut = row.envelope_length > length ? [`\n… ${formatValue(row.envelope_length - length, "count")} more characters`] : [];
-  const text = row.envelope_encoding ? el("code", {}, visible(row.envelope)) : formatEnvelope(row.envelope, row.path);
-  text.append(...cut);
-  return text;
+// Returns the envelope as text with colours, or unformatted if it is not text. A long envelope is incomplete.
+function createEnvelope(row) {
+  const element = row.envelope_encoding ? el("code", {}, visible(row.envelope)) : formatEnvelope(row.envelope, row.path);
+  const missingCount = row.envelope_length - [...row.envelope].length;
+  if (missingCount > 0) element.append(`\n… ${formatValue(missingCount, "count")} more characters`);
+  return element;
 }
 
-async function showFull(row, text, button) {
+function copyEnvelope(row, copyButton) {
+  const isCopied = navigator.clipboard.writeText(row.envelope);
+  isCopied.then(() => showBriefly(copyButton, "Copied"), () => showBriefly(copyButton, "Not allowed"));
+}
+
+async function showFull(row, envelope, showButton) {
   const answer = await fetch(`/api/v1/quarantine?id=${row.id}`, { cache: "no-store" }).catch(() => null);
-  const [full] = answer?.ok ? await answer.json() : [];
-  if (!full) return flash(button, "Not available");
-  row.envelope = full.raw;
-  text.replaceChildren(textOf(row));
-  button.remove();
-  return text.focus();
+  const [rejection] = answer?.ok ? await answer.json() : [];
+  if (!rejection) return showBriefly(showButton, "Not available");
+  row.envelope = rejection.raw;
+  envelope.replaceChildren(createEnvelope(row));
+  showButton.remove();
+  return envelope.focus();
 }
 
-async function replay(row, button) {
-  if (!admin && !(await promptForKey())) return button.focus();
-  button.disabled = true;
-  const answer = await fetch(`/api/v1/quarantine/replay?id=${row.id}`, { method: "POST", headers: { Authorization: `Bearer ${admin}` } }).catch(() => null);
+// Replays a rejected envelope with an admin key. After a refusal, asks for another key.
+async function replay(row, replayButton) {
+  if (!adminKey && !(await promptForKey())) return replayButton.focus();
+  replayButton.disabled = true;
+  const answer = await fetch(`/api/v1/quarantine/replay?id=${row.id}`, { method: "POST", headers: { Authorization: `Bearer ${adminKey}` } }).catch(() => null);
   const result = await answer?.json().catch(() => null);
   if (answer?.ok) {
-    button.textContent = result.replayed ? "Accepted" : result.rejected ? "Rejected again" : result.untried ? "Can't be accepted" : "Already accepted";
-    button.disabled = !result.rejected;
+    replayButton.textContent = replayLabel(result);
+    replayButton.disabled = !result.rejected;
     return undefined;
   }
-  button.disabled = false;
+  replayButton.disabled = false;
   if (answer?.status === 401 || answer?.status === 403) {
-    admin = "";
+    adminKey = "";
     byId("key-form-error").hidden = false;
     byId("key-form-error").textContent = visible(result?.detail ?? "This key is not allowed to replay.");
-    return replay(row, button);
+    return replay(row, replayButton);
   }
-  return flash(button, answer ? "Failed; try again later" : "Server not reachable");
+  return showBriefly(replayButton, answer ? "Failed; try again later" : "Server not reachable");
 }
 
-// Asks for the admin key. The page keeps it in memory only.
+function replayLabel({ replayed, rejected, untried }) {
+  if (replayed) return "Accepted";
+  if (rejected) return "Rejected again";
+  return untried ? "Can't be accepted" : "Already accepted";
+}
+
+// Asks for the admin key, and returns whether there is one. The page keeps it in memory only.
 function promptForKey() {
   const dialog = byId("key-form");
   byId("admin").value = "";
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => {
-    admin = dialog.returnValue === "try" ? byId("admin").value.trim() : "";
+    adminKey = dialog.returnValue === "try" ? byId("admin").value.trim() : "";
     byId("admin").value = "";
     byId("key-form-error").hidden = true;
-    resolve(Boolean(admin));
+    resolve(Boolean(adminKey));
   }, { once: true }));
 }
 
-function flash(button, label) {
-  const before = button.textContent;
-  button.textContent = label;
-  setTimeout(() => { button.textContent = before; }, 2000);
+// Shows another label for two seconds.
+function showBriefly(element, label) {
+  const before = element.textContent;
+  element.textContent = label;
+  setTimeout(() => { element.textContent = before; }, 2000);
 }
 
+// Sets filters in the URL, or removes them if they are empty, and starts a new list.
 function filterBy(values) {
   const params = query();
   for (const [name, value] of Object.entries(values)) {
@@ -232,9 +270,9 @@ function restart() {
   byId("count").hidden = !hidden;
   byId("count").textContent = hidden;
   list.replaceChildren();
-  last = null;
+  lastId = null;
   totals = {};
-  count({});
+  addCounts({});
   showError("");
   if (isPaused) pause(false);
   else {
@@ -252,21 +290,26 @@ function pause(isPausing) {
     showState("paused");
   } else {
     showState("connecting");
-    listen(); // resumes after the last shown message; the server counts the envelopes that it omits
+    listen(); // The stream continues after the last received message. The server counts the envelopes that it omits.
   }
 }
 
+// Explains an empty list, unless the connection is lost.
 function showEmpty() {
   const isEmpty = !list.children.length;
   byId("empty").hidden = !isEmpty;
   if (!isEmpty) return;
   const state = byId("live").dataset.state;
-  const [title, text] = state !== "live" && state !== "paused" ? ["", ""]
-    : query().size ? ["No matching envelopes yet", "New envelopes appear automatically. Check the spelling of the filters, or remove them."]
-      : ["No envelopes yet", "Envelopes appear here one second after the server receives them."];
+  const [title, text] = emptyMessage(state);
   byId("empty-title").textContent = title;
   byId("empty-text").textContent = text;
   if (state === "live" && !query().size) byId("empty-text").append(" ", el("a", { href: "/docs/sending" }, "Send an event"));
+}
+
+function emptyMessage(state) {
+  if (state !== "live" && state !== "paused") return ["", ""];
+  if (query().size) return ["No matching envelopes yet", "New envelopes appear automatically. Check the spelling of the filters, or remove them."];
+  return ["No envelopes yet", "Envelopes appear here one second after the server receives them."];
 }
 
 form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,12 +1,16 @@
 // Suggests time zones and the most used deployments and tenants. Readers can type other values.
 import { byId } from "/pages/dom.js";
 
+const VALUES_MAX = 200;
+
 export async function loadSuggestions() {
   byId("timezones").append(...Intl.supportedValuesOf("timeZone").map((name) => new Option(name)));
   for (const [report, name] of [["views", "deployment"], ["tenants", "tenant"]]) {
     const rows = await fetch(`/api/v1/reports/${report}?columns=${name},view_count&since=30d&interval=month`)
       .then((answer) => (answer.ok ? answer.json() : []), () => []);
-    const names = new Set(rows.sort((a, b) => b.view_count - a.view_count).map((row) => row[name] ?? ""));
-    byId(`${name}s`).append(...[...names].filter(String).slice(0, 200).map((one) => new Option(one)));
+    rows.sort((one, other) => other.view_count - one.view_count);
+    const values = new Set(rows.map((row) => row[name] ?? ""));
+    values.delete("");
+    byId(`${name}s`).append(...[...values].slice(0, VALUES_MAX).map((value) => new Option(value)));
   }
 }
