@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from embedsink.durable_files import move_to_damaged, sync_folder
+from embedsink.durable_files import is_disk_full, move_to_damaged, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FOLDER_MODE, restrict, restricted_umask
 
@@ -123,7 +123,7 @@ def advice_on(error: OSError) -> str:
     """Return advice about a file or folder that the system can't open or write."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return "Run this as the owner of the data folder, or use another folder with --data."
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return "Free space on the disk."
     if error.errno == errno.EROFS:
         return "Mount it writable, or use another folder with --data."
@@ -191,7 +191,7 @@ class FolderLock:
             os.ftruncate(descriptor, length)
         except OSError as error:
             # A server must start on a full disk, to answer reports. The folder itself is locked.
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_disk_full(error):
                 raise
 
     def _lock_folder(self, descriptor: int) -> None:

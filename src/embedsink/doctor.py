@@ -217,9 +217,8 @@ def _examine_segment(path: Path) -> str | None:
         return f"{path.name}: can't be read ({error.strerror}). It is not loaded."
     if damage is None or (path.suffix == OPEN and not damage.was_complete):
         return None  # The last group of an open segment may be incomplete.
-    return (
-        f"{path.name}: {damage.cause} after offset {damage.end:,}. The loader moves it to damaged/ and loads the rest."
-    )
+    message = f"{path.name}: {damage.cause} after offset {damage.offset:,}"
+    return f"{message}. The loader moves it to damaged/ and loads the rest."
 
 
 def _compare_with_snapshot(

@@ -190,7 +190,7 @@ class Engine:
             closing_s_max=self._closing_s_max,
             on_loaded=self._on_loaded,
             on_removed=lambda byte_count: self.journal.capacity.remove(byte_count),
-            is_tight=lambda: self.journal.capacity.is_tight,
+            is_low_on_space=lambda: self.journal.capacity.is_low_on_space,
             quarantine_days=self.settings.quarantine_retention_days,
         )
 

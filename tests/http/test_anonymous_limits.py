@@ -33,7 +33,7 @@ def fail(*_: object, **__: object) -> Any:
 
 @pytest.fixture
 def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("parse_plain", "parse_and_encode"):
+    for name in ("parse_fast", "parse_and_encode"):
         monkeypatch.setattr(embedsink.http.api.events, name, fail)
     monkeypatch.setattr(IngestPool, "submit", fail)
 

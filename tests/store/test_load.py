@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from embedsink.ingest.records import body_rejection_line, delivery_lines, replay_line, sync_line
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.validation import parse
@@ -228,7 +228,7 @@ def sync(**fields: Any) -> bytes:
         "syncJobId": "job1",
         "generatedFiles": [{"path": "b.yml"}, {"path": "a.yml"}],
         "manifestStats": {"models": 3, "sources": 2, "macros": 1},
-        COUNT_FIELD: 4,
+        CUBE_COUNT_FIELD: 4,
         "completedAt": "2025-11-20T02:00:00+02:00",
         "durationMs": 5_000,
     }

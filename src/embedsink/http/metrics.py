@@ -68,7 +68,7 @@ class _Counters:
             "embedsink_journal_segment_bytes", "Bytes of sealed segments not covered yet.", journal.capacity.byte_count
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_room_bytes", "Bytes until senders get 503.", journal.capacity.room_bytes
+            "embedsink_journal_room_bytes", "Bytes until senders get 503.", journal.capacity.available_bytes
         )
 
     def _live(self) -> Iterator[Metric]:

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from embedsink.engine import now_ms
 from embedsink.errors import preview, redact_keys
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.error_messages import describe_error, field_path
 from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, is_shallow, may_contain_bad_text
 from embedsink.settings import Settings
@@ -145,7 +145,7 @@ def _sync_of(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
         "syncJobId": value["syncJobId"],
         "generatedFiles": [{"path": file["path"]} for file in value["generatedFiles"]],
         "manifestStats": {name: value["manifestStats"][name] for name in ManifestStats.__annotations__},
-        COUNT_FIELD: value[count_field(service_name)],
+        CUBE_COUNT_FIELD: value[count_field(service_name)],
         "completedAt": value["completedAt"],
         "durationMs": value["durationMs"],
     }

@@ -21,7 +21,7 @@ from embedsink.errors import Refused, Unavailable, preview
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import find_damage
 from embedsink.journal.writer import Journal, wait_for
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
@@ -44,7 +44,7 @@ class Recorded:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The fields of spec 2.1, with the count of cubes under `COUNT_FIELD`."""
+        """The fields of spec 2.1, with the count of cubes under `CUBE_COUNT_FIELD`."""
         fields: dict[str, Any] = orjson.loads(self.content)
         return fields
 
@@ -204,7 +204,7 @@ def _recorded(row: dict[str, Any]) -> Recorded:
             "sources": row["source_count"],
             "macros": row["macro_count"],
         },
-        COUNT_FIELD: row["cube_count"],
+        CUBE_COUNT_FIELD: row["cube_count"],
         "completedAt": row["completed_at_text"],
         "durationMs": row["duration_ms"],
     }

@@ -111,7 +111,9 @@ def encode_delivery(
     if allowed.rejected:
         result.rejection_lines = rejection_lines(allowed, key_id=key_id, new_id=uuid7)
         result.reasons = dict(Counter(rejection.reason for rejection in allowed.rejected))
-        result.listed_rejections = [rejection.listed() for rejection in allowed.rejected[:REJECTIONS_LISTED_MAX]]
+        result.listed_rejections = [
+            rejection.response_entry() for rejection in allowed.rejected[:REJECTIONS_LISTED_MAX]
+        ]
     return result
 
 

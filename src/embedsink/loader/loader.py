@@ -46,7 +46,7 @@ class Loader:
         on_loaded: called in the loader's thread after each load.
         on_removed: called there with the size in bytes of each segment that leaves the journal.
         closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
-        is_tight: whether the journal needs the space of its segments.
+        is_low_on_space: whether the journal needs the space of its segments.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
     """
 
@@ -59,7 +59,7 @@ class Loader:
         on_loaded: Callable[[], None] = lambda: None,
         on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
-        is_tight: Callable[[], bool] = lambda: False,
+        is_low_on_space: Callable[[], bool] = lambda: False,
         quarantine_days: int = 0,
     ) -> None:
         self.status = LoaderStatus()
@@ -86,7 +86,7 @@ class Loader:
             status=self.status,
             interval_s=snapshot_interval_s,
             on_change=self._wake.set,
-            is_tight=is_tight,
+            is_low_on_space=is_low_on_space,
         )
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)

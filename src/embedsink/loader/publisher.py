@@ -44,7 +44,7 @@ class Publisher:
         status: receives counts and times.
         interval_s: the minimum time between two snapshots.
         on_change: called in another thread when `advance` can make progress.
-        is_tight: whether the journal needs the space of its segments.
+        is_low_on_space: whether the journal needs the space of its segments.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Publisher:
         status: LoaderStatus,
         interval_s: float,
         on_change: Callable[[], None],
-        is_tight: Callable[[], bool],
+        is_low_on_space: Callable[[], bool],
     ) -> None:
         self.is_dirty = False  # whether the last snapshot is older than the store
         self._folder = folder
@@ -71,7 +71,7 @@ class Publisher:
         self._status = status
         self._interval_s = interval_s
         self._on_change = on_change
-        self._is_tight = is_tight
+        self._is_low_on_space = is_low_on_space
         self._due_at = 0.0
         self._copy: CopyProcess | None = None
         self._hung: CopyProcess | None = None  # killed, but its process may still exist
@@ -105,7 +105,7 @@ class Publisher:
             StoreDamaged: the store is damaged. The snapshots are unchanged.
             StoreRefused, StoreBroken, OSError: no snapshot is possible now. The snapshots are unchanged.
         """
-        if self._is_tight():
+        if self._is_low_on_space():
             self._checks.delete_covered(self._covered)
         if self._copy is not None:
             if not self._copy.is_running:

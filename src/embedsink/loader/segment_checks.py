@@ -104,7 +104,7 @@ class SegmentChecks:
             return None
         if segment.damage is None:
             return segment
-        self.reject(path, f"{segment.damage.cause} after offset {segment.damage.end:,}")
+        self.reject(path, f"{segment.damage.cause} after offset {segment.damage.offset:,}")
         return None
 
 

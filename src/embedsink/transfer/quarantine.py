@@ -194,7 +194,7 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
         present = {name: value for name, value in context.items() if value is not None}
-        parsed = parsed.with_default_context(present, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
+        parsed = parsed.with_defaults(present, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
     except Refused:
         return None
     return None if parsed.rejected or not parsed.accepted else parsed

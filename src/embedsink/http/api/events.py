@@ -21,11 +21,11 @@ from embedsink.http.rate_limiter import REJECTED_FACTOR
 from embedsink.http.wire.raw_response import RawResponse, Reply
 from embedsink.ingest.pipeline import ParseResult, encode_delivery, inflate, parse_and_encode
 from embedsink.ingest.worker_pool import IngestPool
-from embedsink.protocol.validation import parse_plain
+from embedsink.protocol.validation import parse_fast
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
-# The event loop runs the full parser on bodies that `parse_plain` does not accept, up to this size and number of
+# The event loop runs the full parser on bodies that `parse_fast` does not accept, up to this size and number of
 # values. Each value takes some 4 µs. All values but the first follow a comma, or in NDJSON a line break.
 SLOW_BYTES_MAX = 4_096
 SLOW_VALUES_MAX = 64
@@ -95,7 +95,7 @@ class IngestEndpoint:
             except Refused:  # The content is too large or damaged.
                 return None
         rules = meta.engine.rules
-        parsed = None if meta.is_ndjson else parse_plain(text, now_ms(), rules)
+        parsed = None if meta.is_ndjson else parse_fast(text, now_ms(), rules)
         if parsed is not None:
             key = meta.valid_key
             return encode_delivery(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
