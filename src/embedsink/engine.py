@@ -212,13 +212,13 @@ class Engine:
     def _restore_quarantine_budget(self) -> None:
         """Charge today's quarantined envelopes to the daily budgets."""
         try:
-            with self.store.reader(EVERYTHING, is_brief=True) as reader:
+            with self.store.reader(EVERYTHING, uses_one_thread=True) as reader:
                 rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for the repair, so today's budgets start at zero.
             log.warning("quarantine_not_counted", extra={"detail": str(error)})
             return
-        self._quarantine_budget.begin_with((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
+        self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
     def _on_sealed(self, number: int) -> None:
         self._last_sealed.write(number)
@@ -248,7 +248,7 @@ class Engine:
         lines, count = result.rejection_lines, result.rejected_count
         byte_count = len(lines)
         has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
-        stores_rejections = has_headroom and self._quarantine_budget.has_room(
+        stores_rejections = has_headroom and self._quarantine_budget.is_within_budget(
             key_id, byte_count=byte_count, count=count
         )
         if not stores_rejections:

@@ -242,7 +242,7 @@ def test_the_second_thread_exists_only_while_a_reader_is_open(loading: Loading) 
 
 
 def test_a_brief_query_starts_no_second_thread(loading: Loading) -> None:
-    with loading.store.reader(EVERYTHING, is_brief=True):
+    with loading.store.reader(EVERYTHING, uses_one_thread=True):
         assert loading.ask("select current_setting('threads')") == [(1,)]
         with loading.store.reader(EVERYTHING):
             assert loading.ask("select current_setting('threads')") == [(2,)]

@@ -43,7 +43,7 @@ class Dashboards:
         """
         if self._reports:
             return
-        with engine.store.reader(EVERYTHING, is_brief=True) as reader:
+        with engine.store.reader(EVERYTHING, uses_one_thread=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
         by_operator = {name: dashboard for name, dashboard in self.by_name.items() if name in self._operator_names}
         built_in = {name: dashboard for name, dashboard in self.by_name.items() if name not in by_operator}

@@ -127,7 +127,7 @@ class LoadNotifier:
             message = "live: all slots are in use (EMBEDSINK_LIVE_MAX). Close a stream, or retry later."
             raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
         own, quarter = list(self._listeners.values()).count(key_id), self._listeners_max // 4
-        if is_reserved(own=own, used=used, total=self._listeners_max):
+        if is_reserved(used_by_key=own, used=used, total=self._listeners_max):
             message = (
                 f"live: this key uses {own} of the {self._listeners_max} slots (EMBEDSINK_LIVE_MAX), and the free ones "
                 f"are reserved for keys with less than {quarter}. Close a page or a stream of this key, or retry later."

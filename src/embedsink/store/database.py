@@ -147,12 +147,12 @@ class Store:
             return any(True for _ in entries)
         return False
 
-    def reader(self, scope: Mapping[str, object], *, is_brief: bool = False) -> Reader:
+    def reader(self, scope: Mapping[str, object], *, uses_one_thread: bool = False) -> Reader:
         """Open a reader with this scope.
 
         Args:
             scope: session variables.
-            is_brief: the query takes milliseconds, so one thread is sufficient.
+            uses_one_thread: the query takes milliseconds, so one thread is sufficient.
 
         Raises:
             Unavailable: `not_ready` while the store is closed or broken.
@@ -161,14 +161,14 @@ class Store:
         with unavailable_if_broken():
             while True:
                 try:
-                    return self._reader(scope, is_brief)
+                    return self._reader(scope, uses_one_thread)
                 except StoreTooSmall:
                     # A load uses all the usual memory at the moment, and raising the limit needs memory too.
                     if time.monotonic() >= end:
                         raise
                 time.sleep(_MEMORY_POLL_S)
 
-    def _reader(self, scope: Mapping[str, object], is_brief: bool) -> Reader:
+    def _reader(self, scope: Mapping[str, object], uses_one_thread: bool) -> Reader:
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Retry.", retry_after_s=2)
@@ -178,7 +178,7 @@ class Store:
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. Spilling needs memory too.
                 stack.enter_context(self._memory.raised(cursor))
-                stack.enter_context(self._threads.raised(cursor, only_if=not is_brief))
+                stack.enter_context(self._threads.raised(cursor, only_if=not uses_one_thread))
                 variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
                 reader = Reader(cursor, variables, resources=stack, views=self._views)
             self._readers.add(reader)

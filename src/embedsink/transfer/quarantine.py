@@ -163,7 +163,9 @@ class _Block:
 
 
 def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Block | None:
-    with engine.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, is_brief=True) as reader:
+    with engine.store.reader(
+        {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
+    ) as reader:
         rows = reader.dicts(REPLAYABLE_VIEW)
     if not rows:
         return None
@@ -178,7 +180,7 @@ def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
-    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
+    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, uses_one_thread=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["not_replayable_count"])
 

@@ -114,7 +114,7 @@ class Docs:
             return self._pages
 
     def _render(self, engine: Engine) -> dict[str, str]:
-        with engine.store.reader(EVERYTHING, is_brief=True) as reader:
+        with engine.store.reader(EVERYTHING, uses_one_thread=True) as reader:
             reports = all_reports(reader)
         return docs_pages(self._openapi, reports, base_url=_PLACEHOLDER_URL)
 
