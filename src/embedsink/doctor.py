@@ -241,11 +241,11 @@ def _compare_with_snapshot(
     if gaps := find_gaps(present, after=after, before=max([last_sealed + 1, *present])):
         yield f"{describe_gaps(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
     stored = {number_of(Path(name)): identity_of(name) for name in row["stored"] or ()}
-    folded_to = number_of(Path(row["folded"] or ""))
+    compacted_up_to = number_of(Path(row["folded"] or ""))
     for identity in sorted(identities):
         number = number_of(Path(f"{identity}{SEALED}"))
         other = stored.get(number, identity)
-        if number not in stored and number <= folded_to:
+        if number not in stored and number <= compacted_up_to:
             yield f"{identity}: has the number of a segment that was loaded long ago. The loader moves it to damaged/."
         elif other != identity:
             yield f"{identity}: has the number of {other}, so it comes from another data folder and is not loaded."

@@ -16,6 +16,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import watch_clock
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.concurrency.priority import lower_priority
+from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
@@ -120,6 +121,7 @@ class Engine:
         self.counters: Counter[str] = Counter()
         self.limiters = Limiters.from_settings(settings)
         self.reader_threads = _reader_threads(settings)
+        self.live_queries = SingleFlight()  # Live streams with equal filters share queries.
         self.replay_lock = asyncio.Lock()
         self.opaque_numbers = OpaqueNumbers()
         self._on_journal_failure = on_journal_failure

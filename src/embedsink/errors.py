@@ -11,7 +11,7 @@
     │   └── StoreDamaged        the file has to be rebuilt
     ├── StoreRefused        (store) the store can't do this now, for lack of space or memory
     │   └── StoreTooSmall
-    ├── SqlUnfit            (store) SQL can't process this segment
+    ├── SqlFailed            (store) SQL can't process this segment
     ├── Unreachable         (client)
     └── NotEmbedsink        (client)
 

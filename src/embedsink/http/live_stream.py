@@ -119,7 +119,7 @@ class LiveStream:
             return None
         try:
             query = partial(_query_load, self._engine, self._filter, span, key_id=self._key_id)
-            loaded = await self._notifier.queries.run((self._filter, span), query)
+            loaded = await self._engine.live_queries.run((self._filter, span), query)
         except Unavailable:
             return None  # The position stays, so the next poll includes these events.
         self._position, after = span.last, self._message_id()

@@ -55,7 +55,7 @@ def rows_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) 
         limit: up to 1,000.
         quarantine_id: selects one rejection, and returns its complete `raw`. In a list, a long `raw` is shortened.
     """
-    rows = reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST_VIEW)
+    rows = reader.set_variables(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST_VIEW)
     return orjson.dumps(rows, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 
