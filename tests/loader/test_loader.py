@@ -485,7 +485,7 @@ def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_damaged"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
-    assert (found.state, paths[1].name in found.details) == ("wrong", True)
+    assert (found.state, paths[1].name in found.details) == ("problem", True)
 
 
 def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:

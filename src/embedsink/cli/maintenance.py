@@ -26,7 +26,7 @@ def snapshot(data: Data = DATA) -> None:
             pass
     except FolderTaken as error:
         interval_s = read_settings().snapshot_interval_s
-        print_message(f"{error.holder}. That server publishes snapshots automatically, every {interval_s:g} s.")
+        print_message(f"{error.problem}. That server publishes snapshots automatically, every {interval_s:g} s.")
         return
     status = asyncio.run(_open_and_close(folder))
     print_message(f"{folder.snapshot}: published ({folder.snapshot.stat().st_size:,} bytes).")
@@ -65,9 +65,9 @@ def doctor(data: Data = DATA) -> None:
 
     findings = examine(DataFolder(require_folder(data)), read_settings())
     print_table(("check", "state", "details"), [(one.check, one.state, one.details) for one in findings])
-    wrong = [one for one in findings if one.state == "wrong"]
-    if wrong:
-        fail(f"{data}: {len(wrong)} of {len(findings)} checks failed.")
+    problems = [one for one in findings if one.state == "problem"]
+    if problems:
+        fail(f"{data}: {len(problems)} of {len(findings)} checks failed.")
     print_message(f"{data}: all checks passed.")
 
 
