@@ -45,10 +45,11 @@ async def watch_clock() -> None:
         await asyncio.sleep(POLL_INTERVAL_S)
         jump = watch.poll()
         if jump is not None:
-            log.warning("clock_jumped", extra={"shown": _text(jump.shown), "expected": _text(jump.expected)})
+            times = {"shown": _format_utc(jump.shown), "expected": _format_utc(jump.expected)}
+            log.warning("clock_jumped", extra=times)
 
 
-def _text(time_: datetime) -> str:
+def _format_utc(time_: datetime) -> str:
     return f"{time_:%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -104,11 +104,12 @@ class DataFolder:
 
 
 def _is_data_folder(path: Path) -> bool:
+    """Return whether a folder has a journal or a snapshot; False if this user can't read it, as with lost+found."""
     folder = DataFolder(path)
     try:
         return folder.journal.is_dir() or folder.snapshot.exists()
     except OSError:
-        return False  # This user can't read the folder, as with lost+found.
+        return False
 
 
 def nested_message(path: Path) -> str:
@@ -184,11 +185,11 @@ class FolderLock:
         return self
 
     def _lock_folder(self, descriptors: contextlib.ExitStack) -> None:
+        """Lock the folder itself. Some network file systems can lock files, but not folders; that is no error."""
         descriptor = _open(self._folder, os.O_RDONLY | os.O_DIRECTORY, descriptors)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            # Some network file systems can lock files but not folders.
             if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
                 raise
 

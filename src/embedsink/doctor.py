@@ -72,6 +72,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
 
 
 def _examine_versions() -> Finding:
+    """Check that the version of DuckDB is supported."""
     versions = f"embedsink {__version__}, Python {platform.python_version()}"
     try:
         check_duckdb_version()
@@ -81,7 +82,7 @@ def _examine_versions() -> Finding:
 
 
 def _examine_disk_space(folder: DataFolder, settings: Settings) -> Finding:
-    # A snapshot is a complete copy of the store, and a rebuild needs another one.
+    """Check that the disk has space for two copies of the store: the next snapshot, and a rebuild."""
     store_bytes = folder.store.stat().st_size if folder.store.exists() else 0
     needed_bytes = settings.free_bytes_min + 2 * store_bytes
     free_bytes = shutil.disk_usage(folder.path).free
@@ -169,11 +170,13 @@ def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
 
 
 def _has_older_schema(reader: Reader) -> bool:
-    latest, _ = reader.first_row("select max(name) as name from migration")
-    return bool(latest["name"] < max(read_sql("migrations")))
+    """Return whether the snapshot lacks migrations of this embedsink."""
+    last_applied, _ = reader.first_row("select max(name) as name from migration")
+    return bool(last_applied["name"] < max(read_sql("migrations")))
 
 
 def _examine_ledger(reader: Reader) -> Finding:
+    """Report the number of rows in the ledger of loaded segments, and of lost envelopes."""
     try:
         ledger, _ = reader.first_row(_LEDGER_SQL)
     except EmbedsinkError as error:
@@ -221,6 +224,7 @@ def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
 
 
 def _examine_journal(folder: DataFolder) -> Finding:
+    """Check the segments in the journal, and compare their numbers with the snapshot."""
     try:
         # Read `journal.last` first: each segment up to its number is in the journal until a snapshot covers it.
         last_sealed = LastSealed(folder.last_sealed).read()
@@ -296,16 +300,20 @@ def _number_of_name(name: str | None) -> int:
 
 
 def _examine_damaged(folder: DataFolder) -> Finding:
+    """Report segments and notes of losses in `damaged/`, which an operator has to move elsewhere."""
     names = sorted(path.name for path in folder.damaged.glob("*")) if folder.damaged.is_dir() else []
-    damaged = [name for name in names if has_unloaded_events(name) or name.startswith(LOSS_NOTE_PREFIX)]
-    if damaged:
-        notes = [read_loss_note(folder.damaged / name) for name in names if name.startswith(LOSS_NOTE_PREFIX)]
-        message = f"{', '.join(damaged)}: damaged or lost. Repair or restore the events, then move the file elsewhere."
+    note_names = [name for name in names if name.startswith(LOSS_NOTE_PREFIX)]
+    segment_names = [name for name in names if has_unloaded_events(name)]
+    if note_names or segment_names:
+        listed = ", ".join(sorted([*note_names, *segment_names]))
+        message = f"{listed}: damaged or lost. Repair or restore the events, then move the file elsewhere."
+        notes = [read_loss_note(folder.damaged / name) for name in note_names]
         return _problem("damaged", " ".join([message, *notes]))
     return _ok("damaged", f"contains {', '.join(names)}." if names else "is empty.")
 
 
 def _examine_folder(folder: DataFolder) -> Finding:
+    """Check that the data folder contains no other one, such as a restored backup in the wrong place."""
     try:
         nested = folder.nested()
     except OSError as error:
@@ -316,6 +324,7 @@ def _examine_folder(folder: DataFolder) -> Finding:
 
 
 def _examine_keys(folder: DataFolder) -> Finding:
+    """Check that the file of the keys can be read."""
     try:
         keys = KeyStore(folder.keys).keys()
     except EmbedsinkError as error:

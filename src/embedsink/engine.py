@@ -259,14 +259,11 @@ class Engine:
         rejected_count = result.rejected_count
         rejected_bytes = len(result.rejection_lines)
         stores_rejections = self._has_quarantine_space(key_id, rejected_bytes, rejected_count)
-        if stores_rejections:
-            rejection_lines = result.rejection_lines
-        else:
+        rejection_lines = result.rejection_lines
+        if not stores_rejections:
+            deployment = result.deployment if is_scoped else None
             rejection_lines = rejection_count_lines(
-                result.reasons,
-                received_at=now_ms(),
-                key_id=key_id,
-                deployment=result.deployment if is_scoped else None,
+                result.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment
             )
 
         def count_rejections(failure: Unavailable | None) -> None:

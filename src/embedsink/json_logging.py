@@ -88,6 +88,7 @@ class LineLimit(logging.Filter):
         return has_token
 
     def _schedule_summary(self) -> None:
+        """Schedule a summary, unless one is scheduled already."""
         if self._summary_timer is None:
             timer = threading.Timer(SUMMARY_INTERVAL_S, self._write_summary)
             timer.daemon = True

@@ -128,6 +128,7 @@ class ConcurrencyLimiter:
             self._running[key_id] += 1
 
     def _remove_waiting(self, key_id: str, turn: asyncio.Future[None]) -> None:
+        """Remove a cancelled task from the waiting tasks of a key, unless `_admit` has removed it."""
         turns = self._waiting.get(key_id, deque())
         if turn in turns:
             turns.remove(turn)

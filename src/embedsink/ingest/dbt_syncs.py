@@ -122,6 +122,7 @@ class DbtSyncs:
             self._loop.call_soon_threadsafe(self._remove, loaded)
 
     async def _record(self, sync: Sync, key_id: str) -> bool:
+        """Write a result to the journal, and add it to memory. Return False if an equal result exists."""
         existing = await self.find(sync.deployment, sync.job_id, key_id=key_id)
         if existing is not None:
             _check_equal(sync, existing)
@@ -214,6 +215,7 @@ def _read_segment(segment: Path) -> list[Sync]:
 
 
 def _result_of_row(row: dict[str, Any]) -> StoredResult:
+    """Return the result from a row of the view `sync_result`."""
     result = {
         "syncJobId": row["sync_job_id"],
         "generatedFiles": [{"path": path} for path in row["paths"]],

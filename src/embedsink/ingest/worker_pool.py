@@ -177,7 +177,10 @@ class _Worker:
                 raise
 
     def _spawn(self, connection: socket.socket) -> None:
-        # This blocks the event loop for 2 ms. After a timeout, a thread could still start a child that is not tracked.
+        """Start the process with this socket as its standard input.
+
+        This blocks the event loop for 2 ms. A thread would not, but after a timeout it could start a second process.
+        """
         # -P: don't import modules from the working directory.
         command = [sys.executable, "-P", "-m", "embedsink.ingest.worker", *self._arguments]
         self._child = subprocess.Popen(command, stdin=connection.fileno(), stdout=subprocess.DEVNULL)

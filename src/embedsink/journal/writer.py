@@ -315,6 +315,7 @@ class Journal:
             self._seal(segment)
 
     def _seal(self, segment: OpenSegment) -> None:
+        """Seal the open segment durably, and report its number. Fail on a disk error."""
         try:
             segment.seal()
             self._segment = None

@@ -72,6 +72,7 @@ class SegmentChecks:
         self._pending.count_removed(byte_count)
 
     def _report_gap(self, *, before: int) -> None:
+        """Report the segments that are missing between the last checked number and this one."""
         if before > self._checked_number + 1:
             self._damaged.report_gaps(self._journal, after=self._checked_number, before=before)
 

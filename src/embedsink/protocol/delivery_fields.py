@@ -42,8 +42,8 @@ def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
 def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str, Problem]:
     """Return the first problem of each invalid field, by its name. The envelopes are not validated."""
     problems = _find_text_problems(fields, rules) if may_contain_bad_text(body) else {}
-    problems |= _find_type_problems(_without(fields, problems))
-    context = _without(fields, problems).get("context")
+    problems |= _find_type_problems(_omit(fields, problems))
+    context = _omit(fields, problems).get("context")
     context_bytes = len(encode(context))
     if context_bytes > rules.context_bytes_max:
         limit = f"{rules.context_bytes_max:,} (EMBEDSINK_CONTEXT_BYTES_MAX)"
@@ -89,7 +89,7 @@ def copy_valid_fields(fields: dict[str, Any], parsed: ParsedDelivery, problems: 
 
     The deployment decides which keys may read the rejections, and whether the sender's key may send them.
     """
-    copy_fields(_without(fields, problems), parsed)
+    copy_fields(_omit(fields, problems), parsed)
     context = fields.get("context")
     if not parsed.context and isinstance(context, dict) and is_safe_integer(context.get("deployment")):
         parsed.context = {"deployment": context["deployment"]}
@@ -143,7 +143,7 @@ def _encode_fields(delivery: dict[str, Any], problems: dict[str, Problem]) -> by
     names_to_omit = {"events", "key"}
     if "lost" not in problems:
         names_to_omit.add("lost")  # Valid losses get journal lines of their own.
-    return encode(_without(delivery, names_to_omit))[1:-1]
+    return encode(_omit(delivery, names_to_omit))[1:-1]
 
 
 def _shorten_fields(fields: bytes, rules: Rules) -> bytes:
@@ -180,5 +180,5 @@ def _drop_excess_members(members: dict[str, Any], known_names: frozenset[str]) -
     return {name: value for name, value in members.items() if name in known_names or name == first_unknown}
 
 
-def _without(fields: dict[str, Any], names: Container[str]) -> dict[str, Any]:
+def _omit(fields: dict[str, Any], names: Container[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names}

@@ -84,7 +84,7 @@ def is_shallow(body: bytes, *, flat_brackets: int, depth_max: int) -> bool:
 
 
 def _count_byte(body: bytes, byte: bytes) -> int:
-    # Removing the bytes is eight times as fast as `bytes.count`, which looks at each byte.
+    """Return how often a byte occurs. Removing it is eight times as fast as `bytes.count`, which looks at each byte."""
     return len(body) - len(body.replace(byte, b""))
 
 
@@ -117,6 +117,7 @@ def has_bad_text(value: Any) -> bool:
 
 
 def _members(container: Any) -> Iterable[Any]:
+    """Return the values of an object, or the items of an array."""
     return container.values() if isinstance(container, dict) else container
 
 
@@ -126,7 +127,10 @@ def _containers(values: Iterable[Any]) -> list[Any]:
 
 
 def _contains_escape(escape: bytes, body: bytes) -> bool:
-    # Searching for one byte first is ten times as fast, and most bodies have no backslash.
+    """Return whether a body contains an escape sequence.
+
+    Most bodies have no backslash, and searching for this byte first is ten times as fast.
+    """
     return b"\\" in body and escape in body
 
 

@@ -81,7 +81,7 @@ def parse_fast(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES) -> P
 
 
 def _is_delivery(value: Any) -> bool:
-    # An envelope has a source and a delivery has none. So the vendor may add a field `events` to its envelopes.
+    """Return whether a body is a delivery, not an envelope: it has `events`, and no `source` as envelopes do."""
     return isinstance(value, dict) and "events" in value and "source" not in value
 
 

@@ -276,6 +276,7 @@ class Store:
         return self._load(segments, variables)
 
     def _load(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> _Loaded:
+        """Insert the rows of segments in one transaction."""
         connection = self._load_connection()
         with duckdb_errors_translated():
             for name, value in variables.items():
@@ -311,6 +312,7 @@ class Store:
             return self._roll_up(_ROLLUP_BATCH_ROWS[-1])
 
     def _roll_up(self, at_once: int) -> bool:
+        """Roll up at most this many events in one transaction. Return whether there were enough."""
         with duckdb_errors_translated(), transaction(self._load_connection()):
             row_count = roll_up(self._load_connection(), from_count=self.limits.rollup_from_count, at_once=at_once)
         self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES

@@ -64,6 +64,7 @@ class Ledger:
         return self._highest_number("first_number is not null")
 
     def _highest_number(self, condition: str) -> int:
+        """Return the highest segment number of the rows that match a SQL condition; 0 without such a row."""
         numbers = f"select coalesce(max({_NUMBER}), 0) from loaded_segment where {condition}"  # noqa: S608
         with duckdb_errors_translated():
             [(number,)] = self._connection().execute(numbers).fetchall()

@@ -94,5 +94,6 @@ class RaisableSetting:
         return True
 
     def _set(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Set the raised value if a caller needs it, else the usual one."""
         value = self._raised_value if self._raised_count else self._usual_value
         connection.execute(f"set global {self._name} = '{value}'")

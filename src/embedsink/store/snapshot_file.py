@@ -76,7 +76,7 @@ def _unreadable_message(error: Exception) -> str:
 
 
 def _segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
-    # The name of a segment begins with its number, in twelve digits.
+    """Read the segments from the ledger. Their names begin with the number, in twelve digits."""
     query = (
         "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
         "union (from loaded_segment select segment order by segment desc limit $2)"
