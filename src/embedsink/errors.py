@@ -94,9 +94,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     if len(name) > PREVIEW_CHARACTERS_MAX:
         return None  # Too long for a typing error, and slow to compare.
     candidates = list(known)
-    by_name = {candidate: _similarity(name, [candidate]) for candidate in candidates}
-    by_word = {candidate: _similarity(name, _WORD.findall(candidate)) for candidate in candidates}
-    for similarities in (by_name, by_word):
+    name_similarities = {candidate: _similarity(name, [candidate]) for candidate in candidates}
+    word_similarities = {candidate: _similarity(name, _WORD.findall(candidate)) for candidate in candidates}
+    for similarities in (name_similarities, word_similarities):
         best = max(candidates, key=lambda candidate: (similarities[candidate], candidate), default=None)
         if best is not None and similarities[best] >= _SIMILARITY_MIN:
             return best

@@ -64,8 +64,11 @@ def select_sql(
 def _column_sql(column: Column, expressions: Mapping[str, str]) -> str:
     """Return the column for a SELECT, or its expression under the column's name."""
     quoted_name = _quoted(column.name)
-    expression = expressions.get(column.name, expressions.get(column.type, "{}"))
-    return quoted_name if expression == "{}" else f"{expression.format(quoted_name)} as {quoted_name}"
+    for name_or_type in (column.name, column.type):
+        if name_or_type in expressions:
+            expression = expressions[name_or_type].format(quoted_name)
+            return f"{expression} as {quoted_name}"
+    return quoted_name
 
 
 def _quoted(name: str) -> str:

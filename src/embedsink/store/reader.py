@@ -70,11 +70,12 @@ _PORTABLE_EXPRESSIONS = {
     "UUID": "{}::varchar",
     "JSON": "{}::varchar",
 }
-
 # Creating Python's UUID objects takes longer than the rest of a row.
 _PYTHON_EXPRESSIONS = {"UUID": "{}::varchar"}
+# An option in a scope. It is not a session variable.
 HIDES_INGEST_SEQ = "hides_ingest_seq"
 OLDER_SNAPSHOT = "An older embedsink published it: start the server once, or run `embedsink snapshot`."
+# The scope of all deployments.
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
 
