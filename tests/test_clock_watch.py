@@ -25,7 +25,7 @@ class Clocks:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     clocks = Clocks()
     monkeypatch.setattr(time, "time", lambda: clocks.shown)
-    monkeypatch.setattr(clock_watch, "_steady_s", lambda: clocks.steady)
+    monkeypatch.setattr(clock_watch, "_steady_clock_s", lambda: clocks.steady)
     return clocks
 
 

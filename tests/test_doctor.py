@@ -39,17 +39,17 @@ def finding(folder: DataFolder, check: str) -> Finding:
     return found
 
 
-def test_a_healthy_folder_is_good(folder: DataFolder) -> None:
+def test_a_healthy_folder_is_ok(folder: DataFolder) -> None:
     for number in (3, 4):
         add_segment(folder, number)
-    assert [found for found in examine(folder, Settings()) if found.state != "good"] == []
+    assert [found for found in examine(folder, Settings()) if found.state != "ok"] == []
 
 
 def test_rows_of_an_older_schema_are_reported_as_unchecked(folder: DataFolder) -> None:
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
         snapshot.execute("alter table loaded_segment drop column counted_only_count")
         snapshot.execute("delete from migration where name >= '0008'")
-    wrong = [found for found in examine(folder, Settings()) if found.state != "good"]
+    wrong = [found for found in examine(folder, Settings()) if found.state != "ok"]
     assert [found.check for found in wrong] == ["rows"]
     assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].details
 
@@ -58,7 +58,7 @@ def test_a_segment_missing_from_snapshot_and_journal_is_reported(folder: DataFol
     for number in (4, 7):
         add_segment(folder, number)
     found = finding(folder, "journal")
-    assert found.state == "wrong"
+    assert found.state == "problem"
     assert "3 of the segments 3 to 6 are in neither the snapshot nor the journal" in found.details
 
 
@@ -68,7 +68,7 @@ def test_a_shortened_segment_is_reported(folder: DataFolder, left: int) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:left])
     found = finding(folder, "journal")
-    assert found.state == "wrong"
+    assert found.state == "problem"
     assert f"{path.name}: bytes are missing ({left} of {len(content)} are left)" in found.details
 
 
@@ -76,7 +76,7 @@ def test_a_segment_of_another_data_folder_is_reported(folder: DataFolder) -> Non
     path = add_segment(folder, 3)
     path.rename(path.with_name("000000000002-ffffffff.ndjson"))
     found = finding(folder, "journal")
-    assert found.state == "wrong"
+    assert found.state == "problem"
     assert "000000000002-ffffffff: has the number of 000000000002-00000000" in found.details
 
 
@@ -86,7 +86,7 @@ def test_a_foreign_file_in_the_journal_is_reported(folder: DataFolder, name: str
     odd = folder.journal / name
     odd.mkdir() if make == "folder" else odd.symlink_to("nowhere")
     found = finding(folder, "journal")
-    assert (found.state, name in found.details) == ("wrong", True)
+    assert (found.state, name in found.details) == ("problem", True)
 
 
 def test_a_damaged_group_of_an_open_segment_is_reported_and_a_torn_one_is_not(folder: DataFolder) -> None:
@@ -95,7 +95,7 @@ def test_a_damaged_group_of_an_open_segment_is_reported_and_a_torn_one_is_not(fo
     sealed.unlink()
     growing = folder.journal / "000000000003-00000000.open"
     growing.write_bytes(content[:-3])
-    assert finding(folder, "journal").state == "good"
+    assert finding(folder, "journal").state == "ok"
     content[3] ^= 1
     growing.write_bytes(content)
     assert f"{growing.name}: its checksum does not match after offset 0" in finding(folder, "journal").details
@@ -105,16 +105,16 @@ def test_a_damaged_group_of_an_open_segment_is_reported_and_a_torn_one_is_not(fo
 def test_files_in_damaged_are_reported(folder: DataFolder, name: str) -> None:
     (folder.damaged / name).touch()
     found = finding(folder, "damaged")
-    assert (found.state, name in found.details) == ("wrong", True)
+    assert (found.state, name in found.details) == ("problem", True)
 
 
 def test_a_torn_tail_in_damaged_is_good(folder: DataFolder) -> None:
     (folder.damaged / "000000000003-00000000.tail-88").touch()
-    assert finding(folder, "damaged").state == "good"
+    assert finding(folder, "damaged").state == "ok"
 
 
 def test_a_data_folder_inside_the_data_folder_is_reported(folder: DataFolder) -> None:
     (folder.path / "backup" / "journal").mkdir(parents=True)
     found = finding(folder, "folder")
-    assert found.state == "wrong"
+    assert found.state == "problem"
     assert f"{folder.path / 'backup'}: is a data folder inside this one" in found.details

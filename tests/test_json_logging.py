@@ -81,9 +81,9 @@ def passed(limit: LineLimit, event: str, count: int) -> int:
 def limit() -> Iterator[LineLimit]:
     made = LineLimit()
     yield made
-    if made._summary is not None:
-        made._summary.cancel()
-        made._summary.join()
+    if made._summary_timer is not None:
+        made._summary_timer.cancel()
+        made._summary_timer.join()
 
 
 def test_lines_beyond_the_rate_limit_are_omitted_but_other_events_are_not(

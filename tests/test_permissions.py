@@ -24,7 +24,7 @@ from tests.support.stores import make_folder
 DASHBOARD = {"title": "Mine", "description": "", "position": 9, "sections": []}
 SECRET_FILES = {"keys.json", "keys.json.lock"}
 
-STEMS = ("dashboards", "file", "gone", "link")
+OWN_NAMES = ("dashboards", "file", "gone", "link")
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def test_stricter_permissions_and_the_setgid_bit_of_a_folder_stay(tmp_path: Path
     (tmp_path / "file").touch()
     (tmp_path / "file").chmod(0o400)
     tmp_path.chmod(0o2770)
-    assert restrict(tmp_path, stems=STEMS) == []
+    assert restrict(tmp_path, own_names=OWN_NAMES) == []
     assert modes(tmp_path) == {".": 0o2750, "file": 0o400}
 
 
@@ -152,7 +152,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     (data / "dashboards").symlink_to(outside)
     (data / "link.json").symlink_to(outside / "file")
     (data / "gone.json").symlink_to(outside / "gone")
-    assert restrict(data, stems=STEMS) == []
+    assert restrict(data, own_names=OWN_NAMES) == []
     assert modes(outside) == {".": 0o755, "file": 0o644}
 
 
@@ -161,10 +161,10 @@ def test_files_of_another_user_are_logged_and_not_changed(tmp_path: Path, monkey
     (tmp_path / "file").chmod(0o644)
     tmp_path.chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert restrict(tmp_path, stems=STEMS) == [tmp_path / "file"]
+    assert restrict(tmp_path, own_names=OWN_NAMES) == [tmp_path / "file"]
     assert modes(tmp_path) == {".": 0o700, "file": 0o644}
     tmp_path.chmod(0o777)
-    assert restrict(tmp_path, stems=STEMS) == [tmp_path]
+    assert restrict(tmp_path, own_names=OWN_NAMES) == [tmp_path]
 
 
 def test_a_start_logs_files_that_stay_exposed(

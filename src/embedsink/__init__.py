@@ -13,7 +13,7 @@ __all__ = ["__version__", "connect", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use: the server and the commands need neither the notebook client nor pandas.
+    """Import `connect` and `open` at their first use. The server and the commands need neither of them, nor pandas."""
     if name in ("connect", "open"):
         from embedsink.client import notebook
 

@@ -5,8 +5,8 @@ import sys
 
 def run() -> None:
     """Run the command line, `embedsink.cli.app`."""
-    # DuckDB imports pandas at the first query with a parameter, to compare the parameter with NaT. That costs half a
-    # second and 60 MiB, and no command uses pandas.
+    # Prevent DuckDB from importing pandas, which it does at the first query with a parameter, to compare the parameter
+    # with NaT. The import takes half a second and 60 MiB, and no command uses pandas.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
         from embedsink.cli.app import main

@@ -1,4 +1,4 @@
-"""Detection of jumps of the system clock."""
+"""The detection of jumps of the system clock."""
 
 import asyncio
 import logging
@@ -15,26 +15,27 @@ _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Jump(NamedTuple):
-    """The time that the clock shows after a jump, and the time that it would show without it."""
+    """The time that the clock shows after a jump, and the time that it would show without the jump."""
 
     shown: datetime
     expected: datetime
 
 
 class ClockWatch:
-    """A comparison of the system clock with a clock that can't be set. Poll it often: slow drift is not a jump."""
+    """A comparison of the system clock with a clock that can't be set. Poll it often, so that slow drift is no jump."""
 
     def __init__(self) -> None:
-        self._offset_s = time.time() - _steady_s()
+        self._offset_s = time.time() - _steady_clock_s()
 
     def poll(self) -> Jump | None:
-        """Return the jump since the last poll if it is a minute or more."""
+        """Return the jump since the last poll; None if the clock jumped by less than a minute."""
         now_s = time.time()
-        offset_s = now_s - _steady_s()
-        jumped_s, self._offset_s = offset_s - self._offset_s, offset_s
-        if abs(jumped_s) < JUMP_S_MIN:
+        offset_s = now_s - _steady_clock_s()
+        jump_s = offset_s - self._offset_s
+        self._offset_s = offset_s
+        if abs(jump_s) < JUMP_S_MIN:
             return None
-        return Jump(_utc(now_s), _utc(now_s - jumped_s))
+        return Jump(shown=_utc(now_s), expected=_utc(now_s - jump_s))
 
 
 async def watch_clock() -> None:
@@ -42,12 +43,18 @@ async def watch_clock() -> None:
     watch = ClockWatch()
     while True:
         await asyncio.sleep(POLL_INTERVAL_S)
-        if jump := watch.poll():
-            shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
-            log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
+        jump = watch.poll()
+        if jump is not None:
+            times = {"shown": _format_utc(jump.shown), "expected": _format_utc(jump.expected)}
+            log.warning("clock_jumped", extra=times)
 
 
-def _steady_s() -> float:
+def _format_utc(time_: datetime) -> str:
+    return f"{time_:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _steady_clock_s() -> float:
+    """Return the seconds of a clock that can't be set."""
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 

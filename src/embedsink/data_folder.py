@@ -8,14 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from embedsink.durable_files import move_to_damaged, sync_folder
+from embedsink.durable_files import is_disk_full, move_to_damaged, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FOLDER_MODE, restrict, restricted_umask
 
 # The prefix of files in damaged/ that describe a loss.
 LOSS_NOTE_PREFIX = "lost-"
-# The names of the server's own files and folders, up to the first dot.
-_STEMS = frozenset(
+# The beginnings of the names of the server's own files and folders, up to the first dot.
+_OWN_NAMES = frozenset(
     ("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt", "keys", "lock")
 )
 
@@ -41,7 +41,7 @@ class DataFolder:
         """Create missing folders, and restrict the permissions of existing files.
 
         Returns:
-            The paths that stay exposed to other users; see `permissions.restrict`.
+            The paths whose permissions could not be restricted; see `permissions.restrict`.
 
         Raises:
             Misconfigured: the folder can't be created or written, or is only partly restored.
@@ -55,7 +55,7 @@ class DataFolder:
             with restricted_umask():
                 for folder in (self.path, self.journal, self.damaged):
                     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            # Durable files are lost if the name of their folder is not durable.
+            # Make the names of the folders durable: without a name, a folder loses its durable files.
             sync_folder(self.path)
             sync_folder(self.path.parent)
         except FileExistsError as error:
@@ -64,9 +64,9 @@ class DataFolder:
             ) from None
         except OSError as error:
             raise Misconfigured(f"data folder {self.path}: {error.strerror}. {advice_on(error)}") from None
-        return restrict(self.path, stems=_STEMS)
+        return restrict(self.path, own_names=_OWN_NAMES)
 
-    def rename_former_folders(self) -> None:
+    def migrate_former_damaged_folder(self) -> None:
         """Move the files in `aside/`, the former name of `damaged/`, to `damaged/`. The caller has to own the lock.
 
         Raises:
@@ -98,17 +98,18 @@ class DataFolder:
         Raises:
             OSError: the folder can't be read.
         """
-        own = {self.journal, self.damaged, self.dashboards, self.pages}
-        others = [path for path in sorted(self.path.iterdir()) if path.is_dir() and path not in own]
-        return [path for path in others if _is_data_folder(path)]
+        own_folders = {self.journal, self.damaged, self.dashboards, self.pages}
+        folders = [path for path in sorted(self.path.iterdir()) if path.is_dir()]
+        return [path for path in folders if path not in own_folders and _is_data_folder(path)]
 
 
 def _is_data_folder(path: Path) -> bool:
+    """Return whether a folder has a journal or a snapshot; False if this user can't read it, as with lost+found."""
     folder = DataFolder(path)
     try:
         return folder.journal.is_dir() or folder.snapshot.exists()
     except OSError:
-        return False  # This user can't read the folder, as with lost+found.
+        return False
 
 
 def nested_message(path: Path) -> str:
@@ -120,10 +121,10 @@ def nested_message(path: Path) -> str:
 
 
 def advice_on(error: OSError) -> str:
-    """Return advice about a file or folder that the system can't open or write."""
+    """Return what to do about a file or folder that can't be opened or written."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return "Run this as the owner of the data folder, or use another folder with --data."
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return "Free space on the disk."
     if error.errno == errno.EROFS:
         return "Mount it writable, or use another folder with --data."
@@ -136,7 +137,7 @@ def require_folder(path: Path) -> Path:
     """Return the path of an existing data folder.
 
     Raises:
-        Misconfigured: it does not exist.
+        Misconfigured: the folder does not exist.
     """
     if not path.is_dir():
         raise Misconfigured(f"data folder {path}: does not exist. Pass the folder that `embedsink serve` writes.")
@@ -144,22 +145,23 @@ def require_folder(path: Path) -> Path:
 
 
 class FolderTaken(Misconfigured):
-    """Another process has locked the folder. `holder` is the message without the advice."""
+    """Another process has locked the folder. `problem` is the message without the advice."""
 
     def __init__(self, folder: Path, process: str) -> None:
-        self.holder = f"{folder}: is in use by {process}"
-        super().__init__(f"{self.holder}. Stop that server, or read analytics.duckdb.")
+        self.problem = f"{folder}: is in use by {process}"
+        super().__init__(f"{self.problem}. Stop that server, or read analytics.duckdb.")
 
 
 class FolderLock:
     """The lock of the one process that writes a data folder: a server, or a command while no server runs.
 
-    The folder itself is locked, since it can't be deleted like a file. The file `lock` contains the process id, and is
-    locked too, because older versions lock that file only.
+    The folder itself is locked, because a lock file can be deleted. The file `lock` contains the process id. It is
+    locked too, because older versions lock only that file.
     """
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder.path
+        self._lock_file_path = folder.path / "lock"
         self._descriptors = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -172,34 +174,35 @@ class FolderLock:
         path = self._folder
         try:
             with contextlib.ExitStack() as descriptors:
-                self._lock_folder(_open(path, os.O_RDONLY | os.O_DIRECTORY, descriptors))
-                path = self._folder / "lock"
-                self._lock_file(path, descriptors)
+                self._lock_folder(descriptors)
+                path = self._lock_file_path
+                self._lock_file(descriptors)
                 self._descriptors = descriptors.pop_all()
         except BlockingIOError:
-            raise FolderTaken(self._folder, _holder(self._folder / "lock")) from None
+            raise FolderTaken(self._folder, _locking_process(self._lock_file_path)) from None
         except OSError as error:
             raise Misconfigured(f"{path}: {error.strerror}. {advice_on(error)}") from None
         return self
 
-    def _lock_file(self, path: Path, descriptors: contextlib.ExitStack) -> None:
+    def _lock_folder(self, descriptors: contextlib.ExitStack) -> None:
+        """Lock the folder itself. Some network file systems can lock files, but not folders; that is no error."""
+        descriptor = _open(self._folder, os.O_RDONLY | os.O_DIRECTORY, descriptors)
         try:
-            descriptor = _open(path, os.O_RDWR | os.O_CREAT, descriptors)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+                raise
+
+    def _lock_file(self, descriptors: contextlib.ExitStack) -> None:
+        """Lock the file `lock`, and write the process id. A full disk is no error: the folder itself is locked."""
+        try:
+            descriptor = _open(self._lock_file_path, os.O_RDWR | os.O_CREAT, descriptors)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Overwrite in place: a full disk has no space for a new block.
             length = os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             os.ftruncate(descriptor, length)
         except OSError as error:
-            # A server must start on a full disk, to answer reports. The folder itself is locked.
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-
-    def _lock_folder(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            # Some network file systems can lock files but not folders.
-            if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+            if not is_disk_full(error):
                 raise
 
     def __exit__(
@@ -210,14 +213,16 @@ class FolderLock:
 
 
 def _open(path: Path, flags: int, descriptors: contextlib.ExitStack) -> int:
+    """Open a path. The exit stack closes the descriptor, which releases its lock."""
     descriptor = os.open(path, flags, 0o640)
     descriptors.callback(os.close, descriptor)
     return descriptor
 
 
-def _holder(lock: Path) -> str:
-    """Return the process that has locked the folder, read from the file `lock`."""
+def _locking_process(lock_file: Path) -> str:
+    """Return the process that has locked the folder, for a message."""
     with contextlib.suppress(OSError):
-        if number := lock.read_text(encoding="ascii", errors="replace")[:20].strip():
-            return f"process {number}"
+        process_id = lock_file.read_text(encoding="ascii", errors="replace")[:20].strip()
+        if process_id:
+            return f"process {process_id}"
     return "another process"

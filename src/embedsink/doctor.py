@@ -25,15 +25,16 @@ from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
 from embedsink.store.schema import check_duckdb_version
 from embedsink.store.sql_files import read_sql
 
-State = Literal["good", "wrong"]
+State = Literal["ok", "problem"]
 _ADVICE_PREFIX = "-- What to do: "
 _NEW_SNAPSHOT = "Create a new snapshot: start the server once, or run `embedsink snapshot`."
 _LEDGER_SQL = "select count(*) as row_count, coalesce(sum(lost_count), 0)::bigint as lost_count from loaded_segment"
+# The newest segment, the newest one in a compacted row of the ledger, and the other ones from a given segment on.
 _SEGMENTS_SQL = """
 select
     max(segment) as newest,
-    max(segment) filter (first_number is not null) as folded,
-    list(segment) filter (segment >= '{first}' and first_number is null) as stored
+    max(segment) filter (first_number is not null) as newest_compacted,
+    list(segment) filter (segment >= '{from_segment}' and first_number is null) as listed
 from loaded_segment
 """
 
@@ -46,14 +47,22 @@ class Finding(NamedTuple):
     details: str
 
 
+def _ok(check: str, details: str) -> Finding:
+    return Finding(check, "ok", details)
+
+
+def _problem(check: str, details: str) -> Finding:
+    return Finding(check, "problem", details)
+
+
 def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
     """Run every check on a data folder. This does not disturb a running server."""
     return [
         _examine_versions(),
-        _examine_room(folder, settings),
+        _examine_disk_space(folder, settings),
         _measure_files(folder),
-        _examine_checksums("snapshot blocks", folder.snapshot),
-        _examine_checksums("previous snapshot", folder.previous),
+        *_examine_checksums("snapshot blocks", folder.snapshot),
+        *_examine_checksums("previous snapshot", folder.previous),
         *_examine_snapshot(folder),
         _examine_journal(folder),
         _examine_damaged(folder),
@@ -63,22 +72,24 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
 
 
 def _examine_versions() -> Finding:
+    """Check that the version of DuckDB is supported."""
     versions = f"embedsink {__version__}, Python {platform.python_version()}"
     try:
         check_duckdb_version()
     except EmbedsinkError as error:
-        return Finding("versions", "wrong", f"{versions}. {error}")
-    return Finding("versions", "good", versions)
+        return _problem("versions", f"{versions}. {error}")
+    return _ok("versions", versions)
 
 
-def _examine_room(folder: DataFolder, settings: Settings) -> Finding:
-    # A snapshot is a complete copy of the store, and a rebuild needs another one.
-    size = folder.store.stat().st_size if folder.store.exists() else 0
-    free, needed = shutil.disk_usage(folder.path).free, settings.free_bytes_min + 2 * size
-    message = f"{free:,} bytes are free, {needed:,} are needed for the next snapshot and a rebuild."
-    if free < needed:
-        return Finding("room", "wrong", f"{message} Free space on the disk.")
-    return Finding("room", "good", message)
+def _examine_disk_space(folder: DataFolder, settings: Settings) -> Finding:
+    """Check that the disk has space for two copies of the store: the next snapshot, and a rebuild."""
+    store_bytes = folder.store.stat().st_size if folder.store.exists() else 0
+    needed_bytes = settings.free_bytes_min + 2 * store_bytes
+    free_bytes = shutil.disk_usage(folder.path).free
+    message = f"{free_bytes:,} bytes are free, {needed_bytes:,} are needed for the next snapshot and a rebuild."
+    if free_bytes < needed_bytes:
+        return _problem("disk space", f"{message} Free space on the disk.")
+    return _ok("disk space", message)
 
 
 def _measure_files(folder: DataFolder) -> Finding:
@@ -93,10 +104,11 @@ def _measure_files(folder: DataFolder) -> Finding:
         "keys": folder.keys,
     }
     sizes = ", ".join(f"{name} {_byte_count(path):,}" for name, path in paths.items())
-    return Finding("sizes", "good", f"bytes: {sizes}.")
+    return _ok("sizes", f"bytes: {sizes}.")
 
 
 def _byte_count(path: Path) -> int:
+    """Return the size of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     total = 0
     for file in files:
@@ -105,103 +117,128 @@ def _byte_count(path: Path) -> int:
     return total
 
 
-def _examine_checksums(check: str, path: Path) -> Finding:
-    """Verify the checksums of a snapshot on the disk."""
+def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
+    """Verify the checksums of a snapshot on the disk. `_examine_snapshot` reports a missing one."""
     try:
-        damage = verify(path)
+        damage = verify(snapshot)
     except FileNotFoundError:
-        return Finding(check, "good", f"{path.name}: does not exist yet. A server creates it.")
+        return
     except (OSError, StoreRefused) as error:
-        return Finding(check, "wrong", f"{path.name}: can't be read ({error}). Check the disk.")
+        yield _problem(check, f"{snapshot.name}: can't be read ({error}). Check the disk.")
+        return
     if damage:
         advice = "A server replaces it after its next load or start. Check the disk."
-        return Finding(check, "wrong", f"{path.name}: is damaged ({damage}). {advice}")
-    return Finding(check, "good", f"{path.name}: every checksum matches.")
+        yield _problem(check, f"{snapshot.name}: is damaged ({damage}). {advice}")
+    else:
+        yield _ok(check, f"{snapshot.name}: every checksum matches.")
 
 
 def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
+    """Check that the snapshot is readable and complete. Check its rows, and the dashboards against its reports."""
     try:
         reader = open_snapshot(folder.snapshot, EVERYTHING)
     except EmbedsinkError as error:
-        yield Finding("snapshot", "wrong", str(error))
+        yield _problem("snapshot", str(error))
         yield _examine_dashboards(folder, None)
         return
     with reader:
-        age_s = time.time() - folder.snapshot.stat().st_mtime
-        message = f"is {age_s:,.0f} s old and has {folder.snapshot.stat().st_size:,} bytes."
-        missing = missing_reports(reader)
-        yield Finding("snapshot", "wrong" if missing else "good", f"{message} {missing}" if missing else message)
-        if _has_older_schema(reader):
-            yield Finding(
-                "rows", "wrong", f"are not checked, because an older embedsink created the snapshot. {_NEW_SNAPSHOT}"
-            )
-            yield _examine_dashboards(folder, reader)
-            return
-        yield _examine_ledger(reader)
-        for check, sql in read_sql("checks").items():
-            yield _examine_rows(reader, check, sql)
+        yield _examine_reports(folder.snapshot, reader)
+        yield from _examine_all_rows(reader)
         yield _examine_dashboards(folder, reader)
 
 
+def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
+    """Report the age and the size of the snapshot, and check that it has all reports."""
+    status = snapshot.stat()
+    age_s = time.time() - status.st_mtime
+    message = f"is {age_s:,.0f} s old and has {status.st_size:,} bytes."
+    missing = missing_reports(reader)
+    if missing:
+        return _problem("snapshot", f"{message} {missing}")
+    return _ok("snapshot", message)
+
+
+def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
+    """Run all checks of `sql/checks`, unless the snapshot lacks the tables that they read."""
+    if _has_older_schema(reader):
+        message = "are not checked, because an older embedsink created the snapshot."
+        yield _problem("rows", f"{message} {_NEW_SNAPSHOT}")
+        return
+    yield _examine_ledger(reader)
+    for check, sql in read_sql("checks").items():
+        yield _examine_rows(reader, check, sql)
+
+
 def _has_older_schema(reader: Reader) -> bool:
-    latest, _ = reader.first_row("select max(name) as name from migration")
-    return bool(latest["name"] < max(read_sql("migrations")))
+    """Return whether the snapshot lacks migrations of this embedsink."""
+    last_applied, _ = reader.first_row("select max(name) as name from migration")
+    return bool(last_applied["name"] < max(read_sql("migrations")))
 
 
 def _examine_ledger(reader: Reader) -> Finding:
+    """Report the number of rows in the ledger of loaded segments, and of lost envelopes."""
     try:
         ledger, _ = reader.first_row(_LEDGER_SQL)
     except EmbedsinkError as error:
-        return Finding("ledger", "wrong", f"can't be read ({error}). Start a server, which creates a new snapshot.")
+        return _problem("ledger", f"can't be read ({error}). Start a server, which creates a new snapshot.")
     message = f"{ledger['row_count']:,} rows; {ledger['lost_count']:,} envelopes were lost to damaged files."
-    return Finding("ledger", "good", message)
+    return _ok("ledger", message)
 
 
 def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
-    """Run a query of `sql/checks`, which returns offending rows. Its comment contains the advice."""
+    """Run a query of `sql/checks`, which returns invalid rows."""
     try:
-        first, count = reader.first_row(sql)
+        first_row, row_count = reader.first_row(sql)
     except EmbedsinkError as error:
-        return Finding(check, "wrong", f"could not be checked ({error}). {_NEW_SNAPSHOT}")
-    if not count:
-        return Finding(check, "good", "")
-    example = ", ".join(f"{name} {value}" for name, value in first.items())
-    return Finding(check, "wrong", f"rows: {count:,}, the first: {example}. {_advice_in(sql)}")
+        return _problem(check, f"could not be checked ({error}). {_NEW_SNAPSHOT}")
+    if row_count == 0:
+        return _ok(check, "")
+    example = ", ".join(f"{name} {value}" for name, value in first_row.items())
+    return _problem(check, f"rows: {row_count:,}, the first: {example}. {_advice_in(sql)}")
 
 
 def _advice_in(sql: str) -> str:
-    comment = [line for line in sql.splitlines() if line.startswith("--")]
-    first = next((index for index, line in enumerate(comment) if line.startswith(_ADVICE_PREFIX)), len(comment))
-    return " ".join(line.removeprefix(_ADVICE_PREFIX).removeprefix("-- ") for line in comment[first:])
+    """Return the advice in the comment of a check: its last lines, from `What to do:` on."""
+    comment_lines = [line for line in sql.splitlines() if line.startswith("--")]
+    advice: list[str] = []
+    for line in comment_lines:
+        if advice or line.startswith(_ADVICE_PREFIX):
+            advice.append(line.removeprefix(_ADVICE_PREFIX).removeprefix("-- "))
+    return " ".join(advice)
 
 
 def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
     """Check the operator's own dashboards, and compare them with the reports if a snapshot exists."""
-    mistakes: dict[str, Exception] = {}
-    dashboards = read_dashboards(folder.dashboards, on_error=mistakes.__setitem__)
-    own = [path.stem for path in dashboard_files(folder.dashboards)]
+    errors: dict[str, Exception] = {}
+    dashboards = read_dashboards(folder.dashboards, on_error=errors.__setitem__)
+    own_names = [path.stem for path in dashboard_files(folder.dashboards)]
     if reader is not None and not missing_reports(reader):
-        mistakes |= lint({name: dashboards[name] for name in own if name in dashboards}, all_reports(reader))
-    if mistakes:
-        messages = " ".join(str(error) for _, error in sorted(mistakes.items()))
-        return Finding("dashboards", "wrong", f"{messages} Then restart the server.")
-    return Finding("dashboards", "good", f"{', '.join(own)}: are valid." if own else "has no dashboards of your own.")
+        own_dashboards = {name: dashboards[name] for name in own_names if name in dashboards}
+        errors |= lint(own_dashboards, all_reports(reader))
+    if errors:
+        messages = " ".join(str(error) for _, error in sorted(errors.items()))
+        return _problem("dashboards", f"{messages} Then restart the server.")
+    if not own_names:
+        return _ok("dashboards", "has no dashboards of your own.")
+    return _ok("dashboards", f"{', '.join(own_names)}: are valid.")
 
 
 def _examine_journal(folder: DataFolder) -> Finding:
+    """Check the segments in the journal, and compare their numbers with the snapshot."""
     try:
-        # Keep this order: a sealed segment is in the journal until a snapshot covers it.
+        # Read `journal.last` first: each segment up to its number is in the journal until a snapshot covers it.
         last_sealed = LastSealed(folder.last_sealed).read()
         present = segment_numbers(folder.journal, folder.damaged)
         paths = sorted(path for path in folder.journal.iterdir() if path.suffix in (OPEN, SEALED))
-        compared = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
+        comparison = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
     except OSError as error:
-        return Finding("journal", "wrong", f"can't be read ({error.strerror}). Run this as the server's user.")
-    wrong = [message for path in paths if (message := _examine_segment(path))] + compared
-    if wrong:
-        return Finding("journal", "wrong", " ".join(wrong))
-    count = sum(path.suffix == SEALED for path in paths)
-    return Finding("journal", "good", f"{count:,} sealed segments; every checksum matches.")
+        return _problem("journal", f"can't be read ({error.strerror}). Run this as the server's user.")
+    problems = [problem for problem in map(_examine_segment, paths) if problem is not None]
+    problems += comparison
+    if problems:
+        return _problem("journal", " ".join(problems))
+    sealed_count = sum(path.suffix == SEALED for path in paths)
+    return _ok("journal", f"{sealed_count:,} sealed segments; every checksum matches.")
 
 
 def _examine_segment(path: Path) -> str | None:
@@ -217,64 +254,79 @@ def _examine_segment(path: Path) -> str | None:
         return f"{path.name}: can't be read ({error.strerror}). It is not loaded."
     if damage is None or (path.suffix == OPEN and not damage.was_complete):
         return None  # The last group of an open segment may be incomplete.
-    return (
-        f"{path.name}: {damage.cause} after offset {damage.end:,}. The loader moves it to damaged/ and loads the rest."
-    )
+    message = f"{path.name}: {damage.cause} after offset {damage.offset:,}"
+    return f"{message}. The loader moves it to damaged/ and loads the rest."
 
 
 def _compare_with_snapshot(
     folder: DataFolder, present: set[int], paths: list[Path], *, last_sealed: int
 ) -> Iterator[str]:
-    """Yield messages about lost segments, and about segments that can't be loaded because of their number."""
+    """Yield messages about lost segments, and about segments that can't be loaded because of their number.
+
+    Args:
+        folder: the data folder.
+        present: the numbers of the segments on the disk before the snapshot is read.
+        paths: the segments in the journal.
+        last_sealed: the highest number that was sealed.
+    """
     identities = {identity_of(path.name) for path in paths} - {""}
-    first = min(identities, default="")
-    sql = _SEGMENTS_SQL.format(first=first)
     try:
         with open_snapshot(folder.snapshot, EVERYTHING) as reader:
-            row, _ = reader.first_row(sql)
+            row, _ = reader.first_row(_SEGMENTS_SQL.format(from_segment=min(identities, default="")))
     except EmbedsinkError:
         if folder.snapshot.exists():
-            return  # Another check reports this.
-        row = dict.fromkeys(("newest", "stored", "folded"))
+            return  # `_examine_snapshot` reports this.
+        row = {"newest": None, "newest_compacted": None, "listed": None}
     # List again, since a listing can miss a segment that is renamed meanwhile.
     present |= segment_numbers(folder.journal, folder.damaged)
-    after = number_of(Path(row["newest"] or ""))
-    if gaps := find_gaps(present, after=after, before=max([last_sealed + 1, *present])):
+    gaps = find_gaps(present, after=_number_of_name(row["newest"]), before=max([last_sealed + 1, *present]))
+    if gaps:
         yield f"{describe_gaps(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
-    stored = {number_of(Path(name)): identity_of(name) for name in row["stored"] or ()}
-    folded_to = number_of(Path(row["folded"] or ""))
+    listed = {_number_of_name(name): identity_of(name) for name in row["listed"] or ()}
+    last_compacted_number = _number_of_name(row["newest_compacted"])
     for identity in sorted(identities):
-        number = number_of(Path(f"{identity}{SEALED}"))
-        other = stored.get(number, identity)
-        if number not in stored and number <= folded_to:
+        number = _number_of_name(f"{identity}{SEALED}")
+        if number in listed:
+            if listed[number] != identity:
+                other = listed[number]
+                yield f"{identity}: has the number of {other}, so it comes from another data folder and is not loaded."
+        elif number <= last_compacted_number:
             yield f"{identity}: has the number of a segment that was loaded long ago. The loader moves it to damaged/."
-        elif other != identity:
-            yield f"{identity}: has the number of {other}, so it comes from another data folder and is not loaded."
+
+
+def _number_of_name(name: str | None) -> int:
+    """Return the number of a segment; 0 for None."""
+    return 0 if name is None else number_of(Path(name))
 
 
 def _examine_damaged(folder: DataFolder) -> Finding:
+    """Report segments and notes of losses in `damaged/`, which an operator has to move elsewhere."""
     names = sorted(path.name for path in folder.damaged.glob("*")) if folder.damaged.is_dir() else []
-    damaged = [name for name in names if has_unloaded_events(name) or name.startswith(LOSS_NOTE_PREFIX)]
-    if damaged:
-        notes = [read_loss_note(folder.damaged / name) for name in names if name.startswith(LOSS_NOTE_PREFIX)]
-        message = f"{', '.join(damaged)}: damaged or lost. Repair or restore the events, then move the file elsewhere."
-        return Finding("damaged", "wrong", " ".join([message, *notes]))
-    return Finding("damaged", "good", f"contains {', '.join(names)}." if names else "is empty.")
+    note_names = [name for name in names if name.startswith(LOSS_NOTE_PREFIX)]
+    segment_names = [name for name in names if has_unloaded_events(name)]
+    if note_names or segment_names:
+        listed = ", ".join(sorted([*note_names, *segment_names]))
+        message = f"{listed}: damaged or lost. Repair or restore the events, then move the file elsewhere."
+        notes = [read_loss_note(folder.damaged / name) for name in note_names]
+        return _problem("damaged", " ".join([message, *notes]))
+    return _ok("damaged", f"contains {', '.join(names)}." if names else "is empty.")
 
 
 def _examine_folder(folder: DataFolder) -> Finding:
+    """Check that the data folder contains no other one, such as a restored backup in the wrong place."""
     try:
         nested = folder.nested()
     except OSError as error:
-        return Finding("folder", "wrong", f"can't be read ({error.strerror}). Run this as the server's user.")
+        return _problem("folder", f"can't be read ({error.strerror}). Run this as the server's user.")
     if nested:
-        return Finding("folder", "wrong", " ".join(map(nested_message, nested)))
-    return Finding("folder", "good", "contains no other data folder.")
+        return _problem("folder", " ".join(map(nested_message, nested)))
+    return _ok("folder", "contains no other data folder.")
 
 
 def _examine_keys(folder: DataFolder) -> Finding:
+    """Check that the file of the keys can be read."""
     try:
         keys = KeyStore(folder.keys).keys()
     except EmbedsinkError as error:
-        return Finding("keys", "wrong", str(error))
-    return Finding("keys", "good", f"{sum(key.is_live(time.time()) for key in keys):,} live of {len(keys):,}.")
+        return _problem("keys", str(error))
+    return _ok("keys", f"{sum(key.is_live(time.time()) for key in keys):,} live of {len(keys):,}.")

@@ -5,8 +5,13 @@ import os
 from pathlib import Path
 
 
+def is_disk_full(error: OSError) -> bool:
+    """Return whether an operation failed because the disk or the user's quota is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def rename_new(source: Path, target: Path) -> None:
-    """Rename a file to a name that does not exist yet. The folder's lock excludes other writers meanwhile.
+    """Rename a file to a new name. The caller holds the folder's lock, so no other program creates that name meanwhile.
 
     Raises:
         FileExistsError: the target exists. Both files are unchanged.
@@ -43,17 +48,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def free_path(path: Path) -> Path:
-    """Return the path if it does not exist, else the first path with a number appended that does not."""
+    """Return the path if it is free, else the first free path of `<path>.1`, `<path>.2`, …"""
     count = 0
-    free = path
-    while os.path.lexists(free):
+    candidate = path
+    while os.path.lexists(candidate):
         count += 1
-        free = path.with_name(f"{path.name}.{count}")
-    return free
+        candidate = path.with_name(f"{path.name}.{count}")
+    return candidate
 
 
 def move_to_damaged(path: Path, *, damaged: Path) -> Path:
-    """Move a damaged file to `damaged` without replacing a file. Return its new path."""
+    """Move a damaged file durably to the folder `damaged`, without replacing a file there. Return its new path."""
     damaged.mkdir(parents=True, exist_ok=True)
     target = free_path(damaged / path.name)
     path.rename(target)

@@ -1,4 +1,4 @@
-"""The engine: the open journal, store, loader and keys of a data folder. It is the composition root."""
+"""The engine: it opens the journal, the store, the loader and the keys of a data folder, and connects them."""
 
 import asyncio
 import logging
@@ -16,6 +16,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import watch_clock
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.concurrency.priority import lower_priority
+from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
@@ -43,11 +44,12 @@ _KEYS_MISSING = (
     "`embedsink keys create`."
 )
 
-# The key id in the records of events that were imported from a file.
+# The key id of events that were imported from a file.
 IMPORT_KEY_ID = "import"
-# Concurrent look-ups of single dbt syncs in the store. Each takes a few milliseconds.
+# The maximum number of concurrent queries for single dbt syncs. Each takes a few milliseconds.
 SYNC_LOOKUPS_MAX = 2
-# A download keeps its snapshot on the disk, even after newer ones have replaced it.
+# The maximum number of concurrent downloads of the snapshot. A download keeps its snapshot on the disk, even after a
+# newer one has replaced it.
 SNAPSHOT_DOWNLOADS_MAX = 4
 
 
@@ -58,11 +60,11 @@ def now_ms() -> int:
 
 @dataclass(slots=True)
 class Limiters:
-    """The limits on concurrent work, each shared fairly between keys."""
+    """The limiters of concurrent work. Each one gives all keys fair shares."""
 
     reports: ConcurrencyLimiter
     dashboards: Throttle
-    # Separate from the reports: a query of milliseconds must not wait for a query over a year.
+    # Live queries take milliseconds, so they must not wait for a report over a year.
     live: ConcurrencyLimiter
     snapshots: ConcurrencyLimiter
     # Parsing a dbt sync occupies the interpreter, so only one runs.
@@ -120,6 +122,7 @@ class Engine:
         self.counters: Counter[str] = Counter()
         self.limiters = Limiters.from_settings(settings)
         self.reader_threads = _reader_threads(settings)
+        self.live_queries = SingleFlight()  # Live streams with equal filters share queries.
         self.replay_lock = asyncio.Lock()
         self.opaque_numbers = OpaqueNumbers()
         self._on_journal_failure = on_journal_failure
@@ -135,30 +138,32 @@ class Engine:
         Raises:
             Misconfigured: the folder can't be opened.
         """
-        if exposed := self.folder.create():
+        exposed = self.folder.create()
+        if exposed:
             log.warning("folder_exposed", extra={"detail": _exposure_message(self.folder, exposed)})
-        async with AsyncExitStack() as opened:
-            opened.enter_context(restricted_umask())
-            opened.enter_context(FolderLock(self.folder))
+        async with AsyncExitStack() as closers:
+            closers.enter_context(restricted_umask())
+            closers.enter_context(FolderLock(self.folder))
             try:
-                self.folder.rename_former_folders()
-                self._open(opened)
+                self.folder.migrate_former_damaged_folder()
+                self._open(closers)
             except OSError as error:
                 path = error.filename or self.folder.path
                 raise Misconfigured(f"{path}: {error.strerror}. {advice_on(error)}") from error
-            self._opened = opened.pop_all()
+            self._closers = closers.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Commit and load pending events, publish a last snapshot and unlock the folder."""
-        await self._opened.aclose()
+        await self._closers.aclose()
 
-    def _open(self, opened: AsyncExitStack) -> None:
-        """Open all parts. `opened` closes them in reverse order, also if a later part fails."""
-        self.store = Store(self.folder.store, _store_limits(self.settings))
+    def _open(self, closers: AsyncExitStack) -> None:
+        """Open all parts. `closers` closes them in reverse order, also if opening a later part fails."""
+        settings = self.settings
+        self.store = Store(self.folder.store, _store_limits(settings))
         self.loader = self._create_loader()
-        opened.callback(self.reader_threads.shutdown, wait=False)  # Closing the store ends running queries.
-        opened.push_async_callback(asyncio.to_thread, self.loader.close)
+        closers.callback(self.reader_threads.shutdown, wait=False)  # Closing the store ends running queries.
+        closers.push_async_callback(asyncio.to_thread, self.loader.close)
         try:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
@@ -170,15 +175,19 @@ class Engine:
             log.warning("nested_folder", extra={"detail": nested_message(nested)})
         self.keys = KeyCache(KeyStore(self.folder.keys), time.time)
         self.syncs = DbtSyncs(
-            self.journal, self.store, bytes_max=self.settings.sync_bytes_max, lookups=self.limiters.sync_lookups
+            self.journal, self.store, bytes_max=settings.sync_bytes_max, lookups=self.limiters.sync_lookups
         )
-        self.load_notifier = LoadNotifier(self.loader, self.journal, listeners_max=self.settings.live_max)
+        self.load_notifier = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
+        self._start(closers)
+
+    def _start(self, closers: AsyncExitStack) -> None:
+        """Start the threads and the background tasks."""
         self.journal.start()
-        opened.push_async_callback(self.journal.close)
-        opened.callback(self.load_notifier.close)
+        closers.push_async_callback(self.journal.close)
+        closers.callback(self.load_notifier.close)
         for watch in (_watch_keys(self.keys, self.folder, self.settings.keys_reload_s), watch_clock()):
-            opened.callback(asyncio.create_task(watch).cancel)
-        # Start the loader last: it reopens the store on its own, which is safe only under the lock.
+            closers.callback(asyncio.create_task(watch).cancel)
+        # Start the loader last: its callbacks use the other parts.
         self.loader.on_sealed(self.journal.last_number)
         self.loader.start()
 
@@ -190,7 +199,7 @@ class Engine:
             closing_s_max=self._closing_s_max,
             on_loaded=self._on_loaded,
             on_removed=lambda byte_count: self.journal.capacity.remove(byte_count),
-            is_tight=lambda: self.journal.capacity.is_tight,
+            is_low_on_space=lambda: self.journal.capacity.is_low_on_space,
             quarantine_days=self.settings.quarantine_retention_days,
         )
 
@@ -210,21 +219,23 @@ class Engine:
         return journal
 
     def _restore_quarantine_budget(self) -> None:
-        """Charge today's quarantined envelopes to the daily budgets."""
+        """Charge the rejections that the quarantine has stored today to the daily budgets."""
         try:
-            with self.store.reader(EVERYTHING, is_brief=True) as reader:
+            with self.store.reader(EVERYTHING, uses_one_thread=True) as reader:
                 rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for the repair, so today's budgets start at zero.
             log.warning("quarantine_not_counted", extra={"detail": str(error)})
             return
-        self._quarantine_budget.begin_with((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
+        self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
     def _on_sealed(self, number: int) -> None:
+        """Handle a sealed segment. The journal calls this in its thread."""
         self._last_sealed.write(number)
         self.loader.on_sealed(number)
 
     def _on_loaded(self) -> None:
+        """Handle a load. The loader calls this in its thread."""
         self.syncs.forget_loaded()
         self.load_notifier.notify()
 
@@ -240,36 +251,40 @@ class Engine:
             on_durable: called when the lines are durable, or with the error if nothing is stored.
             key_id: the id of the body's key.
             is_scoped: whether the key is limited to some deployments. The counts of other keys don't name the
-                deployment, because a sender could invent any number of them.
+                deployment, because a sender could invent any number of deployments.
 
         Raises:
             Unavailable: nothing is stored.
         """
-        lines, count = result.rejection_lines, result.rejected_count
-        byte_count = len(lines)
-        has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
-        stores_rejections = has_headroom and self._quarantine_budget.has_room(
-            key_id, byte_count=byte_count, count=count
-        )
+        rejected_count = result.rejected_count
+        rejected_bytes = len(result.rejection_lines)
+        stores_rejections = self._has_quarantine_space(key_id, rejected_bytes, rejected_count)
+        rejection_lines = result.rejection_lines
         if not stores_rejections:
             deployment = result.deployment if is_scoped else None
-            lines = rejection_count_lines(result.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
+            rejection_lines = rejection_count_lines(
+                result.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment
+            )
 
         def count_rejections(failure: Unavailable | None) -> None:
-            if failure is None:
-                if stores_rejections:
-                    self._quarantine_budget.charge(key_id, byte_count=byte_count, count=count)
-                else:
-                    self.counters["not_stored"] += count
+            if failure is None and stores_rejections:
+                self._quarantine_budget.charge(key_id, byte_count=rejected_bytes, count=rejected_count)
+            elif failure is None:
+                self.counters["not_stored"] += rejected_count
             on_durable(failure)
 
         self.append_counted(
-            result.accepted_lines + lines,
+            result.accepted_lines + rejection_lines,
             count_rejections,
             accepted=result.accepted_count,
-            quarantined=count,
+            quarantined=rejected_count,
             deployment=result.deployment,
         )
+
+    def _has_quarantine_space(self, key_id: str, byte_count: int, count: int) -> bool:
+        """Return whether the quarantine may store so many bytes and rejections of a key."""
+        has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
+        return has_headroom and self._quarantine_budget.is_within_budget(key_id, byte_count=byte_count, count=count)
 
     def append_counted(
         self, lines: bytes, on_durable: OnDurable, *, accepted: int, quarantined: int, deployment: int | None = None
@@ -287,22 +302,23 @@ class Engine:
             Unavailable: nothing is stored.
         """
 
-        def count(failure: Unavailable | None) -> None:
+        def count_envelopes(failure: Unavailable | None) -> None:
             if failure is None:
                 self.counters["accepted"] += accepted
                 self.counters["quarantined"] += quarantined
                 self.load_notifier.note_acknowledged(deployment)
             on_durable(failure)
 
-        self.journal.submit(lines, count)
+        self.journal.submit(lines, count_envelopes)
 
 
 async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> None:
-    """Reload the keys when their file has changed."""
+    """Reload the keys when their file has changed. Log a missing or invalid file."""
     while True:
         await asyncio.sleep(interval_s)
         try:
-            if keys.refresh() and not folder.keys.exists():
+            has_changed = keys.refresh()
+            if has_changed and not folder.keys.exists():
                 log.warning("keys_gone", extra={"detail": f"{folder.keys}: {_KEYS_MISSING}"})
         except Misconfigured as error:
             log.error("keys_unreadable", extra={"detail": str(error)})
@@ -316,7 +332,8 @@ def _reader_threads(settings: Settings) -> ThreadPoolExecutor:
 
 
 def _exposure_message(folder: DataFolder, exposed: list[Path]) -> str:
-    others = f" and {len(exposed) - 1:,} more" if exposed[1:] else ""
+    """Return a warning about files that other users may read or change."""
+    others = f" and {len(exposed) - 1:,} more" if len(exposed) > 1 else ""
     return (
         f"{exposed[0]}{others}: other users may read or change it, and this user can't restrict it. "
         f"As its owner, run `chmod -R g-w,o= {folder.path}`."

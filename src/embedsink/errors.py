@@ -7,11 +7,11 @@
     ├── Misconfigured       the operator has to change something; the program does not start
     │   ├── FolderTaken         (data_folder)
     │   └── BackupDamaged       (backup)
-    ├── StoreBroken         (store) DuckDB has to be reopened
+    ├── StoreBroken         (store) the database has to be reopened
     │   └── StoreDamaged        the file has to be rebuilt
-    ├── StoreRefused        (store) the store can't do this now, for lack of space or memory
-    │   └── StoreTooSmall
-    ├── SqlUnfit            (store) SQL can't process this segment
+    ├── StoreRefused        (store) the store lacks memory or disk space at the moment
+    │   └── StoreTooSmall       its memory limit is too low for the operation
+    ├── SqlFailed           (store) the SQL is invalid, or fails on these rows
     ├── Unreachable         (client)
     └── NotEmbedsink        (client)
 
@@ -37,7 +37,7 @@ _ENCODER = json.JSONEncoder(default=str)
 
 
 class EmbedsinkError(Exception):
-    """The base class. Its message is safe to show to the client."""
+    """The base class of embedsink's errors. The message is safe to show to the client."""
 
 
 class Refused(EmbedsinkError):
@@ -63,15 +63,8 @@ class Misconfigured(EmbedsinkError):
 
 def preview(value: object) -> str:
     """Return an invalid value for an error message: escaped JSON of at most 64 characters, with keys redacted."""
-    text = ""
     try:
-        # Stop encoding after the preview: the value may be a body of a megabyte. Each chunk has whole strings, so no
-        # key is split between two chunks.
-        chunks = _ENCODER.iterencode(value) if isinstance(value, dict | list) else [_ENCODER.encode(value)]
-        for chunk in chunks:
-            text += redact_keys(chunk)
-            if len(text) > PREVIEW_CHARACTERS_MAX:
-                break
+        text = _encode_beginning(value)
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"
     if len(text) <= PREVIEW_CHARACTERS_MAX:
@@ -80,38 +73,62 @@ def preview(value: object) -> str:
     return text[: PREVIEW_CHARACTERS_MAX - len(end)] + end
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant.
+def _encode_beginning(value: object) -> str:
+    """Return the beginning of a value as JSON, with keys redacted. The value may be a body of a megabyte."""
+    if not isinstance(value, dict | list):
+        return redact_keys(_ENCODER.encode(value))
+    text = ""
+    # Each chunk has whole strings, so no key is split between two chunks.
+    for chunk in _ENCODER.iterencode(value):
+        text += redact_keys(chunk)
+        if len(text) > PREVIEW_CHARACTERS_MAX:
+            break
+    return text
 
-    A similar name comes first, then a name with a similar word (`vew` for `view_count`).
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant: a similar name, else a name with a similar word, else None.
+
+    For example, `vew` means `view_count`, because it is similar to `view`.
     """
     if len(name) > PREVIEW_CHARACTERS_MAX:
         return None  # Too long for a typing error, and slow to compare.
-    candidates, name = list(known), name.lower()
-    for split in (lambda candidate: [candidate], _WORD.findall):
-        rated = ((_similarity(name, split(candidate.lower())), candidate) for candidate in candidates)
-        similarity, candidate = max(rated, default=(0.0, ""))
-        if similarity >= _SIMILARITY_MIN:
-            return candidate
+    candidates = list(known)
+    name_similarities = {candidate: _similarity(name, [candidate]) for candidate in candidates}
+    word_similarities = {candidate: _similarity(name, _WORD.findall(candidate)) for candidate in candidates}
+    for similarities in (name_similarities, word_similarities):
+        best = max(candidates, key=lambda candidate: (similarities[candidate], candidate), default=None)
+        if best is not None and similarities[best] >= _SIMILARITY_MIN:
+            return best
     return None
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return advice about an unknown name: the nearest known name, else `otherwise`, else all known names."""
     candidates = list(known)
-    if (meant := nearest(name, candidates)) is not None:
-        return f'Did you mean "{meant}"?'
-    return otherwise or (f"There are {', '.join(candidates)}." if candidates else "None exist.")
+    nearest_name = nearest(name, candidates)
+    if nearest_name is not None:
+        return f'Did you mean "{nearest_name}"?'
+    if otherwise:
+        return otherwise
+    return f"There are {', '.join(candidates)}." if candidates else "None exist."
 
 
 def redact_keys(text: str) -> str:
     """Return the text with each embedsink key replaced by its kind and the first digits of its SHA-256.
 
-    The digits keep two keys distinct where they are names in one object, and identify a key in `keys.json`, which has
-    the digests. They grant no access.
+    The digits grant no access. They identify the key in `keys.json`, which has the digests of all keys. Two different
+    keys stay different, which matters if they are names in one object.
     """
-    return _KEY.sub(lambda key: f"es_{key[1]}_…{sha256(key[0].encode()).hexdigest()[:8]}", text)
+
+    def redact(key: re.Match[str]) -> str:
+        digest = sha256(key[0].encode()).hexdigest()
+        return f"es_{key[1]}_…{digest[:8]}"
+
+    return _KEY.sub(redact, text)
 
 
-def _similarity(name: str, parts: list[str]) -> float:
-    return max((SequenceMatcher(None, name, part).ratio() for part in parts), default=0.0)
+def _similarity(name: str, words: list[str]) -> float:
+    """Return the similarity of a name to the most similar word, from 0 to 1. Case does not matter."""
+    ratios = [SequenceMatcher(None, name.lower(), word.lower()).ratio() for word in words]
+    return max(ratios, default=0.0)

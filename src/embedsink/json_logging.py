@@ -17,11 +17,13 @@ VALUE_CHARACTERS_MAX = 512
 TRACEBACK_CHARACTERS_MAX = 16_384
 # The limit of a line without its traceback. An escaped character may take twelve characters.
 LINE_CHARACTERS_MAX = 8_192
-_SHORT_CHARACTERS_MAX = 48
+# The limit of a value in a line that would be longer.
+_SHORT_VALUE_CHARACTERS_MAX = 48
 # The limits of each log event. Further lines are counted.
 LINES_PER_S = 20
 BURST_LINES = 100
-# embedsink logs some twenty events. Libraries may put values into theirs.
+# The maximum number of events with a limit of their own. embedsink logs some twenty, but libraries put values into
+# their events.
 EVENTS_MAX = 256
 SUMMARY_INTERVAL_S = 1.0
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "color_message", "taskName"}
@@ -30,66 +32,77 @@ log = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
-    """A formatter that writes a record as a line of JSON: time, level, event, and the extra fields."""
+    """A formatter that writes a record as a line of JSON: time, level, event, logger, and the extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. Control characters are escaped, and long values are shortened."""
+        """Return the line. Control characters are escaped, long values are shortened, and keys are redacted."""
+        created_at = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
         fields: dict[str, Any] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+            "at": f"{created_at.isoformat(timespec='milliseconds')}Z",
             "level": record.levelname.lower(),
             "event": record.getMessage().strip(),
             "logger": record.name,
         }
         fields |= {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
-        line = _encode(fields, VALUE_CHARACTERS_MAX)
-        if len(line) > LINE_CHARACTERS_MAX:
-            line = _encode(fields, _SHORT_CHARACTERS_MAX)
+        members = _shorten_values(fields, VALUE_CHARACTERS_MAX)
+        if len(json.dumps(members, default=str)) > LINE_CHARACTERS_MAX:
+            members = _shorten_values(fields, _SHORT_VALUE_CHARACTERS_MAX)
         if record.exc_info:
-            line = f'{line[:-1]}, "traceback": {json.dumps(_shorten_middle(self.formatException(record.exc_info)))}}}'
-        # Redact every line, so that no key reaches a log.
-        return redact_keys(line)
+            members["traceback"] = _shorten_middle(self.formatException(record.exc_info))
+        return redact_keys(json.dumps(members, default=str))
 
 
 class LineLimit(logging.Filter):
-    """A filter that passes `LINES_PER_S` lines per second of each event after a burst, and counts the others.
+    """A rate limit for each log event, by a token bucket: a burst, then `LINES_PER_S` lines per second.
 
-    Once a second, a line `lines_skipped` reports their number. So neither a client nor a bug can fill the disk.
+    Once a second, a line `lines_skipped` reports how many lines were skipped. So neither a client nor a bug can fill
+    the disk.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
-        self._buckets: dict[str, tuple[float, float]] = {}  # by event: lines left, and the time of the last update
-        self._left_out: Counter[str] = Counter()
-        self._summary: threading.Timer | None = None
+        self._buckets: dict[str, tuple[float, float]] = {}  # by event: its tokens, and the time of the last update
+        self._skipped_counts: Counter[str] = Counter()
+        self._summary_timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is written."""
-        event, now = str(record.msg)[:VALUE_CHARACTERS_MAX], time.monotonic()
+        """Return whether to write the record."""
+        event = str(record.msg)[:VALUE_CHARACTERS_MAX]
         with self._lock:
-            if len(self._buckets) > EVENTS_MAX:
-                self._buckets.clear()
-            left, at = self._buckets.get(event, (BURST_LINES, now))
-            left = min(BURST_LINES, left + (now - at) * LINES_PER_S)
-            passes = left >= 1
-            self._buckets[event] = (left - passes, now)
-            if not passes:
-                self._left_out[event] += 1
+            has_token = self._take_token(event)
+            if not has_token:
+                self._skipped_counts[event] += 1
                 self._schedule_summary()
-        return passes
+        return has_token
+
+    def _take_token(self, event: str) -> bool:
+        """Take a token of an event. Return False if it has none."""
+        if len(self._buckets) > EVENTS_MAX:
+            self._buckets.clear()
+        now = time.monotonic()
+        tokens, updated_at = self._buckets.get(event, (BURST_LINES, now))
+        tokens = min(BURST_LINES, tokens + (now - updated_at) * LINES_PER_S)
+        has_token = tokens >= 1
+        self._buckets[event] = (tokens - 1 if has_token else tokens, now)
+        return has_token
 
     def _schedule_summary(self) -> None:
-        if self._summary is None:
-            summary = threading.Timer(SUMMARY_INTERVAL_S, self._write_summary)
-            summary.daemon = True
-            with contextlib.suppress(RuntimeError):  # No thread is available. The next omitted line retries.
-                summary.start()
-                self._summary = summary
+        """Schedule a summary, unless one is scheduled already."""
+        if self._summary_timer is None:
+            timer = threading.Timer(SUMMARY_INTERVAL_S, self._write_summary)
+            timer.daemon = True
+            with contextlib.suppress(RuntimeError):  # No thread is available. The next skipped line retries.
+                timer.start()
+                self._summary_timer = timer
 
     def _write_summary(self) -> None:
+        """Log the number of skipped lines of each event."""
         with self._lock:
-            counts, self._left_out, self._summary = self._left_out, Counter(), None
-        for event, count in counts.items():
+            skipped_counts = self._skipped_counts
+            self._skipped_counts = Counter()
+            self._summary_timer = None
+        for event, count in skipped_counts.items():
             log.warning("lines_skipped", extra={"of": event, "count": count})
 
 
@@ -101,20 +114,22 @@ def log_as_json() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
-def _encode(fields: dict[str, Any], characters_max: int) -> str:
-    return json.dumps({name: _shorten(value, characters_max) for name, value in fields.items()}, default=str)
+def _shorten_values(fields: dict[str, Any], characters_max: int) -> dict[str, Any]:
+    return {name: _shorten(value, characters_max) for name, value in fields.items()}
 
 
 def _shorten(value: Any, characters_max: int) -> Any:
-    """Return a short value unchanged, else the start of its text. Keys are redacted first, so that none is split."""
+    """Return a short value unchanged, else the beginning of its text. Keys are redacted first: none is split."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return value if len(text) <= characters_max else f"{redact_keys(text)[: characters_max - 1]}…"
+    if len(text) <= characters_max:
+        return value
+    return f"{redact_keys(text)[: characters_max - 1]}…"
 
 
 def _shorten_middle(text: str) -> str:
-    """Return a traceback without its middle. It keeps the entry point and the exception."""
+    """Return a long traceback without its middle. The beginning has the entry point, and the end has the exception."""
     text = redact_keys(text)
     if len(text) <= TRACEBACK_CHARACTERS_MAX:
         return text

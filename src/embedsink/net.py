@@ -1,10 +1,10 @@
-"""Host names and addresses."""
+"""Checks of host names and IP addresses."""
 
 import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is reachable from this machine only."""
+    """Return whether a host is `localhost` or a loopback address, which only this machine can reach."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def restricted_umask() -> Iterator[None]:
         os.umask(before)
 
 
-def restrict(folder: Path, *, stems: Collection[str]) -> list[Path]:
+def restrict(folder: Path, *, own_names: Collection[str]) -> list[Path]:
     """Remove permissions beyond 0750 and 0640 from a folder and its own files. Symbolic links are not followed.
 
     Files of other programs in the folder are not changed. No file is opened, because closing a descriptor of an open
@@ -31,40 +31,44 @@ def restrict(folder: Path, *, stems: Collection[str]) -> list[Path]:
 
     Args:
         folder: the folder.
-        stems: the names of its own files and folders, up to the first dot.
+        own_names: the beginnings of the names of its own files and folders, up to the first dot.
 
     Returns:
-        The paths that stay exposed, because they belong to another user or to a read-only file system.
+        The paths that stay exposed to other users, because they belong to another user or a read-only file system.
     """
     exposed = []
     top = str(folder.resolve())
-    for path, folders, files in os.walk(top):
+    for path, folder_names, file_names in os.walk(top):
         if path == top:
-            folders[:], files = ([name for name in names if _stem(name) in stems] for names in (folders, files))
+            folder_names[:] = _select_own(folder_names, own_names)  # `os.walk` enters only the names in this list.
+            file_names = _select_own(file_names, own_names)
         # Restrict the folder first: afterwards no other user can replace a name in it by a symbolic link.
-        if not _restrict(Path(path), FOLDER_MODE):
+        is_restricted = _restrict(Path(path), FOLDER_MODE)
+        if not is_restricted:
             exposed.append(Path(path))
-            folders.clear()
+            folder_names.clear()
             continue
-        exposed += [file for file in (Path(path, name) for name in files) if not _restrict(file, FILE_MODE)]
+        files = [Path(path, name) for name in file_names]
+        exposed += [file for file in files if not _restrict(file, FILE_MODE)]
     return exposed
 
 
-def _stem(name: str) -> str:
-    return name.partition(".")[0]
+def _select_own(names: Iterable[str], own_names: Collection[str]) -> list[str]:
+    """Return the names of the data folder's own files and folders."""
+    return [name for name in names if name.partition(".")[0] in own_names]
 
 
-def _restrict(path: Path, allowed: int) -> bool:
-    """Remove the permissions beyond `allowed`. Return whether none is left."""
+def _restrict(path: Path, allowed_mode: int) -> bool:
+    """Remove the permissions beyond the allowed mode. Return whether the path has no others now."""
     try:
         status = path.lstat()
         mode = stat.S_IMODE(status.st_mode)
-        surplus = mode & 0o777 & ~allowed
-        if not surplus or stat.S_ISLNK(status.st_mode):
+        excess_mode = mode & 0o777 & ~allowed_mode
+        if excess_mode == 0 or stat.S_ISLNK(status.st_mode):
             return True
         if status.st_uid != os.geteuid():
             return False  # This holds for root too: the owner may need the permission.
-        path.chmod(mode & ~surplus)
+        path.chmod(mode & ~excess_mode)
     except FileNotFoundError:
         return True  # `embedsink keys` replaces its file at any time.
     except OSError:

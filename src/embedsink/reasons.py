@@ -1,6 +1,6 @@
-"""The reasons for rejections and errors: a closed list with an HTTP status and a sentence for each.
+"""The reasons for rejections and errors: a closed list, with an HTTP status and a sentence for each.
 
-Reasons are part of the wire contract (docs/wire.md): none is removed, and none changes its meaning.
+Reasons are part of the wire contract (docs/wire.md). No reason is removed, and no reason changes its meaning.
 """
 
 from enum import StrEnum
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Reason(StrEnum):
-    """A reason, its sentence and its HTTP status; the status is None if it concerns one envelope only."""
+    """A reason with its HTTP status and its sentence. The status is None if the reason concerns a single envelope."""
 
     status: int | None
     sentence: str

@@ -16,13 +16,16 @@ MIB = 1_048_576
 PREFIX = "EMBEDSINK_"
 # The environment variables of the command line, which are not settings.
 OPTIONS = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
-# The maximum size of a journal line, without its envelope and context.
-_AROUND_BYTES = 1_024
-_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most"}
+# The maximum size of a journal line without its envelope and its context.
+_LINE_OVERHEAD_BYTES = 1_024
+# A JSON string takes up to six bytes for a byte of an unreadable body, such as `\u001f`.
+_ESCAPED_BYTES_MAX = 6
+# The words for pydantic's bounds of a number.
+_BOUND_WORDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
 class Settings(BaseModel):
-    """The limits and intervals of one server. They are frozen after the start."""
+    """The settings of one server. They don't change after the start."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -174,14 +177,18 @@ class Settings(BaseModel):
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often the server checks `keys.json` for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="How long the server waits for open requests after SIGTERM.")
 
-    def check_that_all_fit(self) -> None:
-        """Raise Misconfigured if the largest allowed body does not fit into the journal's write queue."""
-        # A byte of an unreadable body takes six bytes when it is escaped. Each event is written with its context.
-        largest = 6 * self.body_bytes_max + self.events_max * (self.context_bytes_max + _AROUND_BYTES)
+    def check_pending_bytes(self) -> None:
+        """Raise Misconfigured if the lines of the largest allowed body exceed `pending_bytes_max`.
+
+        The journal writes each event in a line with its context.
+        """
+        largest_overhead = self.events_max * (self.context_bytes_max + _LINE_OVERHEAD_BYTES)
+        largest = _ESCAPED_BYTES_MAX * self.body_bytes_max + largest_overhead
         if largest > self.pending_bytes_max:
             raise Misconfigured(
-                f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is less than one body may take, "
-                f"{largest:,} = 6 × BODY_BYTES_MAX + EVENTS_MAX × (CONTEXT_BYTES_MAX + {_AROUND_BYTES}). Raise it."
+                f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is less than one body may take, {largest:,} = "
+                f"{_ESCAPED_BYTES_MAX} × BODY_BYTES_MAX + EVENTS_MAX × (CONTEXT_BYTES_MAX + {_LINE_OVERHEAD_BYTES}). "
+                "Raise it."
             )
 
     def variables(self) -> dict[str, object]:
@@ -203,39 +210,48 @@ def read_settings() -> Settings:
     """Return the settings from the environment.
 
     Raises:
-        Misconfigured: if a variable is unknown or has an invalid value. The message names each one and what is allowed.
+        Misconfigured: a variable is unknown or has an invalid value. The message names each of them.
     """
-    wrong = [_unknown(name) for name in sorted(os.environ) if name.startswith(PREFIX) and name not in _known()]
-    variables = {name: f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    problems = _find_unknown_variables()
+    values = {name: os.environ[_variable(name)] for name in Settings.model_fields if _variable(name) in os.environ}
     try:
-        settings = Settings.model_validate(
-            {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ}
-        )
+        settings = Settings.model_validate(values)
     except ValidationError as error:
-        wrong += [_wrong_value(first) for first in error.errors(include_url=False)]
-    if wrong:
-        raise Misconfigured("\n".join(wrong))
-    settings.check_that_all_fit()
+        problems += [_invalid_value_message(field_error) for field_error in error.errors(include_url=False)]
+    if problems:
+        raise Misconfigured("\n".join(problems))
+    settings.check_pending_bytes()
     return settings
 
 
-def _known() -> list[str]:
-    return [*(f"{PREFIX}{name.upper()}" for name in Settings.model_fields), *OPTIONS]
+def _variable(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"{PREFIX}{name.upper()}"
 
 
-def _unknown(name: str) -> str:
-    # A misspelt limit would have no effect, and the operator would not notice.
-    meant = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in _known()])
-    instead = f"Did you mean {PREFIX}{meant}?" if meant else "docs/configuration.md lists the settings. Unset it."
-    return f"{preview(name)[1:-1]}: does not exist. {instead}"
+def _find_unknown_variables() -> list[str]:
+    """Return a message for each unknown `EMBEDSINK_…` variable: a misspelt setting would have no effect."""
+    known = [*map(_variable, Settings.model_fields), *OPTIONS]
+    unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+    return [_unknown_variable_message(name, known) for name in unknown]
 
 
-def _wrong_value(error: Any) -> str:
+def _unknown_variable_message(name: str, known: list[str]) -> str:
+    nearest_name = nearest(name.removeprefix(PREFIX), [known_name.removeprefix(PREFIX) for known_name in known])
+    if nearest_name is None:
+        advice = "docs/configuration.md lists the settings. Unset it."
+    else:
+        advice = f"Did you mean {PREFIX}{nearest_name}?"
+    quoted_name = preview(name)
+    return f"{quoted_name[1:-1]}: does not exist. {advice}"
+
+
+def _invalid_value_message(error: Any) -> str:
     name = str(error["loc"][0])
-    return f"{PREFIX}{name.upper()}: {preview(error['input'])} is not {_allowed(name)}. Change or unset it."
+    return f"{_variable(name)}: {preview(error['input'])} is not {_allowed_values(name)}. Change or unset it."
 
 
-def _allowed(name: str) -> str:
+def _allowed_values(name: str) -> str:
     """Return the allowed values of a setting, such as `an integer, at least 4 and at most 200`."""
     field = Settings.model_fields[name]
     if isinstance(field.json_schema_extra, dict):
@@ -244,9 +260,9 @@ def _allowed(name: str) -> str:
         return "a word of a to z, 0 to 9 and hyphens that begins with a letter"
     kind = "an integer" if field.annotation is int else "a finite number"
     bounds = [
-        f"{words} {getattr(bound, mark):,}"
-        for bound in field.metadata
-        for mark, words in _BOUNDS.items()
-        if hasattr(bound, mark)
+        f"{words} {getattr(constraint, attribute):,}"
+        for constraint in field.metadata
+        for attribute, words in _BOUND_WORDS.items()
+        if hasattr(constraint, attribute)
     ]
     return f"{kind}, {' and '.join(bounds)}"

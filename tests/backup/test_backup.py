@@ -217,7 +217,7 @@ def test_the_manifest_of_an_older_version_is_read(folder: DataFolder, target: Pa
     assert restored(manifest, tmp_path / "new") == expected(folder)
 
 
-def test_folded_segments_do_not_make_the_folder_look_foreign(
+def test_compacted_segments_do_not_make_the_folder_look_foreign(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 1)

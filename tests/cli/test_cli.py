@@ -733,7 +733,7 @@ def test_a_rebuilt_folder_passes_the_checks(data: Path, tmp_path: Path, called: 
     healthy = called("doctor", "--data", data)
     assert healthy.returncode == 0
     assert "ledger_adds_up" in healthy.stdout
-    assert "wrong" not in healthy.stdout
+    assert "problem" not in healthy.stdout
 
 
 def test_rebuild_needs_a_snapshot(data: Path, called: Call) -> None:
@@ -741,7 +741,7 @@ def test_rebuild_needs_a_snapshot(data: Path, called: Call) -> None:
     assert_failed(called("rebuild", "--data", data), "analytics.duckdb: does not exist.")
     assert (data / "store.duckdb").exists()
     sick = called("doctor", "--data", data)
-    assert (sick.returncode, "wrong" in sick.stdout) == (1, True)
+    assert (sick.returncode, "problem" in sick.stdout) == (1, True)
     assert called("snapshot", "--data", data).returncode == 0
     assert called("doctor", "--data", data).returncode == 0
 

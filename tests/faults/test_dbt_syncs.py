@@ -18,7 +18,7 @@ from embedsink.client.http_client import HttpClient
 from embedsink.errors import EmbedsinkError, Refused
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import trailer
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.reasons import Reason
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
@@ -190,7 +190,7 @@ def test_results_are_found_after_the_store_was_replaced(tmp_path: Path) -> None:
 def test_results_in_a_damaged_segment_are_not_found(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     body = result()
-    body[COUNT_FIELD] = body.pop("svcCount")
+    body[CUBE_COUNT_FIELD] = body.pop("svcCount")
     lines = sync_line(Sync(1, "job1", 0, 0, digest_of(body), body), key_id="k_1")
     (tmp_path / "journal" / "000000000001-00000000.ndjson").write_bytes(lines + trailer(lines + b" "))
     with open_server(tmp_path) as server:

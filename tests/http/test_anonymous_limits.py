@@ -33,7 +33,7 @@ def fail(*_: object, **__: object) -> Any:
 
 @pytest.fixture
 def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("parse_plain", "parse_and_encode"):
+    for name in ("parse_fast", "parse_and_encode"):
         monkeypatch.setattr(embedsink.http.api.events, name, fail)
     monkeypatch.setattr(IngestPool, "submit", fail)
 
@@ -113,7 +113,7 @@ def test_slow_bodies_are_never_parsed_on_the_event_loop(
     type_ = "application/x-ndjson" if body.startswith(b"1\n") else "application/json"
     expected = server.post(body, key=server.key(), type_=type_)
     monkeypatch.setattr(embedsink.http.api.events, "parse_and_encode", fail)
-    monkeypatch.setattr("embedsink.protocol.strict_json._parse_with_reasons", fail)
+    monkeypatch.setattr("embedsink.protocol.strict_json._decode_with_reasons", fail)
     monkeypatch.setattr("embedsink.protocol.envelope._find_problem", fail)
     answer = server.post(body, key=server.key(), type_=type_)
     assert answer.status_code == expected.status_code

@@ -113,7 +113,7 @@ def internal_error(server: Server, _: Path) -> httpx.Response:
         raise ZeroDivisionError("internals")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedsink.http.api.events, "parse_plain", fail)
+        patch.setattr(embedsink.http.api.events, "parse_fast", fail)
         return server.post(view(), key=server.key())
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from embedsink.journal.segment import Segment
 from embedsink.store.database import Store
-from embedsink.store.ledger import Ledger
+from embedsink.store.ledger import LoadCounts
 from tests.support.app import WAIT_S_MAX, open_server
 from tests.support.envelopes import view
 from tests.support.servers import wait_until
@@ -20,7 +20,7 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
     may_load = threading.Event()
     load = Store.load
 
-    def load_when_it_may(store: Store, *segments: Segment) -> Ledger:
+    def load_when_it_may(store: Store, *segments: Segment) -> LoadCounts:
         assert may_load.wait(WAIT_S_MAX)
         return load(store, *segments)
 

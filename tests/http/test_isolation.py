@@ -297,11 +297,11 @@ def test_opaque_numbers_are_a_permutation() -> None:
 def test_only_so_many_deployments_are_remembered() -> None:
     revisions = Revisions()
     revisions.renew()
-    revisions.move([1], number=1)
+    revisions.record_change([1], number=1)
     before, others = revisions.of([1]), revisions.of([2])
-    revisions.move(range(10, 10 + DEPLOYMENTS_MAX), number=2)
+    revisions.record_change(range(10, 10 + DEPLOYMENTS_MAX), number=2)
     assert (revisions.of([1]), revisions.of([2])) == (before, others)
-    revisions.move([3], number=3)
+    revisions.record_change([3], number=3)
     assert revisions.of([1]) != before, "it may have changed"
     assert revisions.last_number([1]) == 3
-    assert len(revisions._by_deployment) == 1
+    assert len(revisions._changes) == 1

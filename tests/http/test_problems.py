@@ -118,7 +118,7 @@ def test_a_bug_is_logged_and_not_shown_to_the_client(
     def fail(*_: object, **__: object) -> None:
         raise ValueError("internals")
 
-    monkeypatch.setattr(embedsink.http.api.events, "parse_plain", fail)
+    monkeypatch.setattr(embedsink.http.api.events, "parse_fast", fail)
     before = server.engine.counters["refused.internal_error"]
     answer = server.post(view(), key=server.key())
     assert (answer.status_code, problem(answer)) == (500, "internal_error")

@@ -22,10 +22,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def charged(budget: QuarantineBudget, key_id: str, *, byte_count: int, count: int) -> bool:
     """Charge the key if its budget has room. Return whether it has."""
-    has_room = budget.has_room(key_id, byte_count=byte_count, count=count)
-    if has_room:
+    is_within_budget = budget.is_within_budget(key_id, byte_count=byte_count, count=count)
+    if is_within_budget:
         budget.charge(key_id, byte_count=byte_count, count=count)
-    return has_room
+    return is_within_budget
 
 
 def test_a_key_has_a_daily_limit_of_bytes_and_rejections(clock: Clock) -> None:
@@ -43,7 +43,7 @@ def test_a_key_has_a_daily_limit_of_bytes_and_rejections(clock: Clock) -> None:
 
 def test_rejections_of_today_in_the_store_count(clock: Clock) -> None:
     budget = QuarantineBudget(bytes_per_day=100, count_per_day=10)
-    budget.begin_with([("a", 90, 1)])
+    budget.restore_usage([("a", 90, 1)])
     assert not charged(budget, "a", byte_count=11, count=1)
     assert charged(budget, "a", byte_count=10, count=1)
     clock.now += 86_400

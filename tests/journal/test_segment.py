@@ -73,7 +73,7 @@ def test_a_flipped_bit_anywhere_is_detected() -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         damage = find_damage(bytes(flipped))
         assert damage is not None, f"bit {bit}"
-        assert damage.end <= bit // 8, f"bit {bit}"
+        assert damage.offset <= bit // 8, f"bit {bit}"
 
 
 def test_a_cut_at_any_offset_keeps_the_complete_groups_before_it(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from embedsink.settings import Settings
 from embedsink.store import database
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
-from embedsink.store.ledger import Ledger
+from embedsink.store.ledger import LoadCounts
 from embedsink.store.reader import Reader
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
@@ -485,7 +485,7 @@ def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_damaged"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
-    assert (found.state, paths[1].name in found.details) == ("wrong", True)
+    assert (found.state, paths[1].name in found.details) == ("problem", True)
 
 
 def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:
@@ -671,7 +671,7 @@ def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     loads: list[list[int]] = []
     load = Store.load
 
-    def note_and_load(store: Store, *segments: Segment) -> Ledger:
+    def note_and_load(store: Store, *segments: Segment) -> LoadCounts:
         loads.append([segment.number for segment in segments])
         return load(store, *segments)
 
@@ -703,7 +703,7 @@ def test_closing_leaves_many_pending_segments_for_the_next_start(
     loads: list[int] = []
     load = Store.load
 
-    def load_slowly(store: Store, *segments: Segment) -> Ledger:
+    def load_slowly(store: Store, *segments: Segment) -> LoadCounts:
         time.sleep(0.2)
         loads.extend(segment.number for segment in segments)
         return load(store, *segments)
@@ -733,7 +733,7 @@ def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, m
     observed: list[bool] = []
     load = Store.load
 
-    def look_and_load(store: Store, *segments: Segment) -> Ledger:
+    def look_and_load(store: Store, *segments: Segment) -> LoadCounts:
         wait_until(lambda: not is_copying(loader), what="the copy is complete")
         observed.append(paths[0].exists())
         return load(store, *segments)

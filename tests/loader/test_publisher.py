@@ -248,14 +248,14 @@ def test_a_checkpoint_does_not_wait_for_the_verification_of_a_copy(folder: DataF
 
 
 def test_a_tight_journal_deletes_segments_that_the_newest_snapshot_covers(folder: DataFolder) -> None:
-    is_tight = [False]
-    loader = Loader(folder, Store(folder.store), is_tight=lambda: is_tight[0])
+    is_low_on_space = [False]
+    loader = Loader(folder, Store(folder.store), is_low_on_space=lambda: is_low_on_space[0])
     loader.open_store()
     paths = [add_segment(folder, number) for number in (1, 2, 3)]
     load_all(loader)
     loader.publish()
     assert all(path.exists() for path in paths)
-    is_tight[0] = True
+    is_low_on_space[0] = True
     loader.run_once(is_last=False)
     assert [path.exists() for path in paths] == [False, False, True]
     loader.close()

@@ -324,7 +324,7 @@ def test_a_rebuild_with_damaged_snapshots_publishes_an_intact_one(folder: DataFo
     folder.previous.write_bytes(sound)
     damaged = DamagedFiles(folder.damaged, messages=[])
     rebuilt = rebuild(folder, StoreLimits(), damaged_files=damaged, why="is damaged")
-    assert (rebuilt.complete_to, rebuilt.salvaged.row_count) == (3, 0)
+    assert (rebuilt.snapshot_number, rebuilt.salvaged.row_count) == (3, 0)
     assert events_in(folder.store) == events_in(folder.snapshot) == events_in(folder.previous)
 
     # All three files are damaged. The readable rows are in two new files before any old one is replaced.
@@ -350,7 +350,7 @@ def test_a_closing_server_stops_a_rebuild(folder: DataFolder, monkeypatch: pytes
             loader._check_deadline()
 
 
-def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_ledgers_are_compacted_and_still_add_up(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 3)
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 6)
     publish_each(folder, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12)
@@ -365,7 +365,7 @@ def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch
     settle(folder)
 
 
-def test_a_restored_segment_in_a_folded_ledger_is_not_loaded_twice(
+def test_a_restored_segment_in_a_compacted_ledger_is_not_loaded_twice(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
@@ -390,8 +390,8 @@ def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
             add_segment(folder, number)
             load_all(loader)
             loader.publish()
-        folded_to = loader._store.folded_to()
-        restored = [add_segment(folder, number) for number in (1, folded_to)]
+        compacted_up_to = loader._store.ledger.last_compacted_number()
+        restored = [add_segment(folder, number) for number in (1, compacted_up_to)]
         [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
         assert found.details.count("has the number of a segment that was loaded long ago") == 2
         load_all(loader)

@@ -133,4 +133,4 @@ def test_a_detail_never_contains_a_key(body_with: Callable[[str], Any], around: 
     body = body_with(around.format(KEY))
 
     assert KEY[:20] not in detail_for(body)
-    assert KEY[:20] not in str(parse_body(body).rejected[0].listed())
+    assert KEY[:20] not in str(parse_body(body).rejected[0].response_entry())

@@ -366,7 +366,7 @@ def test_other_envelopes_do_not_change_the_outcome_of_an_envelope(good_first: bo
 def test_a_rejection_echoes_an_id_if_it_is_short_text(sent: Any, echoed: str | None) -> None:
     (rejection,) = parse_body(view(id=sent, source="other")).rejected
 
-    assert rejection.listed() == {
+    assert rejection.response_entry() == {
         "index": 0,
         "id": echoed,
         "reason": rejection.reason,

@@ -17,9 +17,10 @@ import yaml
 
 from embedsink.journal.segment import inspect
 from embedsink.store.database import Store
-from embedsink.store.query import Column, SelectQuery
+from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from embedsink.store.sql_files import LAYERS, read_sql, read_views, sql_folder
+from embedsink.store.view_catalog import Column
 from tests.support.given import REQUIRED, instant, segment
 from tests.support.rows import names_in
 

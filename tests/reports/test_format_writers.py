@@ -112,7 +112,7 @@ def test_each_format_has_the_same_rows(name: str, reader: Reader, tmp_path: Path
     schema, tuples = arrow_rows(written(reader, selection, Format.ARROW))
     assert [field.name for field in schema.fields] == names
     assert len(tuples) == len(listed)
-    types = [type_of(column) for column in reader.selected(selection)]
+    types = [type_of(column) for column in reader.selected_columns(selection)]
     # Without time zones, for which DuckDB would import pytz.
     bare = ("make_timestamp(epoch_us({}))" if type_ == "timestamp" else "{}" for type_ in types)
     in_parquet = stored.project(", ".join(map(str.format, bare, names))).fetchall()
@@ -130,7 +130,7 @@ def test_each_format_has_the_same_rows(name: str, reader: Reader, tmp_path: Path
 @pytest.mark.parametrize("name", NAMES)
 def test_times_are_marked_as_utc(name: str, reader: Reader, tmp_path: Path) -> None:
     selection = selection_of(reader, name)
-    times = [column.name for column in reader.selected(selection) if column.type == "TIMESTAMP"]
+    times = [column.name for column in reader.selected_columns(selection) if column.type == "TIMESTAMP"]
     stored = parquet(written(reader, selection, Format.PARQUET), tmp_path)
     types = dict(zip(stored.columns, map(str, stored.types), strict=True))
     schema, _ = arrow_rows(written(reader, selection, Format.ARROW))

@@ -70,7 +70,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 def test_each_report_is_written_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
     with reader_of(store, zone) as reader:
         selection = SelectQuery(name, visible_columns(reader, name))
-        types = {column.name: column.type for column in reader.selected(selection)}
+        types = {column.name: column.type for column in reader.selected_columns(selection)}
         listed = json.loads(written(reader, selection, Format.JSON))
         assert listed
         _, *cells = csv.reader(io.StringIO(written(reader, selection, Format.CSV).decode(), newline=""))

@@ -279,7 +279,7 @@ def test_a_load_that_fails_leaves_no_late_sums(store: Store, tmp_path: Path, mon
 
     load(store, tmp_path, 5, 2)
     store.roll_up()
-    monkeypatch.setattr(database, "ledger_of_load", fail)
+    monkeypatch.setattr(database, "count_load", fail)
     with pytest.raises(OSError, match="no"):
         load(store, tmp_path, 3, 1)
     monkeypatch.undo()

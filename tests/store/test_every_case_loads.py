@@ -9,7 +9,7 @@ from embedsink.journal.segment import inspect, trailer
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
 from embedsink.store.database import Store
-from embedsink.store.ledger import Ledger
+from embedsink.store.ledger import LoadCounts
 from tests.protocol.cases import Case, read_cases
 from tests.support.envelopes import RECEIVED_AT
 
@@ -28,7 +28,7 @@ def line_or_lines(case: Case, found: ParsedDelivery | Refused) -> bytes:
     return body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
 
 
-def load(folder: Path, lines: bytes) -> Ledger:
+def load(folder: Path, lines: bytes) -> LoadCounts:
     segment = folder / f"{1:012d}-00000000.ndjson"
     segment.write_bytes(lines + trailer(lines))
     store = Store(folder / "store.duckdb")

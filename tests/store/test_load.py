@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 
 from embedsink.ingest.records import body_rejection_line, delivery_lines, replay_line, sync_line
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
-from embedsink.store.duckdb_errors import SqlUnfit
+from embedsink.store.duckdb_errors import SqlFailed
 from embedsink.store.limits import StoreLimits
 from embedsink.store.sql_files import read_sql
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
@@ -228,7 +228,7 @@ def sync(**fields: Any) -> bytes:
         "syncJobId": "job1",
         "generatedFiles": [{"path": "b.yml"}, {"path": "a.yml"}],
         "manifestStats": {"models": 3, "sources": 2, "macros": 1},
-        COUNT_FIELD: 4,
+        CUBE_COUNT_FIELD: 4,
         "completedAt": "2025-11-20T02:00:00+02:00",
         "durationMs": 5_000,
     }
@@ -481,7 +481,7 @@ def test_conflicts_are_stored_within_the_budget_of_their_key_and_day(
 
 def test_an_unreadable_segment_changes_nothing(loading: Loading) -> None:
     good = delivery_lines(parse(json.dumps(view()).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
-    with pytest.raises(SqlUnfit):
+    with pytest.raises(SqlFailed):
         loading.lines(good, b'{"kind":"event","received_at":"never"}\n')
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
 
@@ -495,6 +495,6 @@ def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monk
 
     with monkeypatch.context() as patch:
         patch.setattr("embedsink.store.insert.read_sql", ending_early)
-        with pytest.raises(SqlUnfit, match="ends here"):
+        with pytest.raises(SqlFailed, match="ends here"):
             loading.bodies(view(id=ID))
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]

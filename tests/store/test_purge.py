@@ -66,7 +66,7 @@ def test_a_purge_is_counted_in_a_folded_ledger(loading: Loading, monkeypatch: py
         loading.bodies([number])
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 2)
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
-    loading.store.fold_ledger(before=3)
+    loading.store.ledger.compact(before=3)
     assert loading.store.purge(PurgeFilter()) == 4
     assert loading.ask("select first_number, counted_only_count from loaded_segment order by segment") == [
         (1, 2),
@@ -85,7 +85,7 @@ def test_ledgers_of_two_days_stay_separate_after_a_clock_jump(
     loading.store._load_connection().execute(earlier)
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 2)
     monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
-    loading.store.fold_ledger(before=7)
+    loading.store.ledger.compact(before=7)
     assert loading.ask("select first_number, left(segment, 12)::int from loaded_segment order by segment") == [
         (1, 2),
         (3, 4),

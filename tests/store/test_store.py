@@ -20,12 +20,13 @@ from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.store import database, limits, schema
 from embedsink.store.database import Store
-from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, StoreTooSmall, unavailable_if_broken
+from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreRefused, StoreTooSmall, unavailable_if_broken
 from embedsink.store.limits import StoreLimits
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES, Reader
+from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql, read_views
+from embedsink.store.view_catalog import View, read_catalog
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
 from tests.support.loading import Loading, ledger
 from tests.support.stores import make_older
@@ -130,7 +131,7 @@ def test_the_revision_changes_with_every_load_and_never_repeats(loading: Loading
     revisions.append(loading.store.revisions.of(None))
     loading.store.checkpoint()
     assert loading.store.revisions.of(None) == revisions[-1]
-    with pytest.raises(SqlUnfit):
+    with pytest.raises(SqlFailed):
         loading.lines(b'{"kind":"event","received_at":"never"}\n')
     assert loading.store.revisions.of(None) == revisions[-1]
     loading.store.close()
@@ -242,7 +243,7 @@ def test_the_second_thread_exists_only_while_a_reader_is_open(loading: Loading) 
 
 
 def test_a_brief_query_starts_no_second_thread(loading: Loading) -> None:
-    with loading.store.reader(EVERYTHING, is_brief=True):
+    with loading.store.reader(EVERYTHING, uses_one_thread=True):
         assert loading.ask("select current_setting('threads')") == [(1,)]
         with loading.store.reader(EVERYTHING):
             assert loading.ask("select current_setting('threads')") == [(2,)]
@@ -292,7 +293,7 @@ def test_readers_of_a_store_that_breaks_get_a_retryable_error(tmp_path: Path) ->
         loading.store.checkpoint()
 
     with pytest.raises(StoreBroken):
-        loading.store.loaded_segments()
+        loading.store.ledger.loaded_segments()
     for ask in (
         lambda: reader.columns("views"),
         lambda: reader.comment("views"),
@@ -373,19 +374,18 @@ def test_the_catalog_is_queried_once_for_all_readers_of_an_opened_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loading = Loading(tmp_path)
-    asked: list[str] = []
-    ask = Reader._execute
+    read: list[dict[str, View]] = []
 
-    def noted(reader: Reader, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
-        asked.append(sql)
-        return ask(reader, sql, parameters)
+    def read_and_count(connection: duckdb.DuckDBPyConnection) -> dict[str, View]:
+        read.append(read_catalog(connection))
+        return read[-1]
 
-    monkeypatch.setattr(Reader, "_execute", noted)
-    for count in (2, 4):
+    monkeypatch.setattr("embedsink.store.reader.read_catalog", read_and_count)
+    for count in (1, 2):
         for name in ("views", "downloads", "none"):
             with loading.store.reader(EVERYTHING) as reader:
                 assert bool(reader.columns(name)) == bool(reader.comment(name)) == (name != "none")
-        assert len(asked) == count
+        assert len(read) == count
         loading.store.close()
         loading.store.open()
 
@@ -435,7 +435,7 @@ def test_a_variable_that_no_view_reads_is_never_dropped(loading: Loading, misspe
     with pytest.raises(ValueError, match=misspelt):
         loading.store.reader({**EVERYTHING, misspelt: "acme"})
     with loading.store.reader(EVERYTHING) as reader, pytest.raises(ValueError, match=misspelt):
-        reader.narrowed(**{misspelt: "acme"})
+        reader.set_variables(**{misspelt: "acme"})
 
 
 def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:

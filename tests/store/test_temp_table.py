@@ -53,8 +53,8 @@ def test_each_period_has_the_rows_that_it_has_without(report: str, store: Store)
     with store.reader(EVERYTHING) as plain, store.reader(EVERYTHING) as keeping, keeping.consistent():
         keeping.materialize("ai_pair", since=DAY, until=None)
         for since, until in PERIODS:
-            found = rows(keeping.narrowed(since=since, until=until), report)
-            assert found == rows(plain.narrowed(since=since, until=until), report)
+            found = rows(keeping.set_variables(since=since, until=until), report)
+            assert found == rows(plain.set_variables(since=since, until=until), report)
             assert found
 
 
@@ -65,7 +65,7 @@ def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> 
         store.load(inspect(segment(tmp_path, [asked(3, "submitted", "later")], number=2)))
         assert rows(reader, "ai_queries") == before
         # Nothing of a longer time is kept.
-        assert sum(row[4] for row in rows(reader.narrowed(since=None), "ai_queries")) == 4
+        assert sum(row[4] for row in rows(reader.set_variables(since=None), "ai_queries")) == 4
 
 
 def test_other_periods_and_times_read_the_view(store: Store) -> None:
@@ -77,10 +77,10 @@ def test_other_periods_and_times_read_the_view(store: Store) -> None:
     for changed in changes:
         with store.reader(scope) as plain, store.reader(scope) as keeping, keeping.consistent():
             keeping.materialize("ai_pair", since=DAY, until=ends)
-            within = rows(keeping.narrowed(since=DAY, until=ends), "ai_query")
-            assert within == rows(plain.narrowed(since=DAY, until=ends), "ai_query")
-            found = rows(keeping.narrowed(**changed), "ai_query")
-            assert found == rows(plain.narrowed(**changed), "ai_query")
+            within = rows(keeping.set_variables(since=DAY, until=ends), "ai_query")
+            assert within == rows(plain.set_variables(since=DAY, until=ends), "ai_query")
+            found = rows(keeping.set_variables(**changed), "ai_query")
+            assert found == rows(plain.set_variables(**changed), "ai_query")
             assert found != within
 
 
@@ -119,9 +119,9 @@ def test_another_scope_reads_the_same_rows_as_without_a_temp_table(scope: dict[s
     with store.reader(EVERYTHING) as reader, reader.consistent():
         reader.materialize("ai_pair", since=None, until=None)
         everything = rows(reader, "ai_query")
-        narrow = rows(reader.narrowed(**scope), "ai_query")
+        narrow = rows(reader.set_variables(**scope), "ai_query")
         assert len(narrow) == (1 if "deployments" in scope else 0)
-        assert rows(reader.narrowed(**dict.fromkeys(scope)), "ai_query") == everything
+        assert rows(reader.set_variables(**dict.fromkeys(scope)), "ai_query") == everything
 
 
 def test_a_temp_table_of_a_finished_transaction_is_not_used(store: Store) -> None:
@@ -130,4 +130,4 @@ def test_a_temp_table_of_a_finished_transaction_is_not_used(store: Store) -> Non
             with reader.consistent():
                 reader.materialize("ai_pair", since=None, until=None)
                 inside = rows(reader, "ai_query")
-            assert rows(reader.narrowed(since=DAY), "ai_query") == inside
+            assert rows(reader.set_variables(since=DAY), "ai_query") == inside

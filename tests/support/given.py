@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 
 from embedsink.ingest.records import delivery_lines, replay_line, sync_line
 from embedsink.journal.segment import trailer
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.validation import parse
 
 MONDAY = date(2026, 11, 2)
@@ -88,7 +88,7 @@ def _sync_line(sync: Given) -> bytes:
         "syncJobId": sync["sync"],
         "generatedFiles": [{"path": "cubes/orders.yml"}],
         "manifestStats": {"models": 3, "sources": 2, "macros": 1},
-        COUNT_FIELD: 4,
+        CUBE_COUNT_FIELD: 4,
         "completedAt": f"{at.isoformat()}Z",
         "durationMs": 5_000,
     }

@@ -8,7 +8,7 @@ from uuid import uuid4
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import inspect, trailer
 from embedsink.protocol.validation import parse
-from embedsink.store.ledger import Ledger
+from embedsink.store.ledger import LoadCounts
 from embedsink.store.limits import StoreLimits
 from embedsink.store.sql_files import read_sql
 from tests.support.envelopes import RECEIVED_AT
@@ -23,12 +23,12 @@ class Loading:
         self.store = open_store(folder / "store.duckdb", limits)
         self.count = 0
 
-    def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
+    def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> LoadCounts:
         """Parse these bodies and load them."""
         parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
         return self.lines(*[delivery_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
 
-    def lines(self, *lines: bytes) -> Ledger:
+    def lines(self, *lines: bytes) -> LoadCounts:
         """Load these journal lines."""
         self.count += 1
         segment = self.folder / f"{self.count:012d}-00000000.ndjson"
@@ -45,5 +45,5 @@ class Loading:
         return {name: count for name, count in found.items() if count}
 
 
-def ledger(received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0) -> Ledger:
-    return Ledger(1, received, accepted, duplicate, quarantined)
+def ledger(received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0) -> LoadCounts:
+    return LoadCounts(1, received, accepted, duplicate, quarantined)

@@ -32,7 +32,7 @@ from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
-from embedsink.store.ledger import Ledger
+from embedsink.store.ledger import LoadCounts
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from embedsink.transfer.quarantine import Replay
@@ -132,7 +132,7 @@ def test_envelopes_without_ids_count_once_when_replayed_twice(quick: Server) -> 
 def test_a_replay_includes_rejections_that_are_not_loaded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load = Store.load
 
-    def load_slowly(store: Store, *segments: Segment) -> Ledger:
+    def load_slowly(store: Store, *segments: Segment) -> LoadCounts:
         time.sleep(0.3)
         return load(store, *segments)
 

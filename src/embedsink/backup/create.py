@@ -91,7 +91,9 @@ class _Backup:
     def _store_journal(self) -> Iterable[StoredFile]:
         for name, content in read_journal(self._folder):
             if damage := damage_of(Path(name).name, content):
-                self.warnings.append(f"{name}: {damage.cause} after offset {damage.end:,}. It was backed up unchanged.")
+                self.warnings.append(
+                    f"{name}: {damage.cause} after offset {damage.offset:,}. It was backed up unchanged."
+                )
             yield self._pieces.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:

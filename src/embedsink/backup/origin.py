@@ -29,8 +29,8 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
     # A salvaged store may know a segment by its number alone.
     numbers = {_number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_IDENTITY)}
     is_older = current.last_number < max(map(_number_of, expected), default=0)
-    # The ledger does not list folded segments by name. All segments up to `folded_to` were loaded.
-    unknown = [number for number in map(_number_of, expected - current.identities) if number > current.folded_to]
+    # The ledger lists segments up to `compacted_up_to` by number only. All of them were loaded.
+    unknown = [number for number in map(_number_of, expected - current.identities) if number > current.compacted_up_to]
     if is_older or not numbers.isdisjoint(unknown):
         raise Misconfigured(
             f"{target}: contains backups of a data folder other than {folder.path}, or of a later state of it. "
@@ -62,7 +62,7 @@ def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:
         with snapshot:
             stored = find_segments(Path(f"/dev/fd/{snapshot.fileno()}"), numbers=numbers)
     last_number = max([stored.last_number, *map(_number_of, present)])
-    return Segments(last_number, stored.identities | present, stored.folded_to)
+    return Segments(last_number, stored.identities | present, stored.compacted_up_to)
 
 
 def _number_of(identity: str) -> int:

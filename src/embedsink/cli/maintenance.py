@@ -26,7 +26,7 @@ def snapshot(data: Data = DATA) -> None:
             pass  # Only check that no server has the folder open. `_load_and_publish` locks it again.
     except FolderTaken as error:
         interval_s = read_settings().snapshot_interval_s
-        print_message(f"{error.holder}. That server publishes snapshots automatically, every {interval_s:g} s.")
+        print_message(f"{error.problem}. That server publishes snapshots automatically, every {interval_s:g} s.")
         return
     status = asyncio.run(_load_and_publish(folder))
     print_message(f"{folder.snapshot}: published ({folder.snapshot.stat().st_size:,} bytes).")
@@ -67,7 +67,7 @@ def doctor(data: Data = DATA) -> None:
     print_table(
         ("check", "state", "details"), [(finding.check, finding.state, finding.details) for finding in findings]
     )
-    failed_count = sum(finding.state == "wrong" for finding in findings)
+    failed_count = sum(finding.state == "problem" for finding in findings)
     if failed_count:
         fail(f"{data}: {failed_count} of {len(findings)} checks failed.")
     print_message(f"{data}: all checks passed.")

@@ -169,4 +169,4 @@ def suggesting_url() -> Iterator[None]:
     try:
         yield
     except FolderTaken as error:
-        raise Misconfigured(f"{error.holder}. Use that server with --url and a key, or stop it.") from None
+        raise Misconfigured(f"{error.problem}. Use that server with --url and a key, or stop it.") from None

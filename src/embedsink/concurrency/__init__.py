@@ -1,1 +1,1 @@
-"""Primitives that several rooms use: limits, shared calls, throttling, process priority."""
+"""Concurrency primitives: a limiter, single flight, a throttle, and thread priority."""

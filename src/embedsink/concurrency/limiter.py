@@ -11,26 +11,28 @@ from embedsink.reasons import Reason
 _RETRY_AFTER_S = 5
 
 
-def is_reserved(*, own: int, used: int, total: int) -> bool:
-    """Return whether the next free slot is reserved for other keys.
+def is_reserved(*, used_by_key: int, used: int, total: int) -> bool:
+    """Return whether a key may not have the next free slot, because it is reserved for other keys.
 
-    The last quarter of the slots is for keys that use less than a quarter.
+    The last quarter of the slots is reserved for keys that use less than a quarter.
 
     Args:
-        own: the number of slots that the key uses.
-        used: the number that all keys use.
+        used_by_key: the number of slots that the key uses.
+        used: the number of slots that all keys use.
         total: the number of slots.
     """
     quarter = total // 4
-    return total - used <= quarter <= own
+    is_last_quarter = total - used <= quarter
+    return is_last_quarter and used_by_key >= quarter
 
 
 class ConcurrencyLimiter:
-    """A limiter of running and waiting tasks; it refuses the rest. It belongs to one event loop.
+    """A limiter of running and waiting tasks. It refuses further tasks. It belongs to one event loop.
 
-    The last quarter of the running and of the waiting slots is for keys that use less than a quarter of them. A free
-    slot goes to the waiting key with the fewest running tasks. Keys with equally many take turns. So no key can starve
-    the others.
+    No key can starve the others:
+
+    - The last quarter of the running slots is reserved for keys that use less than a quarter; likewise for waiting.
+    - A free slot goes to the waiting key with the fewest running tasks. Keys with equally many take turns.
 
     Args:
         running_max: the number of tasks that may run.
@@ -52,7 +54,7 @@ class ConcurrencyLimiter:
         self._subject = subject
         self._setting = setting
         self._running: Counter[str] = Counter()
-        # By key. The key whose turn is next comes first.
+        # For each waiting task a future that is done when it may run, by key. The key whose turn is next comes first.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @contextlib.asynccontextmanager
@@ -69,7 +71,9 @@ class ConcurrencyLimiter:
             self._release(key_id)
 
     async def _acquire(self, key_id: str) -> None:
-        if self._may_run(key_id):  # No waiting key can run at this moment, so this task overtakes none.
+        """Count a running task of a key, after waiting for a slot if necessary."""
+        # If a slot is free, no waiting key may run, so this task overtakes none.
+        if self._may_run(key_id):
             self._running[key_id] += 1
             return
         self._check_waiting(key_id)
@@ -79,38 +83,42 @@ class ConcurrencyLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._leave(key_id, turn)
+                self._remove_waiting(key_id, turn)
             else:
                 self._release(key_id)  # The slot was assigned before the cancellation arrived.
             raise
 
     def _may_run(self, key_id: str) -> bool:
+        """Return whether a running slot is free for a key."""
         used = self._running.total()
-        return used < self._running_max and not is_reserved(
-            own=self._running[key_id], used=used, total=self._running_max
-        )
+        if used >= self._running_max:
+            return False
+        return not is_reserved(used_by_key=self._running[key_id], used=used, total=self._running_max)
 
     def _check_waiting(self, key_id: str) -> None:
-        own, used = len(self._waiting.get(key_id, ())), sum(map(len, self._waiting.values()))
+        """Raise Unavailable if no waiting slot is free for a key."""
+        used = sum(len(turns) for turns in self._waiting.values())
         if used >= self._waiting_max:
             message = f"{self._subject}: all running and waiting slots are in use ({self._setting}). Retry later."
-        elif is_reserved(own=own, used=used, total=self._waiting_max):
+            raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
+        used_by_key = len(self._waiting.get(key_id, ()))
+        if is_reserved(used_by_key=used_by_key, used=used, total=self._waiting_max):
             message = (
-                f"{self._subject}: {own} requests of this key are waiting already, and the other slots are reserved "
-                f"for other keys ({self._setting}). Wait for their responses, or retry later."
+                f"{self._subject}: {used_by_key} requests of this key are waiting already, and the other slots are "
+                f"reserved for other keys ({self._setting}). Wait for their responses, or retry later."
             )
-        else:
-            return
-        raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
+            raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
 
     def _release(self, key_id: str) -> None:
+        """Release a running slot of a key, and assign the free slots to waiting tasks."""
         self._running[key_id] -= 1
-        if not self._running[key_id]:
+        if self._running[key_id] == 0:
             del self._running[key_id]
-        while (waiting := [key for key in self._waiting if self._may_run(key)]) != []:
-            self._admit(min(waiting, key=self._running.__getitem__))
+        while candidates := [key for key in self._waiting if self._may_run(key)]:
+            self._admit(min(candidates, key=self._running.__getitem__))
 
     def _admit(self, key_id: str) -> None:
+        """Let the first waiting task of a key run, unless it was cancelled."""
         turns = self._waiting.pop(key_id)
         turn = turns.popleft()
         if turns:
@@ -119,7 +127,8 @@ class ConcurrencyLimiter:
             turn.set_result(None)
             self._running[key_id] += 1
 
-    def _leave(self, key_id: str, turn: asyncio.Future[None]) -> None:
+    def _remove_waiting(self, key_id: str, turn: asyncio.Future[None]) -> None:
+        """Remove a cancelled task from the waiting tasks of a key, unless `_admit` has removed it."""
         turns = self._waiting.get(key_id, deque())
         if turn in turns:
             turns.remove(turn)

@@ -1,4 +1,4 @@
-"""Thread priorities: on a busy CPU, answering senders comes first."""
+"""Thread priority: on a busy CPU, ingest runs before everything else."""
 
 import contextlib
 import os
@@ -15,7 +15,8 @@ def lower_priority() -> None:
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # Only root may undo a niceness that `nice` or systemd has set. Where the system forbids setting priorities,
-        # this thread shares the CPU with ingest.
+        # Where the system forbids setting priorities, this thread shares the CPU with ingest.
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
+            # Only root may set a lower niceness than `nice` or systemd has set.
+            current = os.getpriority(os.PRIO_PROCESS, thread)
+            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, current))

@@ -15,7 +15,7 @@ class _Flight:
 
 
 class SingleFlight:
-    """The tasks in flight. It belongs to one event loop."""
+    """The running tasks by key. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._flights: dict[Hashable, _Flight] = {}
@@ -48,11 +48,11 @@ class SingleFlight:
         return key in self._flights
 
     def forget(self, key: Hashable) -> None:
-        """Start a new task for later callers: the running one may miss rows that are loaded by then."""
+        """Start a new task for later callers with this key. A task that began before a load may miss its rows."""
         self._flights.pop(key, None)
 
 
 def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
-    """Mark the exception as retrieved: each caller receives it, and without callers no one needs it."""
+    """Mark the exception as retrieved, so that asyncio does not log it when all callers were cancelled."""
     if not task.cancelled():
         task.exception()

@@ -1,6 +1,6 @@
-"""A throttle for dashboard queries: they run at once while senders leave CPU time, else one at a time with pauses.
+"""A throttle for dashboard queries, so that they leave CPU time to ingest (docs/decisions/0011).
 
-Decision 0011 gives the measurements.
+While the event loop is idle, queries run at once. While it is busy, they run one at a time, with pauses.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Throttle:
-    """A throttle that belongs to one event loop and measures how busy the loop's thread is.
+    """A throttle that measures how busy the thread of its event loop is.
 
     Args:
         waiting_max: the number of queries that may wait; later ones are refused.
@@ -44,14 +44,16 @@ class Throttle:
             Unavailable: too many queries wait.
         """
         async with self._turn.slot(key_id):
-            if (pause_s := self._paused_until - time.monotonic()) > 0:
+            pause_s = self._paused_until - time.monotonic()
+            if pause_s > 0:
                 await asyncio.sleep(pause_s)
             task = asyncio.create_task(query())
             if self._loop_meter.busy_share() >= BUSY_SHARE:
-                await self._hold_turn(task)
+                await self._wait_during_turn(task)
         return await task
 
-    async def _hold_turn(self, task: asyncio.Task[T]) -> None:
+    async def _wait_during_turn(self, task: asyncio.Task[T]) -> None:
+        """Wait for a query for at most `TURN_S_MAX`, and set the pause before the next query."""
         started_at = time.monotonic()
         try:
             await asyncio.wait({task}, timeout=TURN_S_MAX)
@@ -64,26 +66,27 @@ class Throttle:
 
 
 class CpuMeter:
-    """A meter of how busy the thread is that creates it. Only one thread may read it.
+    """A meter of the CPU demand of the thread that creates it. Only one thread may read it.
 
-    Time spent waiting for a CPU counts as busy: a thread that gets no CPU would otherwise look idle. Where the system
-    has no such statistics, a thread can measure only itself, and other threads count as idle.
+    Time spent waiting for a CPU counts as busy: a thread that gets no CPU would otherwise look idle. Without the
+    statistics of Linux, a thread can measure only itself: for other threads, it counts as idle.
     """
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._schedstat = Path(SCHEDSTAT.format(threading.get_native_id()))
         self._share = 0.0
-        self._last_sample = (time.monotonic(), self._demand_s())
+        self._sampled_at = time.monotonic()
+        self._sampled_demand_s = self._demand_s()
 
     def busy_share(self) -> float:
-        """Return the busy share of the time since the last sample, which is at least a quarter of a second old."""
-        sampled_at, sampled_demand_s = self._last_sample
+        """Return the share of time for which the thread was busy, measured over `_SAMPLE_INTERVAL_S` or more."""
         now = time.monotonic()
-        if now >= sampled_at + _SAMPLE_INTERVAL_S:
+        if now >= self._sampled_at + _SAMPLE_INTERVAL_S:
             demand_s = self._demand_s()
-            self._share = (demand_s - sampled_demand_s) / (now - sampled_at)
-            self._last_sample = now, demand_s
+            self._share = (demand_s - self._sampled_demand_s) / (now - self._sampled_at)
+            self._sampled_at = now
+            self._sampled_demand_s = demand_s
         return self._share
 
     def _demand_s(self) -> float:
@@ -96,4 +99,5 @@ class CpuMeter:
         return (run_ns + waited_ns) / 1e9 if run_ns else self._run_s()
 
     def _run_s(self) -> float:
+        """Return the seconds for which the thread has run; 0 if another thread reads the meter."""
         return time.thread_time() if threading.get_ident() == self._thread else 0.0

@@ -102,7 +102,8 @@ def _cache_pairs(reader: Reader, sources: Mapping[_Source, Sequence[_Tile]], req
     # Snapshots of older servers don't have this view.
     if len(groups) + len(compared) > 1 and reader.has(_PAIRS):
         first = period.before if period.before and compared else period.scope
-        reader.narrowed(**period.scope.variables()).materialize(_PAIRS, since=first.since, until=period.scope.until)
+        reader.set_variables(**period.scope.variables())
+        reader.materialize(_PAIRS, since=first.since, until=period.scope.until)
 
 
 def _marks_of(tile: _Tile) -> Marks | None:
@@ -113,7 +114,7 @@ def _marked_times(reader: Reader, marks: Marks, request: "_Request") -> list[int
     """Return the marked times in the period, up to now."""
     scope, now = request.period.scope, utc_of(request.now)
     newest = TopRows([marks.at], f"-{marks.at}", MARKS_MAX)
-    for rows in reader.narrowed(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
+    for rows in reader.set_variables(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
         for row in rows:
             if row[0] is not None and row[0] <= now:
                 newest.add(row)
@@ -175,7 +176,7 @@ def _has_begun(reader: Reader, period: Period) -> bool:
     if period.before is None or period.before.since is None or not reader.has(_BEFORE):  # older snapshots lack the view
         return True
     variables = period.before.variables() | {"until": period.before.since}
-    return any(reader.narrowed(**variables).rows(SelectQuery(_BEFORE, limit=1)))
+    return any(reader.set_variables(**variables).rows(SelectQuery(_BEFORE, limit=1)))
 
 
 def _has_before(tile: _Tile) -> bool:
@@ -198,7 +199,8 @@ def _read(
     current = [aggregator_for(tile, names) for tile in tiles]
     end = min(variables["until"] or utc_of(now), utc_of(now))
     row_filters = [row_filter(tile, names, end) for tile in tiles]
-    for rows in reader.narrowed(**variables).rows(SelectQuery(report.name, tuple(names), where=text_filters(tiles))):
+    reader.set_variables(**variables)
+    for rows in reader.rows(SelectQuery(report.name, tuple(names), where=text_filters(tiles))):
         for one, matches in zip(current, row_filters, strict=True):
             for row in rows:
                 if matches(row):

@@ -46,7 +46,7 @@ class DashboardRegistry:
         """
         if self._reports:
             return
-        with engine.store.reader(EVERYTHING, is_brief=True) as reader:
+        with engine.store.reader(EVERYTHING, uses_one_thread=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
         operator_dashboards = {name: self.by_name[name] for name in self.by_name if name in self._operator_names}
         built_in_dashboards = {name: self.by_name[name] for name in self.by_name if name not in self._operator_names}

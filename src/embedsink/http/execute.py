@@ -64,7 +64,7 @@ async def run_query(
     readers: list[Reader] = []
 
     def read() -> T:
-        with engine.store.reader(variables, is_brief=is_short) as reader:
+        with engine.store.reader(variables, uses_one_thread=is_short) as reader:
             readers.append(reader)
             return query(reader)
 

@@ -124,7 +124,7 @@ class LiveStream:
             return None
         try:
             query = partial(_query_load, self._engine, self._filter, span, key_id=self._key_id)
-            loaded = await self._notifier.queries.run((self._filter, span), query)
+            loaded = await self._engine.live_queries.run((self._filter, span), query)
         except Unavailable:
             return None  # The position stays, so the next poll includes these events.
         previous_id = self._message_id()

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from embedsink.engine import now_ms
 from embedsink.errors import preview, redact_keys
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.error_messages import describe_error, field_path
 from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, is_shallow, may_contain_bad_text
 from embedsink.settings import Settings
@@ -156,12 +156,12 @@ def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
 
 def _to_sync(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
     """Return the record of a valid body."""
-    # COUNT_FIELD replaces the vendor's field name, so that a renamed service has the same digest for the same result.
+    # CUBE_COUNT_FIELD replaces the vendor's field name, so that a renamed service has the same digest for the same result.
     result = {
         "syncJobId": value["syncJobId"],
         "generatedFiles": [{"path": file["path"]} for file in value["generatedFiles"]],
         "manifestStats": {name: value["manifestStats"][name] for name in ManifestStats.__annotations__},
-        COUNT_FIELD: value[count_field(service_name)],
+        CUBE_COUNT_FIELD: value[count_field(service_name)],
         "completedAt": value["completedAt"],
         "durationMs": value["durationMs"],
     }

@@ -1,10 +1,10 @@
 """The results of dbt syncs: one for each deployment and job, readable as soon as it is durable.
 
-    record ─▶ journal ─▶ memory, then answer ─▶ loader ─▶ store, then out of memory
-    find ◀────────────── memory, or else the store
+    record ─▶ journal ─▶ memory ─▶ response          the loader moves the result from memory to the store
+    find   ◀──────────── memory, else the store
 
-After a restart, or after a damaged store was replaced, the results that the store lacks are read from the journal when
-the first request needs them.
+After a restart, or after a damaged store was replaced, the first request reads the results that the store lacks from
+the journal.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from embedsink.errors import Refused, Unavailable, preview
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import find_damage
 from embedsink.journal.writer import Journal, wait_for
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
@@ -29,23 +29,24 @@ from embedsink.store.reader import EVERYTHING
 
 log = logging.getLogger(__name__)
 
-VIEW = "sync_result"
-LOADED_VIEW = "sync_in_scope"
+_RESULT_VIEW = "sync_result"
+_LOADED_JOBS_VIEW = "sync_in_scope"
 
-Name = tuple[int, str]  # deployment and job
+Job = tuple[int, str]
+"""A deployment and the id of its job."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A durable result. It is stored as JSON: as objects, a long list of files takes twenty times the memory."""
+class StoredResult:
+    """A durable result. It is encoded as JSON: as objects, a long list of files takes twenty times the memory."""
 
     digest: str
-    content: bytes
+    encoded: bytes
 
     @property
     def result(self) -> dict[str, Any]:
-        """The fields of spec 2.1, with the count of cubes under `COUNT_FIELD`."""
-        fields: dict[str, Any] = orjson.loads(self.content)
+        """The fields of spec 2.1, with the number of cubes in `CUBE_COUNT_FIELD`."""
+        fields: dict[str, Any] = orjson.loads(self.encoded)
         return fields
 
 
@@ -54,9 +55,9 @@ class DbtSyncs:
 
     Args:
         journal: the journal for new results.
-        store: the store that the loader copies them to.
+        store: the store into which the loader loads them.
         bytes_max: the maximum size of the results that are not loaded yet, in bytes.
-        lookups: the limit of concurrent queries to the store.
+        lookups: the limiter of queries to the store.
     """
 
     def __init__(self, journal: Journal, store: Store, *, bytes_max: int, lookups: ConcurrencyLimiter) -> None:
@@ -64,51 +65,55 @@ class DbtSyncs:
         self._store = store
         self._bytes_max = bytes_max
         self._lookups = lookups
-        self._unloaded: dict[Name, Recorded] = {}
+        self._unloaded: dict[Job, StoredResult] = {}
         self._unloaded_bytes = 0
-        self._recording: dict[Name, asyncio.Task[bool]] = {}
+        self._recording: dict[Job, asyncio.Task[bool]] = {}
         self._unread_segments: list[Path] = []
-        self._opened_count = 0  # the value of `store.opened_count` when the segments were listed
+        self._recovered_store_number = 0  # the value of `store.opened_count` when the segments were listed
         self._recovery_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
-    async def find(self, deployment: int, job_id: str, *, key_id: str) -> Recorded | None:
+    async def find(self, deployment: int, job_id: str, *, key_id: str) -> StoredResult | None:
         """Return the result of a job; None if the job has none.
 
         Raises:
             Unavailable: the store can't answer now.
         """
-        name = deployment, job_id
+        job = (deployment, job_id)
         while True:
             await self._recover()
             # Look in memory first: the loader stores a result before it is removed from memory.
-            recorded = self._unloaded.get(name) or await self._find_loaded(name, key_id)
-            # A store that was replaced meanwhile may lack results, because it began from an older snapshot.
-            if recorded or self._opened_count == self._store.opened_count:
-                return recorded
+            result = self._unloaded.get(job)
+            if result is None:
+                result = await self._find_loaded(job, key_id)
+            # A store that was replaced during the query may lack results, so recover them and query again.
+            was_store_replaced = self._recovered_store_number != self._store.opened_count
+            if result is not None or not was_store_replaced:
+                return result
 
     async def record(self, sync: Sync, *, key_id: str) -> bool:
-        """Make a result durable. Return whether it is new: recording an equal result again changes nothing.
+        """Make a result durable. Return False if an equal result is already recorded.
 
         Raises:
             Refused: `conflict` when the job has a different result.
             Unavailable: nothing was stored.
         """
-        name = sync.deployment, sync.job_id
-        while (other := self._recording.get(name)) is not None:
-            await asyncio.wait([other])
-        # A task of its own: if the request is cancelled, the next one for this job still waits for the journal.
-        task = self._recording[name] = asyncio.create_task(self._record(sync, key_id))
-        task.add_done_callback(lambda _: self._recording.pop(name))
+        job = (sync.deployment, sync.job_id)
+        while job in self._recording:
+            await asyncio.wait([self._recording[job]])
+        # Record in a separate task: if this request is cancelled, the next one for the job still waits for the journal.
+        task = asyncio.create_task(self._record(sync, key_id))
+        self._recording[job] = task
+        task.add_done_callback(lambda _: self._recording.pop(job))
         return await asyncio.shield(task)
 
     def forget_loaded(self) -> None:
         """Remove from memory the results that the store has. The loader calls this in its thread, after a load."""
-        names = list(self._unloaded)
-        if not names:
+        jobs = list(self._unloaded)
+        if not jobs:
             return
         try:
-            loaded = self._loaded_of(names)
+            loaded = self._find_loaded_jobs(jobs)
         except Unavailable as error:
             # They stay in memory until a later load.
             log.warning("sync_lookup_failed", extra={"detail": str(error)})
@@ -117,11 +122,13 @@ class DbtSyncs:
             self._loop.call_soon_threadsafe(self._remove, loaded)
 
     async def _record(self, sync: Sync, key_id: str) -> bool:
-        known = await self.find(sync.deployment, sync.job_id, key_id=key_id)
-        if known is not None:
-            _check_equal(sync, known)
+        """Write a result to the journal, and add it to memory. Return False if an equal result exists."""
+        existing = await self.find(sync.deployment, sync.job_id, key_id=key_id)
+        if existing is not None:
+            _check_equal(sync, existing)
             return False
         line = sync_line(sync, key_id=key_id)
+        # If no result waits for the loader, accept any: the size of its body is limited.
         if self._unloaded and self._unloaded_bytes + len(line) > self._bytes_max:
             detail = "syncs: too many bytes wait for the loader (EMBEDSINK_SYNC_BYTES_MAX). Wait, then resend."
             raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5)
@@ -130,21 +137,25 @@ class DbtSyncs:
         return True
 
     def _add(self, sync: Sync) -> None:
-        recorded = Recorded(sync.digest, encode(sync.result))
-        # The first result of a job counts, as it does in the loader.
-        if self._unloaded.setdefault((sync.deployment, sync.job_id), recorded) is recorded:
-            self._unloaded_bytes += len(recorded.content)
+        """Add a result to memory, unless the job has one. The loader too keeps the first result of a job."""
+        job = (sync.deployment, sync.job_id)
+        if job not in self._unloaded:
+            result = StoredResult(sync.digest, encode(sync.result))
+            self._unloaded[job] = result
+            self._unloaded_bytes += len(result.encoded)
 
-    def _remove(self, names: set[Name]) -> None:
-        for name in names:
-            if recorded := self._unloaded.pop(name, None):
-                self._unloaded_bytes -= len(recorded.content)
+    def _remove(self, jobs: set[Job]) -> None:
+        """Remove the results of these jobs from memory."""
+        for job in jobs:
+            result = self._unloaded.pop(job, None)
+            if result is not None:
+                self._unloaded_bytes -= len(result.encoded)
 
     async def _recover(self) -> None:
-        """Read the results from the journal that the store may lack: after the start, or with a new store."""
+        """Read the results that the store may lack from the journal, once for each store that was opened."""
         async with self._recovery_lock:
-            if self._opened_count != self._store.opened_count:
-                self._opened_count = self._store.opened_count
+            if self._recovered_store_number != self._store.opened_count:
+                self._recovered_store_number = self._store.opened_count
                 self._unread_segments = self._journal.segments()
             while self._unread_segments:
                 for sync in await asyncio.to_thread(self._missing_in_store, self._unread_segments[0]):
@@ -160,42 +171,51 @@ class DbtSyncs:
             raise Unavailable(Reason.NOT_READY, detail, retry_after_s=5) from None
         if not syncs:
             return []
-        loaded = self._loaded_of([(sync.deployment, sync.job_id) for sync in syncs])
+        loaded = self._find_loaded_jobs([(sync.deployment, sync.job_id) for sync in syncs])
         return [sync for sync in syncs if (sync.deployment, sync.job_id) not in loaded]
 
-    def _loaded_of(self, names: list[Name]) -> set[Name]:
-        """Return the names whose results the store has."""
-        scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in names]}
-        with self._store.reader(scope, is_brief=True) as reader:
-            return {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(LOADED_VIEW)}.intersection(names)
+    def _find_loaded_jobs(self, jobs: list[Job]) -> set[Job]:
+        """Return those of the jobs whose results the store has."""
+        scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in jobs]}
+        with self._store.reader(scope, uses_one_thread=True) as reader:
+            loaded = {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(_LOADED_JOBS_VIEW)}
+        # The query finds jobs of the same ids in all deployments.
+        return loaded.intersection(jobs)
 
-    async def _find_loaded(self, name: Name, key_id: str) -> Recorded | None:
+    async def _find_loaded(self, job: Job, key_id: str) -> StoredResult | None:
+        """Return the result of a job in the store, or None."""
         async with self._lookups.slot(key_id):
-            return await asyncio.to_thread(self._query_store, name)
+            return await asyncio.to_thread(self._query_store, job)
 
-    def _query_store(self, name: Name) -> Recorded | None:
-        deployment, job_id = name
-        with self._store.reader({"deployments": [deployment], "sync_job_ids": [job_id]}, is_brief=True) as reader:
-            return next((_recorded(row) for row in reader.dicts(VIEW)), None)
+    def _query_store(self, job: Job) -> StoredResult | None:
+        deployment, job_id = job
+        scope = {"deployments": [deployment], "sync_job_ids": [job_id]}
+        with self._store.reader(scope, uses_one_thread=True) as reader:
+            rows = reader.dicts(_RESULT_VIEW)
+        return _result_of_row(rows[0]) if rows else None
 
 
-def _check_equal(sync: Sync, known: Recorded) -> None:
-    if sync.digest != known.digest:
+def _check_equal(sync: Sync, existing: StoredResult) -> None:
+    """Raise Refused if a sync differs from the existing result of its job."""
+    if sync.digest != existing.digest:
         problem = f"syncJobId: {preview(sync.job_id)} already has a different result in deployment {sync.deployment}"
         raise Refused(Reason.CONFLICT, f"{problem}. Record a new sync under its own job ID.")
 
 
 def _read_segment(segment: Path) -> list[Sync]:
+    """Return the results in a segment, as the loader would load them: none of a damaged segment."""
     try:
         content = segment.read_bytes()
     except FileNotFoundError:
         return []  # The segment was loaded and deleted meanwhile, so the store has its results.
     syncs = list(read_syncs(content))
-    # The loader never loads any part of a damaged segment.
-    return syncs if syncs and find_damage(content) is None else []
+    if not syncs or find_damage(content) is not None:
+        return []
+    return syncs
 
 
-def _recorded(row: dict[str, Any]) -> Recorded:
+def _result_of_row(row: dict[str, Any]) -> StoredResult:
+    """Return the result from a row of the view `sync_result`."""
     result = {
         "syncJobId": row["sync_job_id"],
         "generatedFiles": [{"path": path} for path in row["paths"]],
@@ -204,8 +224,8 @@ def _recorded(row: dict[str, Any]) -> Recorded:
             "sources": row["source_count"],
             "macros": row["macro_count"],
         },
-        COUNT_FIELD: row["cube_count"],
+        CUBE_COUNT_FIELD: row["cube_count"],
         "completedAt": row["completed_at_text"],
         "durationMs": row["duration_ms"],
     }
-    return Recorded(row["digest"], encode(result))
+    return StoredResult(row["digest"], encode(result))

@@ -1,4 +1,4 @@
-"""A queue with round-robin order: a sender with many items delays each other sender by one item."""
+"""A queue that serves senders round robin, so that a sender with many items does not delay the others."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue of items by key and, within a key, by address. Keys and addresses are served round robin.
+    """A queue that serves API keys round robin, and within a key its senders' addresses.
 
-    A full queue still accepts an item from a sender with fewer items than another, and evicts the newest item of the
-    sender with the most.
+    If the queue is full and a sender has fewer items than another, its item replaces the newest item of the sender with
+    the most items.
 
     Args:
         count_max: the maximum number of items.
@@ -23,12 +23,12 @@ class FairQueue(Generic[T]):
 
     def __init__(self, *, count_max: int, noun: str) -> None:
         # Dictionaries are ordered: the first entry is served next, and moves to the end if it has more items.
-        self._keys: dict[str, dict[str, deque[T]]] = {}
+        self._items: dict[str, dict[str, deque[T]]] = {}  # by key, then by address
         self._count_by_key: Counter[str] = Counter()
         self._count = 0
         self._count_max = count_max
         self._noun = noun
-        self._filled = asyncio.Event()
+        self._item_added = asyncio.Event()
 
     def put(self, item: T, *, key: str, address: str) -> T | None:
         """Add an item. Return the evicted item if the queue was full.
@@ -37,51 +37,53 @@ class FairQueue(Generic[T]):
             Unavailable: `overloaded`, when the queue is full and no sender has more items.
         """
         evicted = self._evict(key, address) if self._count >= self._count_max else None
-        self._keys.setdefault(key, {}).setdefault(address, deque()).append(item)
+        self._items.setdefault(key, {}).setdefault(address, deque()).append(item)
         self._count_by_key[key] += 1
         self._count += 1
-        self._filled.set()
+        self._item_added.set()
         return evicted
 
-    def full(self) -> Unavailable:
+    def queue_full_error(self) -> Unavailable:
         """Return the error for a refused or evicted item."""
         return Unavailable(
             Reason.OVERLOADED, f"server: the queue for {self._noun} is full ({self._count_max:,}). Wait, then resend."
         )
 
     def _evict(self, key: str, address: str) -> T:
-        """Remove the newest item of the largest address of the largest key, to make room for the given sender.
+        """Remove and return the newest item of the sender with the most items, in favour of the given sender.
 
         Raises:
-            Unavailable: the given sender has the most items itself.
+            Unavailable: no sender has at least two items more than the given sender.
         """
-        largest = max(self._keys, key=self._count_by_key.__getitem__)
-        if largest != key and self._count_by_key[largest] <= self._count_by_key[key] + 1:
-            largest = key  # The keys have equal shares. The addresses of this key may not.
-        addresses = self._keys.get(largest)
+        largest_key = max(self._items, key=self._count_by_key.__getitem__)
+        if self._count_by_key[largest_key] <= self._count_by_key[key] + 1:
+            largest_key = key  # The keys have equal shares. The addresses of this key may not.
+        addresses = self._items.get(largest_key)
         if not addresses:
-            raise self.full()
-        fullest = max(addresses, key=lambda name: len(addresses[name]))
-        if largest == key and len(addresses[fullest]) <= len(addresses.get(address, ())) + 1:
-            raise self.full()
-        item = addresses[fullest].pop()
-        if not addresses[fullest]:
-            del addresses[fullest]
-        self._note_removed(largest)
+            raise self.queue_full_error()
+        largest_address = max(addresses, key=lambda name: len(addresses[name]))
+        own_count = len(addresses.get(address, ()))
+        if largest_key == key and len(addresses[largest_address]) <= own_count + 1:
+            raise self.queue_full_error()
+        item = addresses[largest_address].pop()
+        if not addresses[largest_address]:
+            del addresses[largest_address]
+        self._count_removed(largest_key)
         return item
 
-    def _note_removed(self, key: str) -> None:
+    def _count_removed(self, key: str) -> None:
+        """Count an item of a key that was removed, and delete empty entries."""
         self._count -= 1
         self._count_by_key[key] -= 1
-        if not self._count_by_key[key]:
+        if self._count_by_key[key] == 0:
             del self._count_by_key[key]
-            self._keys.pop(key, None)
+            self._items.pop(key, None)
 
     async def get(self) -> T:
         """Wait for the next item, remove it and return it."""
         while not self._count:
-            self._filled.clear()
-            await self._filled.wait()
+            self._item_added.clear()
+            await self._item_added.wait()
         return self._pop()
 
     def drain(self) -> list[T]:
@@ -89,17 +91,19 @@ class FairQueue(Generic[T]):
         return [self._pop() for _ in range(self._count)]
 
     def _pop(self) -> T:
-        key, addresses = _pop_first(self._keys)
+        """Remove and return the next item. Its key and address move to the end of the order."""
+        key, addresses = _pop_first(self._items)
         address, items = _pop_first(addresses)
         item = items.popleft()
         if items:
             addresses[address] = items
         if addresses:
-            self._keys[key] = addresses
-        self._note_removed(key)
+            self._items[key] = addresses
+        self._count_removed(key)
         return item
 
 
 def _pop_first(entries: dict[str, T]) -> tuple[str, T]:
+    """Remove the first entry of a dictionary. Return its name and value."""
     name = next(iter(entries))
     return name, entries.pop(name)

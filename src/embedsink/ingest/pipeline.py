@@ -1,4 +1,7 @@
-"""From a request body to journal lines. The event loop does it for small bodies, the worker process for large ones."""
+"""The steps from a request body to journal lines: decompress, validate, restrict to the key's scope, encode.
+
+The event loop runs them for small bodies, the worker process for large ones.
+"""
 
 import zlib
 from collections import Counter
@@ -14,7 +17,8 @@ from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 
 GZIP_MEMBERS_MAX = 16
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # RFC 1952 framing
+# zlib: add 16 to the size of the window to read the gzip format (RFC 1952).
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 # The reasons for which a whole body is quarantined, so that nothing is dropped silently.
 _QUARANTINED_REASONS = (
     Reason.NOT_JSON,
@@ -49,17 +53,17 @@ class ParseJob:
 
 @dataclass(slots=True)
 class ParseResult:
-    """The journal lines of a body, and what its answer contains.
+    """The journal lines of a body, and the content of its response.
 
     Args:
         accepted_lines: the lines of accepted envelopes and of losses.
         accepted_count: the number of accepted envelopes.
-        rejection_lines: the lines of rejections. The quarantine may have no room for them.
+        rejection_lines: the lines of rejections. They are not stored if the quarantine has no space.
         reasons: the number of rejections by reason.
-        listed_rejections: the entries for the answer's `rejected` list.
+        listed_rejections: the entries for the response's `rejected` list.
         body_key: the API key in the body.
         deployment: the deployment of the context.
-        refusal: the reason why the whole request is refused. An unreadable body is also a rejection.
+        refusal: the error if the whole request is refused. An unreadable body is also a rejection.
         body_bytes: the size of the body after decompression.
     """
 
@@ -98,20 +102,21 @@ def encode_delivery(
 ) -> ParseResult:
     """Restrict a delivery to the deployments of its key, and encode its journal lines."""
     try:
-        allowed = parsed.restrict_to(deployments)
+        delivery = parsed.restrict_to(deployments)
     except Refused as refusal:
         return ParseResult(body_key=parsed.key, refusal=refusal, body_bytes=body_bytes)
     result = ParseResult(
-        accepted_lines(allowed, key_id=key_id, new_id=uuid7),
-        len(allowed.accepted),
+        accepted_lines=accepted_lines(delivery, key_id=key_id, new_id=uuid7),
+        accepted_count=len(delivery.accepted),
         body_key=parsed.key,
-        deployment=allowed.context.get("deployment"),
+        deployment=delivery.context.get("deployment"),
         body_bytes=body_bytes,
     )
-    if allowed.rejected:
-        result.rejection_lines = rejection_lines(allowed, key_id=key_id, new_id=uuid7)
-        result.reasons = dict(Counter(rejection.reason for rejection in allowed.rejected))
-        result.listed_rejections = [rejection.listed() for rejection in allowed.rejected[:REJECTIONS_LISTED_MAX]]
+    if delivery.rejected:
+        listed = delivery.rejected[:REJECTIONS_LISTED_MAX]
+        result.rejection_lines = rejection_lines(delivery, key_id=key_id, new_id=uuid7)
+        result.reasons = dict(Counter(rejection.reason for rejection in delivery.rejected))
+        result.listed_rejections = [rejection.response_entry() for rejection in listed]
     return result
 
 
@@ -121,42 +126,45 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
     Raises:
         Refused: `body_too_large` beyond `bytes_max`, or `encoding`.
     """
-    parts: list[bytes] = []
-    size = 0
+    contents: list[bytes] = []
+    byte_count = 0
     try:
         while body:  # RFC 1952, section 2.2: a file may have several members.
-            if len(parts) == GZIP_MEMBERS_MAX:
+            if len(contents) == GZIP_MEMBERS_MAX:
                 # Each member copies the rest of the body: thousands of empty members would take seconds.
                 raise Refused(Reason.ENCODING, f"body: has more than {GZIP_MEMBERS_MAX} gzip members. Send one.")
-            member = zlib.decompressobj(_GZIP_WINDOW)
-            parts.append(member.decompress(body, bytes_max - size + 1))
-            size += len(parts[-1])
-            if size > bytes_max:
-                raise too_large(size, bytes_max=bytes_max)
+            member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+            # One byte above the limit is enough to refuse the body.
+            content = member.decompress(body, bytes_max - byte_count + 1)
+            contents.append(content)
+            byte_count += len(content)
+            if byte_count > bytes_max:
+                raise body_too_large_error(byte_count, bytes_max=bytes_max)
             if not member.eof:
                 raise Refused(Reason.ENCODING, "body: its gzip stream is truncated. Send all of it.")
             body = member.unused_data
     except zlib.error:
         detail = "body: is not gzip, which content-encoding announces. Compress it, or leave the header out."
         raise Refused(Reason.ENCODING, detail) from None
-    return b"".join(parts)
+    return b"".join(contents)
 
 
 def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
-    """Decompress up to `bytes_max` bytes of a gzip body; of a damaged body, only the readable beginning."""
+    """Decompress the beginning of a gzip body, at most `bytes_max` bytes. Return nothing if it is not gzip."""
     try:
-        return zlib.decompressobj(_GZIP_WINDOW).decompress(body[:bytes_max], bytes_max)
+        return zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(body[:bytes_max], bytes_max)
     except zlib.error:
         return b""
 
 
-def too_large(size: int, *, bytes_max: int) -> Refused:
+def body_too_large_error(size: int, *, bytes_max: int) -> Refused:
     """Return the refusal of a body above the limit."""
     limit = f"{bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
     return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
 
 
 def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: int) -> ParseResult:
+    """Return the result of a refused body, with its rejection if the body is to be quarantined."""
     if refusal.reason not in _QUARANTINED_REASONS:
         return ParseResult(refusal=refusal, body_bytes=body_bytes)
     rejection = Rejection(None, refusal.reason, str(refusal), body)

@@ -7,9 +7,9 @@ _DAY_S = 86_400
 
 
 class QuarantineBudget:
-    """The bytes and the number of rejections of each key on the current UTC day.
+    """The bytes and the number of rejections that each key has stored on the current UTC day.
 
-    It has at most one entry for each key, so entries are not removed during the day.
+    The number of keys is limited, so entries are removed only at the end of the day.
 
     Args:
         bytes_per_day: the limit for a key, in bytes of the journal.
@@ -22,27 +22,34 @@ class QuarantineBudget:
         self._day = 0
         self._used: dict[str, tuple[int, int]] = {}
 
-    def begin_with(self, used: Iterable[tuple[str, int, int]]) -> None:
-        """Set today's use to that of the store: key ids, their bytes and their number of rejections."""
-        self._day = _today()
-        self._used = {key_id: (byte_count, count) for key_id, byte_count, count in used}
+    def restore_usage(self, usage: Iterable[tuple[str, int, int]]) -> None:
+        """Set today's usage after a restart.
 
-    def has_room(self, key_id: str, *, byte_count: int, count: int) -> bool:
+        Args:
+            usage: for each key, its id, its bytes and its number of rejections.
+        """
+        self._day = _today()
+        self._used = {key_id: (byte_count, count) for key_id, byte_count, count in usage}
+
+    def is_within_budget(self, key_id: str, *, byte_count: int, count: int) -> bool:
         """Return whether the key may store that many more bytes and rejections today."""
         used_bytes, used_count = self._used_by(key_id)
         return used_bytes + byte_count <= self._bytes_per_day and used_count + count <= self._count_per_day
 
     def charge(self, key_id: str, *, byte_count: int, count: int) -> None:
-        """Add durable rejections. Those in flight are not counted, so a key may exceed its budget by them."""
+        """Count rejections that are durable. Concurrent rejections are counted late, so a key may exceed its budget."""
         used_bytes, used_count = self._used_by(key_id)
         self._used[key_id] = used_bytes + byte_count, used_count + count
 
     def _used_by(self, key_id: str) -> tuple[int, int]:
+        """Return the bytes and the number of rejections of a key today. A new day starts from zero."""
         today = _today()
         if today != self._day:
-            self._day, self._used = today, {}
+            self._day = today
+            self._used = {}
         return self._used.get(key_id, (0, 0))
 
 
 def _today() -> int:
+    """Return the number of the current UTC day since 1970."""
     return int(time.time() // _DAY_S)

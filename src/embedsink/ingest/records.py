@@ -1,6 +1,7 @@
 """The journal's records: one JSON line each. `sql/load/` reads exactly these fields (docs/decisions/0001)."""
 
 import base64
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2s, sha256
@@ -16,9 +17,10 @@ from embedsink.protocol.messages import ENVELOPE_FIELDS
 from embedsink.protocol.strict_json import encode
 
 NewId = Callable[[], object]
-# A larger rejected envelope is truncated; an unreadable body is truncated in any case.
-WHOLE_BYTES_MAX = 65_536
-BEGINNING_BYTES = 8_192
+# The quarantine truncates rejected envelopes above the first size, and unreadable bodies above the second size.
+WHOLE_ENVELOPE_BYTES_MAX = 65_536
+TRUNCATED_BYTES = 8_192
+# Every API key begins with this.
 _KEY_PREFIX = b"es_"
 _KIND_MEMBERS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_PREFIX = b'{"kind":"sync",'
@@ -38,7 +40,7 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
         parsed: the delivery.
         key_id: the id of the sender's key.
         new_id: returns an id (a UUIDv7) for an envelope without one.
-        delivery_id: an id that identifies the delivery when it is sent again, if no envelope in it has an id.
+        delivery_id: the id for the deduplication of losses, if no envelope of the delivery has an id.
     """
     shared = _shared_members(parsed, key_id)
     lines = _envelope_lines(parsed, shared + b',"envelope":', new_id)
@@ -93,7 +95,7 @@ def sync_line(sync: Sync, *, key_id: str) -> bytes:
 def read_syncs(lines: bytes) -> Iterator[Sync]:
     """Yield the results of dbt syncs in journal lines, in their order."""
     if _SYNC_PREFIX not in lines:
-        return  # Most segments have none, and this test is ten times as fast as the expression.
+        return  # Most segments have none, and this test is ten times as fast as the regular expression.
     for match in _SYNC_LINE.finditer(lines):
         line = orjson.loads(match[0])
         yield Sync(
@@ -119,18 +121,26 @@ def _shared_members(parsed: ParsedDelivery, key_id: str) -> bytes:
 
 
 def _envelope_lines(parsed: ParsedDelivery, shared: bytes, new_id: NewId) -> list[bytes]:
-    """Return the lines in pieces. The caller joins them once, because this loop runs for every event."""
+    """Return the lines of the accepted envelopes, in pieces that the caller joins once. This is the hot path.
+
+    Args:
+        parsed: the delivery.
+        shared: the members that all lines have, up to the name of the envelope's member.
+        new_id: returns an id for an envelope without one.
+    """
     pieces: list[bytes] = []
-    add, known_fields = pieces.append, parsed.catalog.known_fields
+    add = pieces.append
     for envelope in parsed.accepted:
-        payload, known = envelope["payload"], known_fields[envelope["type"]]
+        payload = envelope["payload"]
+        known = parsed.catalog.known_fields[envelope["type"]]
         add(_KIND_MEMBERS[envelope["direction"]])
         add(shared)
         if known.issuperset(payload):
             add(encode(envelope))
         else:
-            # Store unknown fields apart: another type may have a field of that name, with another SQL type.
-            add(encode({**envelope, "payload": {name: payload[name] for name in payload if name in known}}))
+            # Store unknown fields separately: another type may have a field of that name with another SQL type.
+            known_payload = {name: payload[name] for name in payload if name in known}
+            add(encode({**envelope, "payload": known_payload}))
             add(b',"extra":' + _unknown_members(payload, known))
         if envelope.get("id") is None:
             add(b',"id":"%b"' % str(new_id()).encode())
@@ -141,68 +151,77 @@ def _envelope_lines(parsed: ParsedDelivery, shared: bytes, new_id: NewId) -> lis
 
 
 def _unknown_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
+    """Return the members whose names are not known, as a JSON object."""
     return encode({name: value for name, value in members.items() if name not in known})
 
 
 def _loss_lines(parsed: ParsedDelivery, shared: bytes, delivery_id: str | None) -> Iterator[bytes]:
-    """Yield a line for each reason of loss. Its id deduplicates a delivery that is sent again."""
+    """Yield a line for each reason of loss.
+
+    Its id is derived from the delivery's id, so that the loader deduplicates the losses of a delivery that is resent.
+    """
     for reason, count in parsed.lost.items():
         loss: dict[str, Any] = {"reason": reason, "lost_count": count}
         if delivery_id is not None:
-            loss["id"] = blake2s(f"loss:{delivery_id.lower()}:{reason}".encode(), digest_size=16).hexdigest()
+            source = f"loss:{delivery_id.lower()}:{reason}"
+            loss["id"] = blake2s(source.encode(), digest_size=16).hexdigest()
         yield b'{"kind":"lost",%b,%b}\n' % (shared, encode(loss)[1:-1])
 
 
 def _first_id(parsed: ParsedDelivery) -> str | None:
-    """Return the first id from the sender. A delivery that is sent again begins with the same envelope."""
+    """Return the first id of an accepted envelope, else of a rejected one. A delivery that is resent has the same."""
     accepted_ids = (envelope.get("id") for envelope in parsed.accepted)
     rejected_ids = (rejection.id for rejection in parsed.rejected)
-    return next(filter(None, chain(accepted_ids, rejected_ids)), None)
+    for envelope_id in chain(accepted_ids, rejected_ids):
+        if envelope_id:
+            return str(envelope_id)
+    return None
 
 
 def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes:
-    raw, detail, whole = rejection.raw, rejection.detail, {}
-    if len(raw) > (BEGINNING_BYTES if rejection.index is None else WHOLE_BYTES_MAX):
-        whole = {"whole_bytes": len(raw), "whole_sha256": sha256(raw).hexdigest()}
-        if rejection.index is None:  # The detail of a large envelope contains its size already.
-            detail = f"{detail} Only the first {BEGINNING_BYTES:,} of its {len(raw):,} bytes are stored."
-        raw = _truncated(raw)
-    members = {
+    """Return the line of a rejection. Large input is truncated, and its size and digest are added."""
+    raw = rejection.raw
+    members: dict[str, Any] = {
         "quarantine_id": str(new_id()),
         "index": rejection.index,
         "reason": rejection.reason,
-        "detail": detail,
-        **_raw_members(raw),
-        **whole,
+        "detail": rejection.detail,
     }
+    is_body = rejection.index is None
+    whole_bytes_max = TRUNCATED_BYTES if is_body else WHOLE_ENVELOPE_BYTES_MAX
+    if len(raw) <= whole_bytes_max:
+        members |= _raw_members(raw)
+    else:
+        if is_body:  # The detail of a large envelope contains its size already.
+            members["detail"] += f" Only the first {TRUNCATED_BYTES:,} of its {len(raw):,} bytes are stored."
+        members |= _raw_members(_truncate(raw))
+        members |= {"whole_bytes": len(raw), "whole_sha256": sha256(raw).hexdigest()}
     return b'{"kind":"quarantined",%b,%b}\n' % (shared, encode(members)[1:-1])
 
 
-def _truncated(raw: bytes) -> bytes:
-    """Return the first bytes. UTF-8 is cut between two characters."""
-    beginning = raw[:BEGINNING_BYTES]
+def _truncate(raw: bytes) -> bytes:
+    """Return the first `TRUNCATED_BYTES`, without an incomplete UTF-8 character at the end."""
+    beginning = raw[:TRUNCATED_BYTES]
     try:
         beginning.decode()
     except UnicodeDecodeError as error:
-        # A character has at most four bytes (RFC 3629).
-        return beginning[: error.start] if error.start > BEGINNING_BYTES - 4 else beginning
+        # A character has at most four bytes (RFC 3629). An earlier error means that the input is not UTF-8.
+        is_last_character = error.start > TRUNCATED_BYTES - 4
+        return beginning[: error.start] if is_last_character else beginning
     return beginning
 
 
 def _raw_members(raw: bytes) -> dict[str, str]:
     """Return the raw input as text, or as base64 if SQL text can't store it: invalid UTF-8, or a NUL character."""
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        text = None
-    if text is None or "\0" in text:
-        # Redact keys before encoding: the caller redacts text, but can't find keys in base64.
-        return {"raw": base64.b64encode(_without_keys(raw)).decode(), "raw_encoding": "base64"}
-    return {"raw": text}
+    if b"\0" not in raw:
+        with contextlib.suppress(UnicodeDecodeError):
+            return {"raw": raw.decode()}
+    # Redact keys before encoding: the caller redacts text, but can't find keys in base64.
+    return {"raw": base64.b64encode(_without_keys(raw)).decode(), "raw_encoding": "base64"}
 
 
 def _without_keys(raw: bytes) -> bytes:
-    """Return the bytes with all API keys cut, in any field: a stolen data folder contains none."""
+    """Return the bytes with all API keys redacted, so that a stolen data folder contains no usable key."""
     if _KEY_PREFIX not in raw:
         return raw
     return redact_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")

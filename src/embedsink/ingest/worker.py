@@ -2,9 +2,9 @@
 
     python -m embedsink.ingest.worker RULES BODY_BYTES_MAX
 
-The standard input is a socket. It receives one job at a time and sends back its result. Each message consists of two
-lengths, a JSON head and bytes: the body of a job, or the journal lines of a result. The worker ends when the socket is
-closed, so it does not outlive a killed server.
+The standard input is a socket. The worker receives one job at a time, and sends its result. Each message consists of
+two lengths, a JSON head and bytes: the body of a job, or the journal lines of a result. The worker ends when the socket
+is closed, so it does not outlive a killed server.
 """
 
 import contextlib
@@ -25,11 +25,12 @@ from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
+# The lengths of the head and of the bytes after it.
 LENGTHS = struct.Struct("!II")
 
 
 def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
-    """Return the message of a job in two parts: lengths with head, and body."""
+    """Return the message of a job in two parts: the lengths with the head, and the body."""
     deployments = None if job.deployments is None else sorted(job.deployments)
     head = orjson.dumps(
         {
@@ -46,15 +47,15 @@ def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
 def decode_result(head: bytes, lines: bytes) -> ParseResult | str:
     """Return the result of a job, or the traceback of a bug."""
     members = orjson.loads(head)
-    if "bug" in members:
-        return str(members["bug"])
-    refusal, accepted_bytes = members.pop("refusal"), members.pop("accepted_bytes")
-    return ParseResult(
-        lines[:accepted_bytes],
-        rejection_lines=lines[accepted_bytes:],
-        **members,
-        refusal=Refused(Reason[refusal[0]], refusal[1]) if refusal else None,
-    )
+    if "traceback" in members:
+        return str(members["traceback"])
+    accepted_bytes = members.pop("accepted_bytes")
+    refusal = None
+    if members["refusal"] is not None:
+        reason_name, detail = members["refusal"]
+        refusal = Refused(Reason[reason_name], detail)
+    members["refusal"] = refusal
+    return ParseResult(accepted_lines=lines[:accepted_bytes], rejection_lines=lines[accepted_bytes:], **members)
 
 
 def rules_argument(rules: Rules) -> str:
@@ -64,17 +65,22 @@ def rules_argument(rules: Rules) -> str:
 
 def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> None:
     """Answer jobs until the server closes the connection."""
-    # The server may close the connection in the middle of a body.
+    # A ConnectionError means that the server has closed the connection in the middle of a message.
     with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as stream:
         while lengths := stream.read(LENGTHS.size):
             head_bytes, body_bytes = LENGTHS.unpack(lengths)
             job = _decode_job(stream.read(head_bytes), stream.read(body_bytes))
-            try:
-                head, lines = _encode_result(parse_and_encode(job, rules, body_bytes_max=body_bytes_max))
-            except Exception:  # noqa: BLE001  the server logs the traceback and answers
-                head, lines = orjson.dumps({"bug": traceback.format_exc()}), b""
+            head, lines = _run_job(job, rules, body_bytes_max)
             connection.sendall(LENGTHS.pack(len(head), len(lines)) + head)
             connection.sendall(lines)
+
+
+def _run_job(job: ParseJob, rules: Rules, body_bytes_max: int) -> tuple[bytes, bytes]:
+    """Return the head and the journal lines of a job's result. After a bug, the head contains its traceback."""
+    try:
+        return _encode_result(parse_and_encode(job, rules, body_bytes_max=body_bytes_max))
+    except Exception:  # noqa: BLE001  the server logs the traceback and answers
+        return orjson.dumps({"traceback": traceback.format_exc()}), b""
 
 
 def _decode_job(head: bytes, body: bytes) -> ParseJob:
@@ -85,6 +91,8 @@ def _decode_job(head: bytes, body: bytes) -> ParseJob:
 
 
 def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
+    """Return the head and the journal lines of a result."""
+    refusal = None if result.refusal is None else (result.refusal.reason.name, str(result.refusal))
     head = {
         "accepted_count": result.accepted_count,
         "accepted_bytes": len(result.accepted_lines),
@@ -92,7 +100,7 @@ def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
         "listed_rejections": result.listed_rejections,
         "body_key": result.body_key,
         "deployment": result.deployment,
-        "refusal": result.refusal and (result.refusal.reason.name, str(result.refusal)),
+        "refusal": refusal,
         "body_bytes": result.body_bytes,
     }
     # Text from a client may contain lone surrogates, which orjson refuses.
@@ -101,11 +109,12 @@ def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
 
 def main() -> None:
     """Run the worker. It ignores signals to the process group: the server ends it by closing the socket."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, signal.SIG_IGN)
     lower_priority()
-    rules, body_bytes_max = Rules(**json.loads(sys.argv[1])), int(sys.argv[2])
-    serve(socket.socket(fileno=sys.stdin.fileno()), rules, body_bytes_max=body_bytes_max)
+    _, rules, body_bytes_max = sys.argv
+    connection = socket.socket(fileno=sys.stdin.fileno())
+    serve(connection, Rules(**json.loads(rules)), body_bytes_max=int(body_bytes_max))
 
 
 if __name__ == "__main__":

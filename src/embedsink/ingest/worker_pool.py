@@ -1,4 +1,4 @@
-"""The parser of large bodies: a fair queue, and one worker process, which starts with the first body.
+"""The parser of large bodies: a fair queue, and one worker process, which the first body starts.
 
     submit ─▶ fair queue by key and address ─▶ worker process ─▶ on_result(result)
 
@@ -22,7 +22,7 @@ from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)
 
-# The number of bodies in the queue. The server's budget limits their bytes.
+# The maximum number of bodies in the queue. EMBEDSINK_INFLIGHT_BYTES_MAX limits their bytes.
 WAITING_MAX = 1_024
 # An idle worker ends after this time, which frees its memory.
 IDLE_S = 30.0
@@ -45,7 +45,7 @@ class IngestPool:
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
         self._queue: FairQueue[tuple[ParseJob, OnResult]] = FairQueue(count_max=WAITING_MAX, noun="large bodies")
         self._worker = _Worker(rules, body_bytes_max=body_bytes_max)
-        self._running: asyncio.Task[None] | None = None
+        self._run_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
@@ -60,27 +60,30 @@ class IngestPool:
             Unavailable: `overloaded`; `on_result` is not called.
         """
         if self._is_closed:
-            raise _stopping()
-        if evicted := self._queue.put((job, on_result), key=job.key_id, address=address):
-            evicted[1](self._queue.full())
-        if self._running is None:
-            self._running = asyncio.create_task(self._run())
+            raise _stopping_error()
+        evicted = self._queue.put((job, on_result), key=job.key_id, address=address)
+        if evicted is not None:
+            _, on_evicted_result = evicted
+            on_evicted_result(self._queue.queue_full_error())
+        if self._run_task is None:
+            self._run_task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
         """Refuse all queued bodies, and end the worker."""
         self._is_closed = True
-        if self._running is not None:
-            self._running.cancel()
+        if self._run_task is not None:
+            self._run_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._running
+                await self._run_task
         for _, on_result in self._queue.drain():
-            on_result(_stopping())
+            on_result(_stopping_error())
         await self._worker.stop()
 
     async def _run(self) -> None:
+        """Parse the queued bodies until the pool is closed."""
         while not self._is_closed:
-            job, on_result = await self._next()
-            result: ParseResult | Exception = _stopping()
+            job, on_result = await self._next_job()
+            result: ParseResult | Exception = _stopping_error()  # if this task is cancelled while it parses
             try:
                 result = await self._parse(job)
             except Exception as error:  # noqa: BLE001  the receiver answers it, and logs a bug
@@ -88,7 +91,7 @@ class IngestPool:
             finally:
                 on_result(result)
 
-    async def _next(self) -> tuple[ParseJob, OnResult]:
+    async def _next_job(self) -> tuple[ParseJob, OnResult]:
         """Return the next job. Stop the worker if none arrives within `IDLE_S`."""
         if self._worker.pid is not None:
             with contextlib.suppress(TimeoutError):
@@ -98,17 +101,17 @@ class IngestPool:
             try:
                 await self._worker.stop()
             except OSError as error:
-                _log_lost(error)
+                _log_lost_worker(error)
         return await self._queue.get()
 
     async def _parse(self, job: ParseJob) -> ParseResult:
-        """Let the worker parse a body. If the worker is lost, retry once: nothing of the body is stored yet."""
+        """Parse a body in the worker process. If the process ends or hangs, kill it and retry once."""
         for _ in range(2):
             try:
                 async with asyncio.timeout(JOB_TIMEOUT_S):
                     return await self._worker.parse(job)
             except _WORKER_LOST as error:
-                _log_lost(error)
+                _log_lost_worker(error)
                 await self._worker.stop(kill=True)
         detail = "server: the worker process ended twice while it parsed this body. Wait, then resend."
         raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5)
@@ -125,6 +128,7 @@ class _Worker:
 
     @property
     def pid(self) -> int | None:
+        """The process id; None while no process runs."""
         return None if self._child is None else self._child.pid
 
     async def parse(self, job: ParseJob) -> ParseResult:
@@ -137,7 +141,8 @@ class _Worker:
         if self._child is None:
             await self._start()
         self._writer.writelines(encode_job(job))
-        # Don't drain: if the worker answers before it has read everything, both sides would wait for each other.
+        # Read the result without waiting until the job is sent (`drain`): if the worker answers before it has read
+        # everything, both sides would wait for each other.
         head_bytes, lines_bytes = LENGTHS.unpack(await self._reader.readexactly(LENGTHS.size))
         head = await self._reader.readexactly(head_bytes)
         result = decode_result(head, await self._reader.readexactly(lines_bytes))
@@ -147,9 +152,10 @@ class _Worker:
 
     async def stop(self, *, kill: bool = False) -> None:
         """Close the socket, which ends the process, and wait for its end."""
-        child, self._child = self._child, None
+        child = self._child
         if child is None:
             return
+        self._child = None
         self._writer.transport.abort()
         if kill:
             child.kill()
@@ -160,6 +166,7 @@ class _Worker:
             await asyncio.to_thread(child.wait)
 
     async def _start(self) -> None:
+        """Start the process, connected by a pair of sockets."""
         server_side, worker_side = socket.socketpair()
         with worker_side:
             self._reader, self._writer = await asyncio.open_connection(sock=server_side, limit=_READ_BYTES)
@@ -170,15 +177,18 @@ class _Worker:
                 raise
 
     def _spawn(self, connection: socket.socket) -> None:
-        # Not in a thread, although it takes 2 ms: after a timeout, the thread could start a child that is not tracked.
+        """Start the process with this socket as its standard input.
+
+        This blocks the event loop for 2 ms. A thread would not, but after a timeout it could start a second process.
+        """
         # -P: don't import modules from the working directory.
         command = [sys.executable, "-P", "-m", "embedsink.ingest.worker", *self._arguments]
         self._child = subprocess.Popen(command, stdin=connection.fileno(), stdout=subprocess.DEVNULL)
 
 
-def _log_lost(error: Exception) -> None:
+def _log_lost_worker(error: Exception) -> None:
     log.warning("ingest_worker_lost", extra={"detail": f"{type(error).__name__}: {error}"})
 
 
-def _stopping() -> EmbedsinkError:
+def _stopping_error() -> EmbedsinkError:
     return Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then resend.")

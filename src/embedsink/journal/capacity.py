@@ -9,16 +9,18 @@ from pathlib import Path
 from embedsink.journal.segment import SEALED
 
 MEASURE_INTERVAL_S = 0.5
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+# The error numbers when the process or the system has no free file descriptor.
+NO_FREE_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class Capacity:
-    """Counters of sealed segments and measurements of free space.
+    """The size of the journal, and the free space on its disk.
 
-    The folder is listed once, because a busy server whose snapshots fail has 100,000 segments.
+    The folder is listed only once, because a busy server whose snapshots fail has 100,000 segments. After that,
+    `add` and `remove` count the segments.
 
     `add` and `measure_when_due` belong to the thread that seals, `remove` to the thread that deletes. Any thread may
-    read the rest.
+    read the properties.
 
     Args:
         folder: the journal's folder after recovery.
@@ -27,20 +29,23 @@ class Capacity:
     """
 
     def __init__(self, folder: Path, *, free_bytes_min: int, journal_bytes_max: int) -> None:
-        self.refusal: str | None = None
+        self.refusal: str | None = None  # why appends are refused at the moment; None if they are not
         # Bytes that the journal may still write, by its size limit and by the disk, as of the last measurement.
-        self.room_bytes = 0
+        self.available_bytes = 0
         self._folder = folder
         self._free_bytes_min = free_bytes_min
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
-        self._folder_id = _id_of(folder)
-        # Until the first measurement, `is_tight` and `has_headroom` are both false.
-        self._disk_free_bytes, self._journal_spare_bytes = 2 * free_bytes_min, 0
+        self._folder_inode = _device_and_inode(folder)
+        # With these values, `is_low_on_space` and `has_headroom` are false until the first measurement.
+        self._disk_free_bytes = 2 * free_bytes_min
+        self._journal_free_bytes = 0
         sizes = _segment_sizes(folder)
         # Each counter has one writer, so that no thread can overwrite another's update.
-        self._added_count, self._added_bytes = len(sizes), sum(sizes)
-        self._removed_count = self._removed_bytes = 0
+        self._added_count = len(sizes)
+        self._added_bytes = sum(sizes)
+        self._removed_count = 0
+        self._removed_bytes = 0
 
     @property
     def segment_count(self) -> int:
@@ -53,13 +58,13 @@ class Capacity:
         return self._added_bytes - self._removed_bytes
 
     @property
-    def is_tight(self) -> bool:
-        """Whether half of the size limit is used, or the free space is below twice its minimum."""
+    def is_low_on_space(self) -> bool:
+        """Whether more than half of the size limit is used, or the free space is below twice its minimum."""
         return 2 * self.byte_count > self._journal_bytes_max or self._disk_free_bytes < 2 * self._free_bytes_min
 
     def has_headroom(self, *, free_bytes_min: int) -> bool:
         """Return whether half of the size limit and `free_bytes_min` on the disk are free, as last measured."""
-        return self._disk_free_bytes >= free_bytes_min and self._journal_spare_bytes >= self._journal_bytes_max // 2
+        return self._disk_free_bytes >= free_bytes_min and self._journal_free_bytes >= self._journal_bytes_max // 2
 
     def add(self, byte_count: int) -> None:
         """Count a sealed segment."""
@@ -77,7 +82,7 @@ class Capacity:
         self._measured_at = time.monotonic()
 
     def measure_when_due(self, *, open_bytes: int) -> None:
-        """Measure the free space if the last measurement is half a second old.
+        """Measure the free space if the last measurement is older than `MEASURE_INTERVAL_S`.
 
         Args:
             open_bytes: the size of the open segment.
@@ -86,43 +91,46 @@ class Capacity:
             OSError: the disk can't be measured, or the folder was replaced. The journal ends then.
         """
         now = time.monotonic()
-        if now - self._measured_at >= MEASURE_INTERVAL_S:
-            self._measured_at = now
-            try:
-                self.refusal = self._measure(open_bytes)
-            except OSError as error:
-                if error.errno not in NO_DESCRIPTOR:  # Without a descriptor the last measurement stays valid.
-                    raise
+        if now - self._measured_at < MEASURE_INTERVAL_S:
+            return
+        self._measured_at = now
+        try:
+            self.refusal = self._measure(open_bytes)
+        except OSError as error:
+            # A measurement needs a free descriptor. Until there is one, the last measurement counts.
+            if error.errno not in NO_FREE_DESCRIPTOR:
+                raise
 
     def _measure(self, open_bytes: int) -> str | None:
         """Measure the free space. Return the reason to refuse appends, or None."""
         self._check_that_folder_was_not_moved()
         disk = os.statvfs(self._folder)
         self._disk_free_bytes = disk.f_bavail * disk.f_frsize
-        self._journal_spare_bytes = journal_spare_bytes = self._journal_bytes_max - self.byte_count - open_bytes
-        disk_spare_bytes = self._disk_free_bytes - self._free_bytes_min
-        self.room_bytes = min(disk_spare_bytes, journal_spare_bytes)
-        if disk_spare_bytes < 0:
+        self._journal_free_bytes = self._journal_bytes_max - self.byte_count - open_bytes
+        disk_available_bytes = self._disk_free_bytes - self._free_bytes_min
+        self.available_bytes = min(disk_available_bytes, self._journal_free_bytes)
+        if disk_available_bytes < 0:
             return (
                 "disk: has less free space than EMBEDSINK_FREE_BYTES_MIN. The operator has to free space; "
                 "resend afterwards."
             )
-        if journal_spare_bytes < 0:
+        if self._journal_free_bytes < 0:
             return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
         return None
 
     def _check_that_folder_was_not_moved(self) -> None:
-        if _id_of(self._folder) != self._folder_id:
-            # The open file is no longer in the folder, so the loader would never find its events.
+        """Raise OSError if the path names another folder than at the start: the loader would not find the segments."""
+        if _device_and_inode(self._folder) != self._folder_inode:
             raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
 
 
-def _id_of(folder: Path) -> tuple[int, int]:
+def _device_and_inode(folder: Path) -> tuple[int, int]:
     status = folder.stat()
     return status.st_dev, status.st_ino
 
 
 def _segment_sizes(folder: Path) -> list[int]:
+    """Return the sizes of the sealed segments."""
     sizes = []
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,15 +1,17 @@
-"""The number of the newest sealed segment, stored outside `journal/` to detect a loss of the newest segments."""
+"""The number of the newest sealed segment, stored outside `journal/`, so that a loss of that segment is detected."""
 
 import contextlib
 import os
 from pathlib import Path
 
+_DIGITS = 12
+
 
 class LastSealed:
-    """The file `journal.last`. Creating this object does not touch the disk.
+    """The file `journal.last`, which contains the number in twelve digits.
 
-    The file is not synced, and a failed write is ignored, because segments are durable without it. After a power
-    failure it may contain an older number. A loss of the segments after that number is not noticed then.
+    Segments are durable without this file, so it is not synced, and a failed write is ignored. After a power failure it
+    may contain an older number. Then a loss of the segments after that number is not detected.
     """
 
     def __init__(self, path: Path) -> None:
@@ -18,7 +20,7 @@ class LastSealed:
     def read(self) -> int:
         """Return the number; 0 if the file is missing or unreadable."""
         with contextlib.suppress(OSError, ValueError):
-            return int(self._path.read_bytes()[:12])
+            return int(self._path.read_bytes()[:_DIGITS])
         return 0
 
     def write(self, number: int) -> None:
@@ -26,6 +28,6 @@ class LastSealed:
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o640)
             try:
-                os.pwrite(descriptor, b"%012d\n" % number, 0)
+                os.pwrite(descriptor, f"{number:0{_DIGITS}d}\n".encode(), 0)
             finally:
                 os.close(descriptor)

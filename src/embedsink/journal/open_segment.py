@@ -1,4 +1,4 @@
-"""The file of the open segment."""
+"""The open segment of the journal: the file to which groups of lines are written."""
 
 import errno
 import os
@@ -12,12 +12,13 @@ fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 class OpenSegment:
-    """The open segment. Its last durable group ends at `end`."""
+    """A segment file that is being written. Its first `durable_bytes` are durable, and end with a whole group."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.end = 0
-        # A segment without lines is not loaded. Otherwise each probe of an idle server would add one to load.
+        self.durable_bytes = 0
+        # `/readyz` writes groups without lines. A segment that has only such groups is deleted instead of sealed, so
+        # that an idle server has none to load.
         self.has_lines = False
         self.opened_at = time.monotonic()
         self._written_bytes = 0
@@ -25,11 +26,11 @@ class OpenSegment:
 
     def write(self, group: bytes) -> None:
         """Write the whole group, in several writes if necessary."""
-        view = memoryview(group)
-        while view:
-            byte_count = os.write(self._descriptor, view)
+        rest = memoryview(group)
+        while rest:
+            byte_count = os.write(self._descriptor, rest)
             self._written_bytes += byte_count
-            view = view[byte_count:]
+            rest = rest[byte_count:]
 
     def sync(self) -> None:
         """Make the file durable.
@@ -43,18 +44,19 @@ class OpenSegment:
             raise OSError(errno.ENOENT, "the open segment was deleted", str(self.path))
         if status.st_size != self._written_bytes:
             raise OSError(errno.ESTALE, "the open segment was changed by another program", str(self.path))
-        self.end = self._written_bytes
+        self.durable_bytes = self._written_bytes
 
     def undo_write(self) -> None:
         """Truncate the file to its last durable group."""
-        if os.fstat(self._descriptor).st_size > self.end:  # Another program may have truncated it further.
-            os.ftruncate(self._descriptor, self.end)
-        self._written_bytes = self.end
+        # If another program has truncated it further, don't extend it with zeros.
+        if os.fstat(self._descriptor).st_size > self.durable_bytes:
+            os.ftruncate(self._descriptor, self.durable_bytes)
+        self._written_bytes = self.durable_bytes
 
     def seal(self) -> None:
         """Rename the file to its final name, or delete it if it has no lines. The caller makes the name durable."""
         if self.has_lines:
-            rename_new(self.path, self.path.with_name(sealed_name(self.path.stem, self.end)))
+            rename_new(self.path, self.path.with_name(sealed_name(self.path.stem, self.durable_bytes)))
         else:
             self.path.unlink()
         self.close()

@@ -1,14 +1,12 @@
-"""Recovery of a journal folder at start: after a crash or a partial copy, only intact, sealed segments remain."""
+"""Recovery of a journal folder at the start. Afterwards it has only sealed segments, also after a crash or a copy."""
 
-import errno
 import itertools
 import os
-import secrets
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from embedsink.durable_files import move_to_damaged, rename_new, sync_folder, write_durably
+from embedsink.durable_files import is_disk_full, move_to_damaged, rename_new, sync_folder, write_durably
 from embedsink.journal.segment import (
     OPEN,
     SEALED,
@@ -17,11 +15,10 @@ from embedsink.journal.segment import (
     has_intact_group,
     identity_of,
     inspect,
+    new_identity,
     number_of,
     sealed_name,
 )
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -30,10 +27,10 @@ class Recovery:
 
     Args:
         last_number: the highest segment number in use.
-        notes: messages about changes that need no action, such as a torn tail that was cut off.
+        notes: messages about changes that need no action, such as an incomplete group that was cut off.
         damaged: messages about files in `damaged/` that an operator has to check.
         deferred: open segments that can't be recovered until the disk has space.
-        conflicts: open segments, each with an intact sealed segment of the same name and other content.
+        conflicts: pairs of an open segment and an intact sealed one, with the same identity and different content.
     """
 
     last_number: int = 0
@@ -46,13 +43,13 @@ class Recovery:
 def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
     """Recover a journal folder. The operation is idempotent, even after a kill.
 
-    A torn tail of an open segment is moved to `damaged`, and the segment is sealed. Sealed segments are read only if
-    two have the same identity: the loader checks each segment before it loads it.
+    Open segments are sealed. An incomplete group at the end of one is moved to `damaged` first. Sealed segments are
+    read only if two have the same identity: the loader checks each segment before it loads it.
 
     Args:
         folder: the folder of the segments; it is created if missing.
         damaged: the folder for damaged files.
-        after_number: the highest number that the store knows.
+        after_number: the highest segment number that was used before, by the store. New segments get higher ones.
 
     Raises:
         OSError: a file can't be read, written or renamed. The next attempt continues.
@@ -65,9 +62,9 @@ def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
             recovery.notes.append(f"journal/{path.name}: is not a segment and is ignored. Move it elsewhere.")
         elif path.suffix == OPEN and path.is_file():
             _recover_or_defer(path, damaged, recovery)
-    # Count the numbers in `damaged` too: a segment there may have been the newest.
-    in_use = max(map(number_of, [*folder.iterdir(), *damaged.iterdir()]), default=0)
-    recovery.last_number = max(in_use, after_number)
+    # Include `damaged`: a segment there may have been the newest.
+    paths = [*folder.iterdir(), *damaged.iterdir()]
+    recovery.last_number = max([after_number, *map(number_of, paths)])
     for path, sealed in recovery.conflicts:
         _renumber(path, sealed, recovery)
     _resolve_duplicates(folder, recovery)
@@ -76,7 +73,7 @@ def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
 
 
 def recover_deferred(recovery: Recovery, *, damaged: Path) -> list[Path]:
-    """Retry the segments in `recovery.deferred`. Those that still lack space stay there.
+    """Recover the segments in `recovery.deferred`. Segments for which the disk still has no space stay in that list.
 
     Returns:
         The segments that were sealed.
@@ -84,10 +81,13 @@ def recover_deferred(recovery: Recovery, *, damaged: Path) -> list[Path]:
     Raises:
         OSError: a file can't be read, written or renamed.
     """
-    deferred, recovery.deferred, recovery.conflicts = recovery.deferred, [], []
+    deferred = recovery.deferred
+    recovery.deferred = []
+    recovery.conflicts = []
     for path in deferred:
         _recover_or_defer(path, damaged, recovery)
-    for path, sealed in recovery.conflicts:  # The running journal uses the next numbers, so don't renumber.
+    for path, sealed in recovery.conflicts:
+        # Don't renumber the segment as `recover` does: the running journal uses the next numbers.
         move_to_damaged(path, damaged=damaged)
         recovery.damaged.append(
             f"journal {path.name}: differs from {sealed.name}, which has the same name. It was moved to damaged/."
@@ -99,10 +99,11 @@ def recover_deferred(recovery: Recovery, *, damaged: Path) -> list[Path]:
 
 
 def _recover_or_defer(path: Path, damaged: Path, recovery: Recovery) -> None:
+    """Recover an open segment, or defer it if the disk is full."""
     try:
         _recover_open(path, damaged, recovery)
     except OSError as error:
-        if error.errno not in DISK_FULL:
+        if not is_disk_full(error):
             raise
         recovery.deferred.append(path)
         note = f"journal {path.stem}: can't be recovered on a full disk. Recovery continues when space is free."
@@ -111,31 +112,43 @@ def _recover_or_defer(path: Path, damaged: Path, recovery: Recovery) -> None:
 
 
 def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
+    """Seal an open segment. Delete it if it is empty or a copy, and move a damaged one to `damaged`."""
     content = path.read_bytes()
-    damage = find_damage(content)
     if not content:
         path.unlink()
-    elif (sealed := _find_superset(path, content)) is not None:
+        return
+    sealed = _find_sealed_with_prefix(path, content)
+    if sealed is not None:
         path.unlink()
         recovery.notes.append(_duplicate_note(path, sealed))
-    elif damage is None:
+        return
+    damage = find_damage(content)
+    if damage is None:
         _seal(path, len(content), damaged, recovery)
-    elif has_intact_group(content, damage.end) or (damage.was_complete and damage.end == 0):
-        # This is a disk failure, not a torn tail, so an operator has to decide which part is valid.
+        return
+    is_whole_segment_damaged = damage.was_complete and damage.offset == 0
+    if is_whole_segment_damaged or has_intact_group(content, damage.offset):
+        # A crash leaves damage only at the end, so this is a disk failure. An operator has to decide what is valid.
         move_to_damaged(path, damaged=damaged)
         recovery.damaged.append(_damage_message(path, damage, content, "is damaged", "The segment was moved to"))
-    else:
-        _cut(path, content, damage, damaged, recovery)
-        _recover_open(path, damaged, recovery)
+        return
+    _cut_off_last_group(path, content, damage, damaged, recovery)
+    _recover_open(path, damaged, recovery)
 
 
-def _find_superset(path: Path, content: bytes) -> Path | None:
-    """Return the sealed segment of the same identity that begins with this content, as in a copy of a live folder."""
-    return next((sealed for sealed in _sealed_files(path.parent, path.stem) if _starts_with(sealed, content)), None)
+def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
+    """Return the sealed segment of the same identity that begins with this content, or None.
+
+    A copy of a live folder can have both: the open segment was copied first, and then sealed.
+    """
+    for sealed in _sealed_files(path.parent, path.stem):
+        if _starts_with(sealed, content):
+            return sealed
+    return None
 
 
 def _sealed_files(folder: Path, identity: str) -> list[Path]:
-    """Return the sealed files of one identity."""
+    """Return the sealed files of one identity. There are several after a copy over the folder."""
     paths = [path for path in folder.iterdir() if path.suffix == SEALED and identity_of(path.name) == identity]
     return [path for path in paths if path.is_file()]
 
@@ -150,16 +163,16 @@ def _duplicate_note(path: Path, sealed: Path) -> str:
 
 
 def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> None:
+    """Sync an intact open segment, and rename it to its final name."""
     # A killed process may leave groups that never reached the disk, and a sealed segment must be durable.
     with path.open("r+b") as file:
         os.fsync(file.fileno())
     target = path.with_name(sealed_name(path.stem, byte_count))
-    try:
+    if not os.path.lexists(target):
         rename_new(path, target)
-    except FileExistsError:
-        if inspect(target).is_intact:
-            recovery.conflicts.append((path, target))
-            return
+    elif inspect(target).is_intact:
+        recovery.conflicts.append((path, target))
+    else:
         move_to_damaged(target, damaged=damaged)
         recovery.damaged.append(
             f"journal {target.name}: is damaged and was moved to damaged/. The intact {path.name} replaces it."
@@ -167,14 +180,18 @@ def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> Non
         rename_new(path, target)
 
 
-def _cut(path: Path, content: bytes, damage: Damage, damaged: Path, recovery: Recovery) -> None:
-    """Move everything after the last intact group to `damaged`."""
-    suffix = f".group-{damage.end}{SEALED}" if damage.was_complete else f".tail-{damage.end}"
-    # Copy first, then cut: a kill in between only leaves the same tail twice.
-    tail = content[damage.end :]
-    write_durably(_tail_path(tail, damaged / f"{path.stem}{suffix}"), tail)
+def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged: Path, recovery: Recovery) -> None:
+    """Move everything after the last intact group to a file in `damaged`.
+
+    A group that was once complete may have been acknowledged, so an operator has to check it. An incomplete one needs
+    no action. The file's name tells which of the two it contains.
+    """
+    suffix = f".group-{damage.offset}{SEALED}" if damage.was_complete else f".tail-{damage.offset}"
+    last_group = content[damage.offset :]
+    # Copy first, then truncate: a kill in between loses nothing.
+    write_durably(_path_for_group(last_group, damaged / f"{path.stem}{suffix}"), last_group)
     with path.open("r+b") as file:
-        file.truncate(damage.end)
+        file.truncate(damage.offset)
         os.fsync(file.fileno())
     if damage.was_complete:
         action = "It may have been acknowledged. It was cut off and moved to"
@@ -183,27 +200,32 @@ def _cut(path: Path, content: bytes, damage: Damage, damaged: Path, recovery: Re
         recovery.notes.append(_damage_message(path, damage, content, "is torn", "It was cut off and moved to"))
 
 
-def _tail_path(tail: bytes, path: Path) -> Path:
-    """Return a free path: the given one or a numbered one. A partial file of a killed recovery counts as free."""
-    names = (f"{path.name}.{count}" if count else path.name for count in itertools.count())
-    candidates = map(path.with_name, names)
-    return next(
-        candidate for candidate in candidates if not candidate.exists() or tail.startswith(candidate.read_bytes())
-    )
+def _path_for_group(group: bytes, path: Path) -> Path:
+    """Return the path, or `<path>.1`, `<path>.2`, … if a file with another content has that name.
+
+    A file that a killed recovery has partly written is overwritten.
+    """
+    candidate = path
+    for count in itertools.count(1):
+        if not candidate.exists() or group.startswith(candidate.read_bytes()):
+            break
+        candidate = path.with_name(f"{path.name}.{count}")
+    return candidate
 
 
 def _damage_message(path: Path, damage: Damage, content: bytes, state: str, action: str) -> str:
-    count = len(content) - damage.end
+    byte_count = len(content) - damage.offset
     return (
-        f"journal {path.stem}: the group at offset {damage.end:,} {state} ({count:,} bytes; {damage.cause}). "
+        f"journal {path.stem}: the group at offset {damage.offset:,} {state} ({byte_count:,} bytes; {damage.cause}). "
         f"{action} damaged/."
     )
 
 
 def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
     """Leave one sealed file per identity. A backup that was restored over a folder can add a second one."""
-    count = Counter(identity_of(path.name) for path in folder.iterdir() if path.suffix == SEALED)
-    for identity in sorted(identity for identity in count if identity and count[identity] > 1):
+    counts = Counter(identity_of(path.name) for path in folder.iterdir() if path.suffix == SEALED)
+    duplicates = sorted(identity for identity, count in counts.items() if identity != "" and count > 1)
+    for identity in duplicates:
         files = _sealed_files(folder, identity)
         longest, *shorter = sorted(files, key=lambda path: path.stat().st_size, reverse=True)
         for path in shorter:
@@ -215,13 +237,13 @@ def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
 
 
 def _renumber(path: Path, other: Path, recovery: Recovery) -> None:
-    """Give a segment a new identity, so that both are loaded. Events have ids, so none counts twice."""
+    """Give a segment the next number, so that it is loaded besides `other`. Events have ids, so none counts twice."""
     recovery.last_number += 1
-    identity = f"{recovery.last_number:012d}-{secrets.token_hex(4)}"
-    is_open = path.suffix == OPEN
-    name = (
-        sealed_name(identity, path.stat().st_size) if is_open else path.name.replace(identity_of(path.name), identity)
-    )
+    identity = new_identity(recovery.last_number)
+    if path.suffix == OPEN:
+        name = sealed_name(identity, path.stat().st_size)
+    else:
+        name = path.name.replace(identity_of(path.name), identity)
     target = path.with_name(name)
     rename_new(path, target)
     recovery.notes.append(f"journal {path.name}: differs from {other.name}. It is loaded as {target.name}.")

@@ -11,6 +11,7 @@ A group is valid only with its trailer: the byte count and CRC-32 (RFC 1952, sec
 """
 
 import re
+import secrets
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ _TRAILER = re.compile(rb'\{"group":\{"bytes":(\d{1,12}),"crc32":"([0-9a-f]{8})"\
 _NAME = re.compile(r"^((\d{12})-[0-9a-f]{8})(?:-(\d{1,12}))?\.(?:open|ndjson)(?:\.\d+)?$")
 # The length of an identity. For 100,000 names in each listing, slicing is faster than `identity_of`.
 IDENTITY_LENGTH = 21
-# A power failure leaves zeros in pages that were not written. Lines are JSON, which contains no zero bytes.
-_HOLE = b"\0\0"
+# After a power failure, pages that were not written contain zeros. Lines are JSON, which contains no zero bytes.
+_UNWRITTEN = b"\0\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +34,19 @@ class Damage:
     """The first damage in a segment.
 
     Args:
-        end: the offset in bytes where the intact groups end.
+        offset: the offset in bytes where the damage begins, after the last intact group.
         cause: the damage, as part of a sentence.
         was_complete: whether the damaged group was once written completely, so that its events may be acknowledged.
     """
 
-    end: int
+    offset: int
     cause: str
     was_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """An inspected segment. No line is longer than `group_bytes_max`, the size of the largest group."""
+    """An inspected segment. `group_bytes_max` is the size of its largest group, and no line is longer."""
 
     path: Path
     byte_count: int
@@ -85,60 +86,77 @@ def inspect(path: Path) -> Segment:
 
 
 def damage_of(name: str, content: bytes) -> Damage | None:
-    """Return the first damage in a segment; None if its groups are intact and a sealed segment has the right size."""
-    return _inspect_content(name, content)[0]
+    """Return the first damage in a segment; None if its groups are intact and a sealed segment has the right size.
+
+    Args:
+        name: the file name of the segment. Sealed segments have their size in the name.
+        content: the whole file.
+    """
+    damage, _ = _inspect_content(name, content)
+    return damage
 
 
 def find_damage(content: bytes) -> Damage | None:
     """Return the first damage in groups; None if all are intact."""
-    return _inspect_groups(content)[0]
+    damage, _ = _inspect_groups(content)
+    return damage
 
 
 def has_intact_group(content: bytes, start: int) -> bool:
-    """Return whether an intact group begins at this offset or after it."""
-    for match in _trailers(content, start):
-        count = int(match[1])
-        lines = content[max(start, match.start() - count) : match.start()]
-        if len(lines) == count and zlib.crc32(lines) == int(match[2], 16):
+    """Return whether an intact group begins at the offset `start` or after it."""
+    for match in _find_trailers(content, start):
+        byte_count, checksum = int(match[1]), int(match[2], 16)
+        lines = content[max(start, match.start() - byte_count) : match.start()]
+        if len(lines) == byte_count and zlib.crc32(lines) == checksum:
             return True
     return False
 
 
 def _inspect_content(name: str, content: bytes) -> tuple[Damage | None, int]:
-    """Return the first damage, and the bytes of the largest group before it."""
+    """Return the first damage in a segment, and the bytes of the largest group before it."""
     damage, group_bytes_max = _inspect_groups(content)
     sealed_bytes = sealed_bytes_of(name)
     if sealed_bytes is None and not content and not name.endswith(OPEN):
         damage = Damage(0, "it is empty")
     elif sealed_bytes is not None and sealed_bytes != len(content):
-        end = len(content) if damage is None else damage.end
-        damage = Damage(end, _size_mismatch(len(content), sealed_bytes))
+        offset = len(content) if damage is None else damage.offset
+        damage = Damage(offset, _size_mismatch(len(content), sealed_bytes))
     return damage, group_bytes_max
 
 
 def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
-    """Return the first damage, and the bytes of the largest group before it."""
-    start = largest = 0
-    for match in _trailers(content):
-        lines = memoryview(content)[start : match.start()]
-        has_length, has_checksum = int(match[1]) == len(lines), int(match[2], 16) == zlib.crc32(lines)
+    """Return the first damage in groups, and the bytes of the largest group before it."""
+    group_start = 0
+    group_bytes_max = 0
+    for match in _find_trailers(content):
+        lines = memoryview(content)[group_start : match.start()]
+        has_length = int(match[1]) == len(lines)
+        has_checksum = int(match[2], 16) == zlib.crc32(lines)
         if not (has_length and has_checksum):
-            # A match of either value proves that the trailer belongs to this group.
-            was_complete = (has_length or has_checksum) and _HOLE not in bytes(lines)
-            return Damage(start, "its checksum does not match", was_complete), largest
-        start, largest = match.end(), max(largest, match.end() - start)
-    return Damage(start, "it has no trailer") if start < len(content) else None, largest
+            # If one of the two values matches, the trailer belongs to this group, so the whole group was written.
+            was_complete = (has_length or has_checksum) and _UNWRITTEN not in bytes(lines)
+            return Damage(group_start, "its checksum does not match", was_complete), group_bytes_max
+        group_bytes_max = max(group_bytes_max, match.end() - group_start)
+        group_start = match.end()
+    if group_start < len(content):
+        return Damage(group_start, "it has no trailer"), group_bytes_max
+    return None, group_bytes_max
 
 
-def _trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
-    # Search for the fixed start first: the regular expression alone is ten times slower, and does not release the GIL.
-    while (start := content.find(_TRAILER_START, start)) >= 0:
-        if (start == 0 or content[start - 1 : start] == b"\n") and (match := _TRAILER.match(content, start)):
+def _find_trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
+    """Yield the lines that have the form of a trailer, from the offset `start` on."""
+    # Search for the fixed beginning first: the regular expression alone is ten times slower, and keeps the GIL.
+    offset = content.find(_TRAILER_START, start)
+    while offset >= 0:
+        is_line_start = offset == 0 or content[offset - 1 : offset] == b"\n"
+        match = _TRAILER.match(content, offset) if is_line_start else None
+        if match:
             yield match
-        start += 1
+        offset = content.find(_TRAILER_START, offset + 1)
 
 
 def _size_mismatch(byte_count: int, sealed_bytes: int) -> str:
+    """Return the cause of damage in a segment whose size differs from the size in its name."""
     if byte_count < sealed_bytes:
         return f"bytes are missing ({byte_count:,} of {sealed_bytes:,} are left)"
     return f"bytes were added (it has {byte_count:,} and was sealed with {sealed_bytes:,})"
@@ -162,6 +180,15 @@ def sealed_bytes_of(name: str) -> int | None:
     return int(match[3]) if match and match[3] else None
 
 
+def new_identity(number: int) -> str:
+    """Return an identity for a new segment of this number.
+
+    The random part makes it unique: a store that outlives the journal's folder can't mistake a new segment for a loaded
+    one.
+    """
+    return f"{number:012d}-{secrets.token_hex(4)}"
+
+
 def sealed_name(identity: str, byte_count: int) -> str:
     """Return the file name of a sealed segment."""
     return f"{identity}-{byte_count}{SEALED}"
@@ -169,4 +196,4 @@ def sealed_name(identity: str, byte_count: int) -> str:
 
 def end_of_last_group(content: bytes) -> int:
     """Return the offset where the last trailer ends; 0 without one."""
-    return max((match.end() for match in _trailers(content)), default=0)
+    return max((match.end() for match in _find_trailers(content)), default=0)

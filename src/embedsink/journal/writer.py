@@ -1,7 +1,7 @@
 """The journal: a durable log of accepted and quarantined envelopes in NDJSON segments.
 
-Group commit: requests of two turns of the event loop share an fsync, and so do requests that arrive while one runs.
-A group is its lines and a trailer line with their byte count and CRC-32. One write and one fdatasync make it durable.
+Group commit: requests of two turns of the event loop share an fdatasync. Requests that arrive while it runs share the
+next one. A group consists of lines and a trailer line with their byte count and CRC-32.
 
     submit ─▶ pending ─▶ committer thread: write, fdatasync ─▶ callbacks      <number>-<random>.open
                                   └─ after a second or 8 MiB: seal           <number>-<random>-<bytes>.ndjson
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import threading
 import time
 from collections import deque
@@ -19,23 +18,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from embedsink.durable_files import is_disk_full
 from embedsink.errors import Unavailable
-from embedsink.journal.capacity import MEASURE_INTERVAL_S, NO_DESCRIPTOR, Capacity
+from embedsink.journal.capacity import MEASURE_INTERVAL_S, NO_FREE_DESCRIPTOR, Capacity
 from embedsink.journal.open_segment import OpenSegment
-from embedsink.journal.recovery import DISK_FULL, Recovery, recover, recover_deferred
-from embedsink.journal.segment import OPEN, SEALED, number_of, trailer
+from embedsink.journal.recovery import Recovery, recover, recover_deferred
+from embedsink.journal.segment import OPEN, SEALED, new_identity, number_of, trailer
 from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)
 
 # An idle journal checks this often whether its folder still exists.
 _IDLE_CHECK_S = 5.0
-_FULL = "disk: is full. The operator has to free space; resend afterwards."
+_DISK_FULL_MESSAGE = "disk: is full. The operator has to free space; resend afterwards."
 
 
 @dataclass(frozen=True, slots=True)
 class JournalLimits:
-    """Limits in bytes and seconds; the settings of the same names describe them."""
+    """The limits of a journal, in bytes and seconds. The settings of the same names have descriptions."""
 
     segment_seal_s: float = 1.0
     segment_bytes_max: int = 8 * 1_048_576
@@ -55,19 +55,23 @@ class JournalCounters:
 
 
 OnDurable = Callable[[Unavailable | None], None]
-"""Called once in the event loop's thread: with None when the lines are durable, else with the error."""
+"""A callback of submitted lines. It is called once, in the event loop's thread.
 
-_Pending = tuple[bytes, OnDurable]
+Its argument is None when the lines are durable, else the error.
+"""
+
+_Submission = tuple[bytes, OnDurable]
+"""Submitted lines and their callback."""
 
 
 class Journal:
-    """A durable append-only log. One committer thread owns the open segment; one event loop appends.
+    """A durable append-only log. An event loop submits lines; the committer thread writes them to the open segment.
 
     Args:
         folder: the folder of the segments; it is created if missing, else recovered.
         damaged: the folder for damaged files.
         limits: see `JournalLimits`.
-        after_number: the highest segment number that the store knows, in case the folder was emptied.
+        after_number: the highest segment number that was used before, in case the folder was emptied.
         on_sealed: called in the committer thread with the number of each sealed segment.
         on_failure: called once in the committer thread, when the disk has failed and the journal has ended.
     """
@@ -88,7 +92,7 @@ class Journal:
         self.folder = folder
         self.limits = limits
         self.counters = JournalCounters()
-        self.failure: Exception | None = None
+        self.failure: Exception | None = None  # why the journal has ended
         self.recovery: Recovery = recover(folder, damaged=damaged, after_number=after_number)
         self.last_number = self.recovery.last_number  # the newest segment with durable lines
         self.capacity = Capacity(
@@ -99,12 +103,12 @@ class Journal:
         self._on_failure = on_failure
         self._next_number = self.last_number + 1
         self._segment: OpenSegment | None = None
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_Submission] = deque()
         # Each counter has one writer, so that no thread can overwrite another's update.
         self._submitted_bytes = 0
         self._committed_bytes = 0
         self._wake = threading.Event()
-        self._is_waking = False
+        self._is_wake_scheduled = False
         self._is_closing = False
         self._thread: threading.Thread | None = None
 
@@ -124,26 +128,27 @@ class Journal:
             await asyncio.to_thread(self._thread.join)
 
     def submit(self, lines: bytes, on_durable: OnDurable) -> None:
-        """Add whole lines to the next group. They are durable only when `on_durable` is called with None.
+        """Add whole lines to the next group. They are durable when `on_durable` is called with None.
+
+        If the write fails, `on_durable` is called with an error: `overloaded`, `storage_low` or `storage_failed`.
 
         Raises:
-            Unavailable: `overloaded`, `storage_low` or `storage_failed`. Nothing is stored, and `on_durable` is not
-                called. If the write fails later, `on_durable` is called with the same error.
+            Unavailable: one of these errors. Nothing is stored, and `on_durable` is not called.
         """
         self._check_limits(len(lines))
         self._submitted_bytes += len(lines)
         self._pending.append((lines, on_durable))
-        if not self._is_waking:
-            # Wake the committer one turn of the loop later. Woken now, it would take one line and compete for the
-            # interpreter with the callbacks that follow (docs/decisions/0006).
-            self._is_waking = True
+        if not self._is_wake_scheduled:
+            # Wake the committer one turn of the loop later. If it were woken now, it would take one line and compete
+            # for the interpreter with the callbacks that follow (docs/decisions/0006).
+            self._is_wake_scheduled = True
             self._loop.call_soon(self._loop.call_soon, self._wake_committer)
 
     def append(self, lines: bytes) -> "asyncio.Future[None]":
-        """Submit lines and return a future that ends when they are durable.
+        """Submit lines, and return a future that is done when they are durable. It raises Unavailable if they fail.
 
         Raises:
-            Unavailable: nothing is stored of the lines. The future raises it too.
+            Unavailable: the journal does not accept the lines.
         """
         return wait_for(lambda on_durable: self.submit(lines, on_durable))
 
@@ -152,19 +157,22 @@ class Journal:
         return [path for path in sorted(self.folder.glob(f"*{SEALED}")) if number_of(path) and path.is_file()]
 
     def _wake_committer(self) -> None:
-        self._is_waking = False
+        self._is_wake_scheduled = False
         self._wake.set()
 
     def _check_limits(self, byte_count: int) -> None:
+        """Raise Unavailable if the journal has ended, or has no space for these bytes."""
         if self.failure is not None or self._is_closing:
             message = "journal: has ended. Retry after the server's restart."
             raise Unavailable(Reason.STORAGE_FAILED, message, retry_after_s=5)
-        if self._submitted_bytes - self._committed_bytes + byte_count > self.limits.pending_bytes_max:
+        pending_bytes = self._submitted_bytes - self._committed_bytes
+        if pending_bytes + byte_count > self.limits.pending_bytes_max:
             raise Unavailable(Reason.OVERLOADED)
         if self.capacity.refusal:
             raise Unavailable(Reason.STORAGE_LOW, self.capacity.refusal, retry_after_s=10)
 
     def _run(self) -> None:
+        """Run the committer thread."""
         try:
             self._commit_until_closed()
         except Exception as error:
@@ -179,6 +187,7 @@ class Journal:
         os.close(self._folder_descriptor)
 
     def _commit_until_closed(self) -> None:
+        """Commit a group whenever lines are submitted, until the journal is closed or fails."""
         is_last = False
         self._check_disk()
         while self.failure is None and not is_last:
@@ -186,19 +195,21 @@ class Journal:
             self._wake.clear()
             # Read this before taking the last group, so that the group has all lines submitted before the closing.
             is_last = self._is_closing
-            if self._check_disk() and (group := self._take_pending()):
-                self._commit(group)
-            self._seal_when_due(is_closing=is_last)
+            self._check_disk()
+            if self.failure is None:
+                self._commit(self._take_pending())
+            if self.failure is None:
+                self._seal_when_due(is_closing=is_last)
 
-    def _check_disk(self) -> bool:
-        """Measure the free space when due. Return whether the journal still works."""
+    def _check_disk(self) -> None:
+        """Measure the free space when due, and recover deferred segments if there is space. Fail on a disk error."""
+        open_bytes = self._segment.durable_bytes if self._segment else 0
         try:
-            self.capacity.measure_when_due(open_bytes=self._segment.end if self._segment else 0)
+            self.capacity.measure_when_due(open_bytes=open_bytes)
             if self.recovery.deferred and not self.capacity.refusal:
                 self._recover_deferred()
         except OSError as error:
             self._fail(error)
-        return self.failure is None
 
     def _recover_deferred(self) -> None:
         """Recover the segments for which the disk had no space at the start."""
@@ -207,23 +218,28 @@ class Journal:
             log.warning("journal_recovered", extra={"detail": f"journal {path.name}: was recovered with free space."})
             self._on_sealed(number_of(path))
         if self.recovery.deferred:
-            self.capacity.refuse(_FULL)
+            self.capacity.refuse(_DISK_FULL_MESSAGE)
 
-    def _take_pending(self) -> list[_Pending]:
+    def _take_pending(self) -> list[_Submission]:
+        """Remove the pending submissions, and return them."""
         # Pop one by one: if the deque were replaced, a concurrent append could be lost.
         group = []
         while self._pending:
             group.append(self._pending.popleft())
         return group
 
-    def _commit(self, group: Sequence[_Pending]) -> None:
+    def _commit(self, group: Sequence[_Submission]) -> None:
+        """Commit the group, if there is one. After a bug, `_fail_pending` answers it."""
+        if not group:
+            return
         try:
             self._commit_lines(group)
         except Exception:
-            self._pending.extendleft(reversed(group))  # `_fail_pending` answers them.
+            self._pending.extendleft(reversed(group))
             raise
 
-    def _commit_lines(self, group: Sequence[_Pending]) -> None:
+    def _commit_lines(self, group: Sequence[_Submission]) -> None:
+        """Write the lines of a group durably, and schedule the callbacks."""
         lines = b"".join([lines for lines, _ in group])
         failure = self._write_durably(lines + trailer(lines))
         if lines and failure is None and self._segment:
@@ -234,18 +250,20 @@ class Journal:
         self._call_soon(_answer, group, failure)
 
     def _write_durably(self, group: bytes) -> Unavailable | None:
+        """Write and sync a group. Return the error for its submissions if this fails."""
         try:
-            segment = self._segment = self._segment or self._open_segment()
-            segment.write(group)
+            if self._segment is None:
+                self._segment = self._open_segment()
+            self._segment.write(group)
         except OSError as error:
-            if error.errno in DISK_FULL and self._undo_write():
+            if is_disk_full(error) and self._undo_write():
                 return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
-            if error.errno in NO_DESCRIPTOR:  # No segment could be opened, so nothing was written.
+            if error.errno in NO_FREE_DESCRIPTOR:  # No segment could be opened, so nothing was written.
                 return Unavailable(Reason.OVERLOADED, "server: has no free file descriptor. Wait, then resend.")
             return self._fail(error)
         started_at = time.perf_counter()
         try:
-            segment.sync()
+            self._segment.sync()
         except OSError as error:
             # End the journal: a second fsync could succeed without writing, because the kernel drops the dirty flag.
             return self._fail(error)
@@ -255,10 +273,11 @@ class Journal:
         return None
 
     def _open_segment(self) -> OpenSegment:
-        # The random part makes names unique, so that a store that outlives this folder can't mistake a new segment for
-        # a loaded one. Only a segment that is sealed with lines uses up its number, so a gap means a lost segment.
-        path = self.folder / f"{self._next_number:012d}-{secrets.token_hex(4)}{OPEN}"
-        segment = OpenSegment(path)
+        """Create the file of a new segment.
+
+        A segment without lines is deleted, and the next one reuses its number. So a gap in the numbers means a loss.
+        """
+        segment = OpenSegment(self.folder / f"{new_identity(self._next_number)}{OPEN}")
         try:
             self._sync_folder()
         except OSError:
@@ -273,10 +292,11 @@ class Journal:
                 self._segment.undo_write()
         except OSError:
             return False  # The caller then fails the journal.
-        self.capacity.refuse(_FULL)
+        self.capacity.refuse(_DISK_FULL_MESSAGE)
         return True
 
     def _seconds_to_wait(self) -> float:
+        """Return the seconds until the committer has work even if no lines are submitted."""
         if self.capacity.refusal:
             return MEASURE_INTERVAL_S
         if self._segment is None or not self._segment.has_lines:
@@ -284,28 +304,33 @@ class Journal:
         return max(0.0, self._segment.opened_at + self.limits.segment_seal_s - time.monotonic())
 
     def _seal_when_due(self, *, is_closing: bool) -> None:
+        """Seal the open segment if it is old or large enough, or if the journal is closing."""
         segment = self._segment
-        if segment is None or self.failure is not None:
+        if segment is None:
             return
         # A segment without lines has only probes of `/readyz`. Its age does not matter, but its size is limited.
         is_old = segment.has_lines and time.monotonic() >= segment.opened_at + self.limits.segment_seal_s
-        if is_old or is_closing or segment.end >= self.limits.segment_bytes_max:
+        is_large = segment.durable_bytes >= self.limits.segment_bytes_max
+        if is_old or is_large or is_closing:
             self._seal(segment)
 
     def _seal(self, segment: OpenSegment) -> None:
+        """Seal the open segment durably, and report its number. Fail on a disk error."""
         try:
             segment.seal()
             self._segment = None
             self._sync_folder()
         except OSError as error:
-            if error.errno in DISK_FULL and self._segment is not None:
-                self.capacity.refuse(_FULL)  # The new name needs space too. The segment stays open until then.
+            is_still_open = self._segment is not None
+            if is_disk_full(error) and is_still_open:
+                # The new name needs disk space too. The segment stays open until there is some.
+                self.capacity.refuse(_DISK_FULL_MESSAGE)
             else:
                 self._fail(error)
             return
         if segment.has_lines:
             self._next_number += 1
-            self.capacity.add(segment.end)
+            self.capacity.add(segment.durable_bytes)
             self.counters.segment_count += 1
             self._on_sealed(number_of(segment.path))
 
@@ -313,9 +338,10 @@ class Journal:
         os.fsync(self._folder_descriptor)
 
     def _fail(self, error: Exception) -> Unavailable:
+        """End the journal. Return the error for submissions that are not durable."""
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
-        # The group is refused, so cut it off before the next start finds it. If the disk can't do that, ids prevent a
+        # The group is refused, so cut it off: the next start would load it. If the disk can't do that, ids prevent a
         # retry from counting twice.
         with contextlib.suppress(OSError):
             if self._segment:
@@ -330,7 +356,7 @@ class Journal:
         _answer(self._take_pending(), self._failure_response())
 
     def _call_soon(self, call: Callable[..., None], *arguments: object) -> None:
-        # A closed loop has no requests left to answer.
+        """Call a function in the event loop's thread. If the loop is closed, no requests are left to answer."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *arguments)
 
@@ -351,7 +377,8 @@ def wait_for(submit: Callable[[OnDurable], None]) -> "asyncio.Future[None]":
     return future
 
 
-def _answer(group: Sequence[_Pending], failure: Unavailable | None) -> None:
+def _answer(group: Sequence[_Submission], failure: Unavailable | None) -> None:
+    """Call the callbacks of a group. A bug in one callback does not affect the others."""
     for _, on_durable in group:
         try:
             on_durable(failure)

@@ -1,8 +1,9 @@
 """The blocks of a DuckDB file and their checksums, read without opening a database.
 
-    3 headers of 4 KiB │ block 0 │ block 1 │ …      the first 8 bytes of each are a checksum of its other bytes
+    3 headers of 4 KiB │ block 0 │ block 1 │ …
 
-The newer of the last two headers contains the size and the number of blocks.
+Each header and each block begins with a checksum of 8 bytes. DuckDB writes the last two headers alternately. The newer
+one contains the size and the number of the blocks.
 """
 
 import os
@@ -18,14 +19,16 @@ HEADER_BYTES = 4_096
 _HEADER_COUNT = 3
 _HEADERS_BYTES = _HEADER_COUNT * HEADER_BYTES
 CHECKSUM_BYTES = 8
-_PIECE_COUNT = 64
+# DuckDB divides the blocks of its free list into this many pieces.
+_PIECES_PER_BLOCK = 64
 _NO_BLOCK = 2**64 - 1
 # DuckDB, src/common/checksum.cpp: the seed, xor each 64-bit word times the factor, modulo 2^64.
 _SEED = numpy.uint64(5381)
 _FACTOR = numpy.uint64(0xBF58476D1CE4E5B9)
 BLOCK_BYTES = [2**power for power in range(14, 19)]  # the sizes that DuckDB allows
-# This fits into the CPU's cache. Larger reads are slower.
+# A read of this size fits into the CPU's cache. Larger reads are slower.
 _READ_BYTES = 262_144
+# `on_step` is called after this many bytes.
 _STEP_BYTES = 16 * 1_048_576
 
 
@@ -38,10 +41,10 @@ class Block:
 
 
 def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: None) -> list[Block]:
-    """Return the blocks whose checksum does not match, with headers and missing blocks.
+    """Return the blocks and headers whose checksum does not match, and the missing blocks.
 
-    DuckDB leaves any content in free blocks, so blocks of the free list are omitted. If a part of that list is
-    damaged, a suspect block may be free. Then only reading every row shows whether the file is damaged.
+    Blocks of the free list are omitted, because DuckDB leaves any content in free blocks. If that list is damaged, a
+    suspect block may be free. Then only reading every row shows whether the file is damaged.
 
     Args:
         path: the file.
@@ -59,57 +62,68 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
             return [Block(len(content), _HEADERS_BYTES - len(content))]
         headers = numpy.frombuffer(content, "<u8").reshape(_HEADER_COUNT, -1)
         suspect_headers = [Block(index * HEADER_BYTES, HEADER_BYTES) for index in _mismatches(headers)]
-        newer: list[int] = max(headers[1:, :6].tolist(), key=lambda header: header[1])
-        free_list, block_count, block_bytes = newer[3:]
+        # Words of a header: checksum, its number, metadata pointer, free list pointer, number of blocks, block size.
+        last_two_headers: list[list[int]] = headers[1:, :6].tolist()
+        newer_header = max(last_two_headers, key=lambda header: header[1])
+        _, _, _, free_list_pointer, block_count, block_bytes = newer_header
         if block_bytes not in BLOCK_BYTES:
             return suspect_headers or [Block(0, _HEADERS_BYTES)]
         suspects = list(_scan_blocks(file, block_count, block_bytes, on_step))
         if suspects and not suspect_headers:
-            free = _read_free_list(file, free_list, block_bytes, {block.offset for block in suspects})
-            suspects = [block for block in suspects if not _is_free(block, block_bytes, free)]
+            suspect_offsets = {block.offset for block in suspects}
+            free_numbers = _read_free_list(file, free_list_pointer, block_bytes, suspect_offsets)
+            suspects = [block for block in suspects if not _is_free(block, block_bytes, free_numbers)]
         return suspect_headers + suspects
 
 
 def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Callable[[], None]) -> Iterator[Block]:
+    """Read all blocks after the headers. Yield those whose checksum does not match, and the missing end of the file."""
     buffer = numpy.empty((_READ_BYTES // block_bytes, block_bytes // 8), "<u8")
     read_count = 0
     while read_count < block_count:
         offset = _HEADERS_BYTES + read_count * block_bytes
-        count = min(file.readinto(buffer.data) // block_bytes, block_count - read_count)  # type: ignore[attr-defined]
-        if not count:
-            yield Block(offset, (block_count - read_count) * block_bytes)
+        unread_count = block_count - read_count
+        count = min(file.readinto(buffer.data) // block_bytes, unread_count)  # type: ignore[attr-defined]
+        if count == 0:
+            yield Block(offset, unread_count * block_bytes)
             return
         for index in _mismatches(buffer[:count]):
             yield Block(offset + index * block_bytes, block_bytes)
         read_count += count
-        if read_count * block_bytes % _STEP_BYTES < _READ_BYTES:
+        has_completed_step = read_count * block_bytes % _STEP_BYTES < _READ_BYTES
+        if has_completed_step:
             on_step()
 
 
-def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspects: Collection[int]) -> set[int]:
-    """Return the numbers of the free blocks; none if a part of their list is suspect.
+def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offsets: Collection[int]) -> set[int]:
+    """Return the numbers of the free blocks; an empty set if a part of their list is suspect.
 
-    DuckDB, src/storage/single_file_block_manager.cpp: the list consists of pieces of blocks, and begins with its
-    length. A piece begins with the pointer to the next one: its block number, and in the highest byte its index there.
+    The format is that of DuckDB's src/storage/single_file_block_manager.cpp. The list consists of 64-bit words in
+    pieces of blocks. Its first word is its length. Each piece begins with the pointer to the next one: a block number,
+    and in the highest byte the index of the piece in that block.
     """
-    piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECE_COUNT // 8 * 8
+    piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8
     words: list[int] = []
     while not words or len(words) <= words[0]:
-        index, number = divmod(pointer, 1 << 56)
-        offset = _HEADERS_BYTES + number * block_bytes
-        if pointer == _NO_BLOCK or offset in suspects:
+        index, block_number = divmod(pointer, 1 << 56)
+        offset = _HEADERS_BYTES + block_number * block_bytes
+        if pointer == _NO_BLOCK or offset in suspect_offsets:
             return set()
         content = os.pread(file.fileno(), piece_bytes, offset + CHECKSUM_BYTES + index * piece_bytes)
         if len(content) < piece_bytes:
             return set()
-        pointer, *rest = numpy.frombuffer(content, "<u8").tolist()
-        words += rest
-    return set(words[1 : words[0] + 1])
+        pointer, *piece_words = numpy.frombuffer(content, "<u8").tolist()
+        words += piece_words
+    free_count, *free_numbers = words
+    return set(free_numbers[:free_count])
 
 
-def _is_free(block: Block, block_bytes: int, free: Collection[int]) -> bool:
-    first, count = (block.offset - _HEADERS_BYTES) // block_bytes, block.byte_count // block_bytes
-    return count <= len(free) and all(number in free for number in range(first, first + count))
+def _is_free(block: Block, block_bytes: int, free_numbers: Collection[int]) -> bool:
+    """Return whether all blocks of a range are free."""
+    first_number = (block.offset - _HEADERS_BYTES) // block_bytes
+    count = block.byte_count // block_bytes
+    # Compare the counts first: the missing end of a file may have a huge number of blocks.
+    return count <= len(free_numbers) and all(first_number + index in free_numbers for index in range(count))
 
 
 def has_valid_checksum(block: bytes) -> bool:

@@ -37,11 +37,11 @@ _STEP_BYTES = 16 * 1_048_576
 
 
 class SourceUnreadable(OSError):
-    """The disk can't read a part of the source."""
+    """The disk failed to read a part of the source."""
 
 
 def copy_durably(source: Path, target: Path, *, on_step: Callable[[], None] = lambda: None) -> None:
-    """Copy a file by reflink or block by block, and return when the copy is durable.
+    """Copy a file by reflink if the file system supports it, else in steps. Return when the copy is durable.
 
     Raises:
         SourceUnreadable: the disk can't read the source.
@@ -52,15 +52,16 @@ def copy_durably(source: Path, target: Path, *, on_step: Callable[[], None] = la
             fcntl.ioctl(writer, _FICLONE, reader.fileno())
         except OSError:  # another file system, or one without reflinks
             _require_space(target, os.fstat(reader.fileno()).st_size)
-            while block := _read(reader):
-                writer.write(block)
+            while content := _read_step(reader):
+                writer.write(content)
                 writer.flush()
-                os.fdatasync(writer.fileno())  # sync in steps: a single sync at the end could take minutes
+                os.fdatasync(writer.fileno())  # Sync in steps: a single sync at the end could take minutes.
                 on_step()
         os.fsync(writer.fileno())
 
 
-def _read(file: BinaryIO) -> bytes:
+def _read_step(file: BinaryIO) -> bytes:
+    """Read the next `_STEP_BYTES`. Raise SourceUnreadable after a disk error."""
     try:
         return file.read(_STEP_BYTES)
     except OSError as error:
@@ -70,19 +71,20 @@ def _read(file: BinaryIO) -> bytes:
 
 
 def _require_space(target: Path, byte_count: int) -> None:
+    """Raise OSError if the disk has no space for a copy of this size."""
     disk = os.statvfs(target.parent)
     if disk.f_bavail * disk.f_frsize < byte_count + FREE_BYTES_MIN:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for a copy of {byte_count:,} bytes")
 
 
 def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | None:
-    """Return the damage in a durable database file; None if it has none."""
+    """Return the damage in a durable database file; None if it is intact."""
     from embedsink.loader.blocks import find_suspect_blocks
 
     suspect_count = len(find_suspect_blocks(path, on_step=on_step))
     if not suspect_count:
         return None
-    # These blocks may be free. Reading every row decides, but takes fifty times as long.
+    # These blocks may be free. Only reading every row shows whether the file is damaged; it takes fifty times as long.
     from embedsink.store.duckdb_errors import StoreDamaged
     from embedsink.store.verify import read_every_row
 
@@ -93,8 +95,11 @@ def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | N
     return None
 
 
-def _is_suspect(source: Path) -> bool:
-    # Don't read rows here, since the server has the file open. If all blocks are valid, only the copy is damaged.
+def _has_suspect_blocks(source: Path) -> bool:
+    """Return whether the source has suspect blocks or can't be read. If not, only the copy is damaged.
+
+    Its rows can't be read to decide, because the server has the file open.
+    """
     from embedsink.loader.blocks import find_suspect_blocks
 
     try:
@@ -104,12 +109,13 @@ def _is_suspect(source: Path) -> bool:
 
 
 def _print(line: str) -> None:
+    """Print a line to the server at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def _predecessor_damage(predecessor: Path) -> str | None:
-    """Return the damage in a predecessor; None if it is intact or missing."""
+    """Return the damage in the predecessor, as the predicate of a sentence; None if it is intact or missing."""
     from embedsink.errors import EmbedsinkError
 
     try:
@@ -118,10 +124,21 @@ def _predecessor_damage(predecessor: Path) -> str | None:
         return None
     except (OSError, EmbedsinkError) as error:
         return f"can't be verified ({error})"
-    return damage and f"is damaged ({damage})"
+    return f"is damaged ({damage})" if damage else None
+
+
+def _copy_damage(target: Path) -> str | None:
+    """Return the damage in the copy; None if it is intact."""
+    try:
+        return verify(target, on_step=lambda: _print(STEP))
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return f"{target.name}: {error.strerror}"  # With a reflink, the source shares the unreadable blocks.
 
 
 def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
+    """Copy and verify. Return the exit code."""
     started_at = time.monotonic()
     try:
         copy_durably(source, target, on_step=lambda: _print(STEP))
@@ -129,21 +146,18 @@ def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
         sys.stderr.write(f"{source.name}: {error.strerror}\n")
         return DAMAGED
     _print(COPIED)
-    copied_at = time.monotonic()
-    import embedsink.loader.blocks  # noqa: F401  subtract this import: it waits for the CPU, not for the disk
+    import_started_at = time.monotonic()
+    import embedsink.loader.blocks  # noqa: F401
 
-    import_s = time.monotonic() - copied_at
-    try:
-        damage = verify(target, on_step=lambda: _print(STEP))
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        damage = f"{target.name}: {error.strerror}"  # With a reflink, the source shares the unreadable blocks.
+    # Subtract the time of this import: it waits for the CPU, not for the disk.
+    import_s = time.monotonic() - import_started_at
+    damage = _copy_damage(target)
     if damage:
         sys.stderr.write(f"{damage}\n")
-        return DAMAGED if _is_suspect(source) else 1
-    if predecessor and (damage := _predecessor_damage(predecessor)):
-        _print(f"{PREDECESSOR_DAMAGED} {damage}")
+        return DAMAGED if _has_suspect_blocks(source) else 1
+    predecessor_damage = _predecessor_damage(predecessor) if predecessor else None
+    if predecessor_damage:
+        _print(f"{PREDECESSOR_DAMAGED} {predecessor_damage}")
     _print(f"{VERIFIED} {time.monotonic() - started_at - import_s:.3f}")
     return 0
 

@@ -1,6 +1,7 @@
 """The folder `damaged/`: damaged files, and notes about lost segments.
 
-Segments and notes stay until an operator moves them. Damaged database files are only evidence, and are deleted later.
+Segments and notes stay until an operator moves them. Damaged database files help to find the cause, and are deleted
+later.
 """
 
 import logging
@@ -15,13 +16,14 @@ from embedsink.journal.segment import OPEN, SEALED, number_of
 
 log = logging.getLogger(__name__)
 
+# The retention of damaged database files.
 DATABASES_MAX = 2
 DATABASE_DAYS_MAX = 30
-_DATABASE = re.compile(r"(store|analytics(\.previous)?)\.duckdb(\.\d+)?")
+_DATABASE_NAME = re.compile(r"(store|analytics(\.previous)?)\.duckdb(\.\d+)?")
 
 
 class DamagedFiles:
-    """The damaged files of a data folder, each reported until an operator moves it.
+    """The damaged files of a data folder. Each one is reported until an operator moves it.
 
     Args:
         folder: the folder `damaged/`.
@@ -34,7 +36,7 @@ class DamagedFiles:
 
     def report_existing(self) -> None:
         """Report the files from earlier runs."""
-        for path in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
+        for path in self._paths():
             if has_unloaded_events(path.name):
                 self._messages.append(
                     f"damaged/{path.name}: is damaged and not loaded. Repair it, or move it elsewhere."
@@ -43,17 +45,20 @@ class DamagedFiles:
                 self._messages.append(f"damaged/{path.name}: {read_loss_note(path)}")
         self.delete_old_databases()
 
-    def report_gaps(self, journal: Path, *, after: int, before: int, loaded: Iterable[tuple[int, int]] = ()) -> None:
-        """Report lost segments: numbers are consecutive, so a missing number is a loss.
+    def report_gaps(
+        self, journal: Path, *, after: int, before: int, loaded_ranges: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        """Report lost segments. Their numbers are consecutive, so a missing number is a loss.
 
         Args:
             journal: the folder of the segments.
             after: the number before the checked range.
             before: the number after it.
-            loaded: the first and the last number of each run of loaded segments in the range.
+            loaded_ranges: the first and the last number of each range of loaded segments.
         """
         present = segment_numbers(journal, self._folder)
-        if gaps := find_gaps(present, after=after, before=before, loaded=loaded):
+        gaps = find_gaps(present, after=after, before=before, loaded_ranges=loaded_ranges)
+        if gaps:
             self.record_loss(f"journal: {describe_gaps(gaps)} in neither the store nor the journal.")
 
     def move_segment(self, segment: Path, why: str) -> None:
@@ -64,7 +69,7 @@ class DamagedFiles:
         log.error("segment_damaged", extra={"detail": message})
 
     def link_database(self, path: Path, why: str) -> None:
-        """Link a damaged database file into the folder. The original stays until another file replaces it."""
+        """Add a hard link to a damaged database file. The file keeps its name until another file replaces it."""
         free_path(self._folder / path.name).hardlink_to(path)
         sync_folder(self._folder)
         log.error("store_damaged", extra={"detail": f"{path.name}: {why}. A copy is in damaged/."})
@@ -72,25 +77,27 @@ class DamagedFiles:
 
     def databases(self) -> list[Path]:
         """Return the database files, oldest first."""
-        paths = self._folder.iterdir() if self._folder.is_dir() else ()
-        databases = [path for path in paths if _DATABASE.fullmatch(path.name)]
+        databases = [path for path in self._paths() if _DATABASE_NAME.fullmatch(path.name)]
         # The creation of the hard link set the ctime; the mtime is that of the original file.
         return sorted(databases, key=lambda path: path.stat().st_ctime_ns)
 
     def delete_old_databases(self, *, now: float | None = None) -> None:
         """Delete database files except the two newest, and all after 30 days. Their readable rows were salvaged."""
+        now = time.time() if now is None else now
         databases = self.databases()
-        oldest = (time.time() if now is None else now) - DATABASE_DAYS_MAX * 86_400
+        newest = databases[-DATABASES_MAX:]
         for path in databases:
-            if path in databases[:-DATABASES_MAX] or path.stat().st_ctime < oldest:
+            is_expired = path.stat().st_ctime < now - DATABASE_DAYS_MAX * 86_400
+            if is_expired or path not in newest:
                 _delete(path, f"only the newest {DATABASES_MAX} are kept, for at most {DATABASE_DAYS_MAX} days")
 
     def delete_oldest_database(self) -> bool:
-        """Free space. Return False if the folder has no database file."""
-        for path in self.databases()[:1]:
-            _delete(path, "the disk has no space for the next snapshot")
-            return True
-        return False
+        """Delete the oldest database file to free disk space. Return whether there was one."""
+        databases = self.databases()
+        if not databases:
+            return False
+        _delete(databases[0], "the disk has no space for the next snapshot")
+        return True
 
     def report_salvage(self, row_count: int, *, lost_count: int) -> None:
         """Report the rows that were salvaged from damaged files, and the events that were lost."""
@@ -101,7 +108,7 @@ class DamagedFiles:
             log.warning("salvaged", extra={"detail": f"{message}. No event is lost."})
 
     def record_loss(self, message: str) -> None:
-        """Report a loss now, and at each start until an operator moves the note."""
+        """Write a note about a loss, and report it now and at each start until an operator moves the note."""
         message = f"{message} Restore a backup, or accept the loss and move this file elsewhere."
         if any(message in reported for reported in self._messages):
             return
@@ -111,6 +118,10 @@ class DamagedFiles:
         self._messages.append(f"damaged/{path.name}: {message}")
         log.error("lost", extra={"detail": message})
 
+    def _paths(self) -> list[Path]:
+        """Return the files of the folder in the order of their names; none if the folder does not exist."""
+        return sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+
 
 def _delete(path: Path, why: str) -> None:
     log.warning("copy_deleted", extra={"detail": f"damaged/{path.name}: was deleted, since {why}."})
@@ -118,43 +129,51 @@ def _delete(path: Path, why: str) -> None:
 
 
 def has_unloaded_events(name: str) -> bool:
-    """Return whether a file in `damaged/` has events that are not in the store, by its name."""
+    """Return whether a file in `damaged/` is a segment or a part of one, whose events are not in the store."""
     return OPEN in name or SEALED in name
 
 
 def segment_numbers(*folders: Path) -> set[int]:
-    """Return the numbers of all segments in these folders."""
-    return {number_of(path) for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_file()}
+    """Return the numbers of all segments in these folders, and 0 for other files."""
+    numbers = set()
+    for folder in folders:
+        if folder.is_dir():
+            numbers |= {number_of(path) for path in folder.iterdir() if path.is_file()}
+    return numbers
 
 
 def find_gaps(
-    present: Iterable[int], *, after: int, before: int, loaded: Iterable[tuple[int, int]] = ()
+    present: Iterable[int], *, after: int, before: int, loaded_ranges: Iterable[tuple[int, int]] = ()
 ) -> list[tuple[int, int]]:
-    """Return the first and the last number of each gap between two numbers.
+    """Return the first and the last number of each gap between the numbers `after` and `before`.
 
     Args:
         present: the numbers of the segments on the disk.
         after: the number before the checked range.
         before: the number after it.
-        loaded: the first and the last number of runs of loaded segments.
+        loaded_ranges: the first and the last number of each range of loaded segments.
     """
-    gaps, last = [], after
-    single = ((number, number) for number in present if after < number < before)
-    for run_first, run_last in [*sorted([*loaded, *single]), (before, before)]:
-        if run_first > last + 1:
-            gaps.append((last + 1, run_first - 1))
-        last = max(last, run_last)
+    present_ranges = [(number, number) for number in present if after < number < before]
+    ranges = sorted([*loaded_ranges, *present_ranges])
+    gaps = []
+    last_number = after
+    for range_first, range_last in [*ranges, (before, before)]:
+        if range_first > last_number + 1:
+            gaps.append((last_number + 1, range_first - 1))
+        last_number = max(last_number, range_last)
     return gaps
 
 
 def describe_gaps(gaps: list[tuple[int, int]]) -> str:
     """Return the numbers of missing segments as the subject of a sentence, with its verb."""
-    first, last = gaps[0][0], gaps[-1][1]
-    if first == last:
-        return f"segment {first:,} is"
+    first_number, _ = gaps[0]
+    _, last_number = gaps[-1]
+    if first_number == last_number:
+        return f"segment {first_number:,} is"
     if len(gaps) == 1:
-        return f"the segments {first:,} to {last:,} are"
-    return f"{sum(end - start + 1 for start, end in gaps):,} of the segments {first:,} to {last:,} are"
+        return f"the segments {first_number:,} to {last_number:,} are"
+    missing_count = sum(last - first + 1 for first, last in gaps)
+    return f"{missing_count:,} of the segments {first_number:,} to {last_number:,} are"
 
 
 def read_loss_note(path: Path) -> str:

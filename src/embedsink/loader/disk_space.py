@@ -1,4 +1,4 @@
-"""The free space that the store's disk needs before a write."""
+"""The free disk space that the store requires before it writes."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 from embedsink.loader.copy_file import FREE_BYTES_MIN
 from embedsink.store.duckdb_errors import StoreRefused
 
-FREE_BYTES_MAX = 64 * 1_048_576
+# The largest requirement. It doubles with each checkpoint that meets a full disk.
+REQUIRED_BYTES_MAX = 64 * 1_048_576
 
 
 class StoreDiskSpace:
-    """A guard against a full disk. A checkpoint on a full disk breaks the database and every open report.
+    """A check of the free disk space. A checkpoint on a full disk breaks the database and every open report.
 
     Args:
         folder: a folder on the store's disk.
@@ -26,8 +27,8 @@ class StoreDiskSpace:
             raise StoreRefused(f"less than {self._required_bytes:,} bytes are free on its disk")
 
     def raise_requirement(self) -> None:
-        """Require more space, because a checkpoint or another program filled the disk."""
-        self._required_bytes = min(2 * max(self._required_bytes, self._free_bytes()), FREE_BYTES_MAX)
+        """Require twice the present requirement, or twice the free space, because a write filled the disk."""
+        self._required_bytes = min(2 * max(self._required_bytes, self._free_bytes()), REQUIRED_BYTES_MAX)
 
     def reset_requirement(self) -> None:
         """Require the initial space again: a checkpoint has succeeded."""

@@ -23,10 +23,11 @@ from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.loader.status import LoaderStatus
 from embedsink.loader.tasks import LoaderTasks, QuarantinePurge
 from embedsink.store.database import Store
-from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
+from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
 
 log = logging.getLogger(__name__)
 
+# The pauses after an error of loading, and after rollups for which the store has no space.
 RETRY_AFTER_S = 2.0
 ROLLUP_RETRY_S = 60.0
 # The time limit for the last snapshot of a closing server. Without that snapshot, the next start has more to load.
@@ -37,16 +38,16 @@ _DIGITS = re.compile(r"\d+")
 
 
 class Loader:
-    """The owner of the store's write connection. Call `on_sealed` when a segment was sealed.
+    """The thread that loads sealed segments into the store. Only it may write to the store.
 
     Args:
         folder: the data folder; the store is its `store.duckdb`.
         store: the store, which is not open yet.
         snapshot_interval_s: the minimum time between two snapshots.
         on_loaded: called in the loader's thread after each load.
-        on_removed: called there with the size in bytes of each segment that leaves the journal.
+        on_removed: called there with the size in bytes of each segment that is removed from the journal's folder.
         closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
-        is_tight: whether the journal needs the space of its segments.
+        is_low_on_space: returns whether the journal needs the space of covered segments now.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
     """
 
@@ -59,7 +60,7 @@ class Loader:
         on_loaded: Callable[[], None] = lambda: None,
         on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
-        is_tight: Callable[[], bool] = lambda: False,
+        is_low_on_space: Callable[[], bool] = lambda: False,
         quarantine_days: int = 0,
     ) -> None:
         self.status = LoaderStatus()
@@ -75,43 +76,50 @@ class Loader:
         self._disk_space = StoreDiskSpace(folder.path)
         self._sealed_number = 0  # the highest sealed number that the journal has reported
         self._rollup_due_at = 0.0
+        self._is_closing = False
+        self._load_until = math.inf  # in monotonic seconds; finite when closing
         self._wake = threading.Event()
-        self._publisher = Publisher(
-            folder,
-            store,
+        self._publisher = self._create_publisher(snapshot_interval_s, is_low_on_space)
+        self.tasks = LoaderTasks(self._wake)
+        self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
+        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
+
+    def _create_publisher(self, interval_s: float, is_low_on_space: Callable[[], bool]) -> Publisher:
+        return Publisher(
+            self._folder,
+            self._store,
             self._pending,
             checks=self._checks,
             damaged=self._damaged,
             disk_space=self._disk_space,
             status=self.status,
-            interval_s=snapshot_interval_s,
+            interval_s=interval_s,
             on_change=self._wake.set,
-            is_tight=is_tight,
+            is_low_on_space=is_low_on_space,
         )
-        self.tasks = LoaderTasks(self._wake)
-        self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
-        self._is_closing = False
-        self._load_until = math.inf  # in monotonic seconds; finite when closing
-        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def start(self) -> None:
         """Start the thread. Call `open_store` first."""
         self._thread.start()
 
     def on_sealed(self, number: int = 0) -> None:
-        """Load sealed segments now. The segment of this number was sealed."""
+        """Wake the thread, because the segment of this number was sealed; 0 if none is known to be sealed."""
         self._sealed_number = max(self._sealed_number, number)
         self._pending.on_sealed()
         self._wake.set()
 
     def close(self) -> None:
-        """Load sealed segments, publish a last snapshot and close the store. The next start loads the rest."""
+        """Load sealed segments, publish a last snapshot and close the store, within the time limit.
+
+        The next start loads the rest.
+        """
         if self._closing_s_max is not None:
             self._load_until = time.monotonic() + self._closing_s_max
         self._is_closing = True
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(None if self._closing_s_max is None else self._seconds_to_end())
+            timeout_s = None if self._closing_s_max is None else self._seconds_to_end()
+            self._thread.join(timeout_s)
         self._publisher.abandon()
         if self._thread.is_alive():
             log.error("loader_failed", extra={"detail": "loader: hangs. The server ends without it. Check the disk"})
@@ -125,8 +133,8 @@ class Loader:
             Misconfigured: a rebuild would not help.
             OSError, StoreRefused: the disk has no space now, or another program has the store open.
         """
-        is_new = not self._folder.store.exists()
-        if is_new and (self._folder.snapshot.exists() or self._folder.previous.exists()):
+        has_snapshot = self._folder.snapshot.exists() or self._folder.previous.exists()
+        if has_snapshot and not self._folder.store.exists():
             self._rebuild("is missing")
         else:
             try:
@@ -142,7 +150,8 @@ class Loader:
 
     def load_pending(self) -> Iterator[None]:
         """Load all pending segments, oldest first. Yield after each transaction."""
-        sealed_number = self._sealed_number  # before the listing: a segment that is missing there was lost
+        # Read this before the folder is listed: a segment up to this number that the listing lacks was lost.
+        sealed_number = self._sealed_number
         for batch in self._pending.batches():
             self._load(self._checks.check_batch(batch))
             yield
@@ -154,6 +163,7 @@ class Loader:
         self._publisher.publish()
 
     def _run(self) -> None:
+        """Run the loader's thread."""
         try:
             lower_priority()
             self._run_until_closed()
@@ -168,6 +178,7 @@ class Loader:
             self.tasks.close()
 
     def _run_until_closed(self) -> None:
+        """Load and publish whenever a segment is sealed or a step is due."""
         is_last = False
         while not is_last:
             self._wake.wait(self._seconds_to_next())
@@ -178,18 +189,19 @@ class Loader:
                 self.tasks.run()
 
     def run_once(self, *, is_last: bool) -> None:
-        """Load pending segments, and publish a snapshot when it is due or `is_last`. The loader's thread calls this."""
+        """Load pending segments, and publish a snapshot if it is due or `is_last`. The loader's thread calls this."""
         # Loading and publishing each clear their own error: one may succeed while the other fails.
-        self.status.load_error = self._run_guarded(self._load_round)
+        self.status.load_error = self._run_step(self._load_round)
         # If the store broke while loading, `load_error` already reports it.
         if self.status.load_error is None and self._store.is_open:
             self._run_publisher(self._publish_last if is_last else self._publisher.advance)
 
     def _run_publisher(self, step: Callable[[], None]) -> None:
-        count = self.status.snapshot_count
-        error = self._run_guarded(step)
-        # The last error remains until a snapshot is published.
-        if error or self.status.snapshot_count > count:
+        """Run a step of the publisher, and set `snapshot_error`. An error remains until a snapshot is published."""
+        snapshot_count = self.status.snapshot_count
+        error = self._run_step(step)
+        has_published = self.status.snapshot_count > snapshot_count
+        if error or has_published:
             self.status.snapshot_error = error
 
     def _publish_last(self) -> None:
@@ -197,15 +209,8 @@ class Loader:
             self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 
     def _load_round(self) -> None:
-        known = self._pending.loaded
-        if not self._store.is_open:
-            self.open_store()
-        elif self.status.load_error:
-            self._read_loaded_segments()
-        if not self._pending.loaded.keys() <= known.keys():
-            # A load that raised an error was committed nevertheless.
-            self._publisher.is_dirty = True
-            self._on_loaded()
+        """Load all pending segments. Then do a bounded part of the other work: rollups, and the purge."""
+        self._synchronize_with_store()
         self._disk_space.require()
         for _ in self.load_pending():
             # Publish during a long load too: snapshots free the journal's space.
@@ -218,56 +223,80 @@ class Loader:
         if self._roll_up() or self.quarantine.purge_when_due():
             self._wake.set()  # More may remain, but newly sealed segments come first.
 
-    def _roll_up(self) -> bool:
-        """Compute rollups if enough rows were loaded since the last ones. Return whether it did.
+    def _synchronize_with_store(self) -> None:
+        """Open the store if it is closed. After an error, read again which segments it has.
 
-        If the disk has no space for them, nothing else is blocked: reports read those events one by one.
+        A load that raised an error may have been committed nevertheless.
+        """
+        known_sizes = self._pending.loaded_sizes
+        if not self._store.is_open:
+            self.open_store()
+        elif self.status.load_error:
+            self._read_loaded_segments()
+        else:
+            return
+        has_more = not self._pending.loaded_sizes.keys() <= known_sizes.keys()
+        if has_more:
+            self._publisher.is_dirty = True
+            self._on_loaded()
+
+    def _roll_up(self) -> bool:
+        """Roll up a batch of events, if there are enough. Return whether a batch was rolled up.
+
+        If the store has no space for rollups, loading continues: reports read those events one by one.
         """
         if time.monotonic() < self._rollup_due_at:
             return False
         try:
-            is_done = self._store.roll_up()
+            has_rolled_up = self._store.roll_up()
         except StoreRefused as error:
             detail = f"store: {error}. Rollups are retried in {ROLLUP_RETRY_S:g} s"
             log.warning("rollup_delayed", extra={"detail": detail})
             self._rollup_due_at = time.monotonic() + ROLLUP_RETRY_S
             return False
-        if is_done:
+        if has_rolled_up:
             self._publisher.is_dirty = True
             self._publisher.checkpoint_when_due()
-        return is_done
+        return has_rolled_up
 
     def _advance_past_damaged(self) -> None:
         """Advance past the newest damaged segment, so that no reader waits for it."""
-        self._advance_to(max(map(number_of, self._folder.damaged.iterdir()), default=0))
+        damaged_number = max(map(number_of, self._folder.damaged.iterdir()), default=0)
+        self._advance_to(damaged_number)
 
     def _advance_to(self, number: int) -> None:
+        """Raise `last_number` to this number, and notify readers."""
         if number > self.last_number:
             self.last_number = number
             self._on_loaded()
 
-    def _run_guarded(self, step: Callable[[], None]) -> str | None:
-        """Run a step. Return a message about its error, or None. A broken store is closed or rebuilt then."""
+    def _run_step(self, step: Callable[[], None]) -> str | None:
+        """Run a step. After an error, close or rebuild a broken store, and return a message; else return None."""
         try:
             step()
             return None
         except Exception as error:  # noqa: BLE001  returned as a message
             failure = error
         try:
-            # Outside the `except` above, because the recovery may fail too, for example on a full disk.
             self._recover_from(failure)
         except Exception as error:  # noqa: BLE001  returned as a message
-            failure = error
-        return self._log_error(_error_message(failure))
+            failure = error  # The recovery failed too, for example on a full disk.
+        message = _error_message(failure)
+        self._log_error(message)
+        return message
 
     def _recover_from(self, failure: Exception) -> None:
+        """Close a broken store, so that the next round opens it again. Rebuild a damaged one.
+
+        Ingest continues meanwhile, because the journal stores all events.
+        """
         if not isinstance(failure, StoreBroken):
             return
         if is_disk_full(failure):
             self._disk_space.raise_requirement()
         is_damaged = isinstance(failure, StoreDamaged)
-        self.status.reopened_count += not is_damaged
-        # Ingest continues: the journal keeps all events until the store is open again.
+        if not is_damaged:
+            self.status.reopened_count += 1
         self._publisher.reset()
         self._store.close()
         if is_damaged:
@@ -275,35 +304,38 @@ class Loader:
 
     def report_error(self, message: str) -> None:
         """Report why the store can't be opened. The loader retries."""
-        self.status.load_error = self._log_error(message)
+        self._log_error(message)
+        self.status.load_error = message
 
-    def _log_error(self, message: str) -> str:
-        # Ignore digits: DuckDB names another block each time.
-        known = {_DIGITS.sub("", text) for text in (self.status.load_error, self.status.snapshot_error) if text}
-        if _DIGITS.sub("", message) not in known:
+    def _log_error(self, message: str) -> None:
+        """Log an error unless it was logged before, and postpone the next snapshot."""
+        present_errors = filter(None, (self.status.load_error, self.status.snapshot_error))
+        # Compare without digits: DuckDB names another block each time.
+        logged = {_DIGITS.sub("", text) for text in present_errors}
+        if _DIGITS.sub("", message) not in logged:
             log.error("loader_failed", extra={"detail": message})
         self._publisher.postpone(RETRY_AFTER_S)
-        return message
 
     def _load(self, segments: list[Segment]) -> None:
+        """Load segments in one transaction, and update the status."""
         if not segments:
             return
         started_at = time.monotonic()
         try:
-            ledger = self._store.load(*segments)
-        except SqlUnfit as error:
+            counts = self._store.load(*segments)
+        except SqlFailed as error:
             self._bisect(segments, error)
             return
         self._pending.add_loaded(segments)
         self.last_number = max(self.last_number, segments[-1].number)
         self._publisher.is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
-        self.status.add(ledger)
+        self.status.add(counts)
         self._on_loaded()
         self._publisher.checkpoint_when_due()
 
-    def _bisect(self, segments: list[Segment], error: SqlUnfit) -> None:
-        """Load each half, to find and reject the segment that SQL can't process."""
+    def _bisect(self, segments: list[Segment], error: SqlFailed) -> None:
+        """Load each half separately, to find the segment on which SQL fails. Reject a single segment."""
         if len(segments) == 1:
             self._checks.reject(segments[0].path, str(error))
         else:
@@ -312,29 +344,34 @@ class Loader:
             self._load(segments[half:])
 
     def _read_loaded_segments(self) -> None:
-        # Read only the segments that are in the journal: a busy server loads one each second, for years.
-        oldest = self._pending.oldest_number()
-        self._pending.loaded = {} if oldest is None else self._store.loaded_segments(from_number=oldest)
-        self.last_number = self._store.last_segment_number()
+        """Read from the ledger which segments of the journal's folder are loaded."""
+        oldest_number = self._pending.oldest_number()
+        if oldest_number is None:
+            self._pending.loaded_sizes = {}
+        else:
+            self._pending.loaded_sizes = self._store.ledger.loaded_segments(from_number=oldest_number)
+        self.last_number = self._store.ledger.last_number()
         self._checks.start_after(self.last_number)
 
     def _rebuild(self, why: str) -> None:
-        """Rebuild the store and open it. The journal is loaded next."""
+        """Rebuild the store and open it. The next round loads the journal."""
         self._disk_space.require()
         rebuilt = rebuild(
             self._folder, self._store.limits, damaged_files=self._damaged, why=why, on_step=self._check_deadline
         )
         self._open_existing()
-        self._checks.report_gaps_in_rebuilt_store(after=rebuilt.complete_to)
+        self._checks.report_gaps_in_rebuilt_store(after=rebuilt.snapshot_number)
         salvaged = rebuilt.salvaged
         if salvaged.row_count or salvaged.lost_count:
             self._damaged.report_salvage(salvaged.row_count, lost_count=salvaged.lost_count)
 
     def _check_deadline(self) -> None:
+        """Raise StoreRefused if the server is stopping and the time for loading is over."""
         if time.monotonic() >= self._load_until:
             raise StoreRefused("the server is stopping, and the next start rebuilds the store")
 
     def _open_existing(self) -> None:
+        """Open the store, and read which segments it has. Close it again if that fails."""
         self._store.open()
         try:
             self._read_loaded_segments()
@@ -343,14 +380,19 @@ class Loader:
             raise
 
     def _seconds_to_next(self) -> float | None:
-        seconds = RETRY_AFTER_S if self.status.load_error else self._publisher.seconds_to_next()
-        return self.quarantine.seconds_to_next() if seconds is None else seconds
+        """Return the seconds until the next round is due even if no segment is sealed; None if none is."""
+        if self.status.load_error:
+            return RETRY_AFTER_S
+        snapshot_due_s = self._publisher.seconds_to_next()
+        return self.quarantine.seconds_to_next() if snapshot_due_s is None else snapshot_due_s
 
     def _seconds_to_end(self) -> float:
+        """Return how long `close` waits for the thread."""
         return max(0.0, self._load_until - time.monotonic()) + LAST_SNAPSHOT_S_MAX + _THREAD_END_S_MAX
 
 
 def _error_message(failure: Exception) -> str:
+    """Return the message for `/readyz`: what failed, and what happens next. Log the traceback of a bug."""
     match failure:
         case StoreDamaged():
             return f"store: {failure}. It is being rebuilt"

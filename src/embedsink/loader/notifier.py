@@ -1,7 +1,6 @@
-"""Notifications of loads, for live streams and for inspections that wait for accepted events.
+"""Notifications of loads, for live streams and for requests that wait until accepted events are loaded.
 
-The loader's thread sets an event, and each listener then queries the store at its own pace. So no rows are queued for
-a slow reader, and without listeners a load costs one comparison.
+A load sets an event of each listener, and the listener then queries the store. So no rows are queued for slow readers.
 """
 
 import asyncio
@@ -9,40 +8,39 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from embedsink.concurrency.limiter import is_reserved
-from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.errors import Unavailable
 from embedsink.journal.writer import Journal
 from embedsink.loader.loader import Loader
 from embedsink.reasons import Reason
 
-# With more deployments than this, earlier acknowledgements count for all deployments.
+# With more deployments than this, their entries are discarded: see `LoadNotifier.note_acknowledged`.
 DEPLOYMENTS_MAX = 10_000
 # A slot becomes free only when a listener disconnects.
 _RETRY_AFTER_S = 15
 
 
 class LoadNotifier:
-    """A notifier of listeners after each load. All but `notify` belongs to the event loop that created it.
+    """A notifier of listeners after each load. It belongs to the event loop that creates it, except `notify`.
 
     Args:
-        loader: the loader, whose progress is the current position.
-        journal: the journal, whose last segment is the position to reach.
-        listeners_max: the number of concurrent listeners. The last quarter is for keys with less than a quarter, so
-            that no key can exclude the others, and a key that all readers share has three quarters.
+        loader: the loader, whose `last_number` is the current position.
+        journal: the journal, whose `last_number` is the position when all accepted events are loaded.
+        listeners_max: the maximum number of listeners. The last quarter is reserved for keys with less than a quarter
+            of them, so that no key can exclude the others.
     """
 
     def __init__(self, loader: Loader, journal: Journal, *, listeners_max: int) -> None:
         self.closed = asyncio.Event()
-        self.queries = SingleFlight()
         self._loader = loader
         self._journal = journal
         self._listeners_max = listeners_max
         self._loop = asyncio.get_running_loop()
-        self.first_position = self.position
-        # The newest segment with events of each deployment. Events that an earlier process acknowledged count for all.
-        self._acknowledged: dict[int | None, int] = {}
-        self._acknowledged_min = journal.last_number
-        self._listeners: dict[asyncio.Event, str] = {}  # with the id of the key
+        self.first_position = self.position  # the position at the start
+        # The newest segment with acknowledged events of each deployment. For deployments without an entry, it may be
+        # any segment up to `_default_number`, because an earlier process may have acknowledged events.
+        self._acknowledged_numbers: dict[int | None, int] = {}
+        self._default_number = journal.last_number
+        self._listeners: dict[asyncio.Event, str] = {}  # the id of each listener's key
 
     @property
     def listener_count(self) -> int:
@@ -84,11 +82,11 @@ class LoadNotifier:
             del self._listeners[loaded]
 
     def note_acknowledged(self, deployment: int | None) -> None:
-        """Note that events of a deployment are durable; None if they name no deployment."""
-        if len(self._acknowledged) >= DEPLOYMENTS_MAX:
-            self._acknowledged.clear()
-            self._acknowledged_min = self._journal.last_number
-        self._acknowledged[deployment] = self._journal.last_number
+        """Record that events of a deployment are durable; None if they name no deployment."""
+        if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
+            self._acknowledged_numbers.clear()
+            self._default_number = self._journal.last_number
+        self._acknowledged_numbers[deployment] = self._journal.last_number
 
     async def wait_until_loaded(
         self, timeout_s: float, *, key_id: str, deployments: Collection[int] | None = None
@@ -98,39 +96,44 @@ class LoadNotifier:
         Args:
             timeout_s: the longest wait in seconds.
             key_id: the id of the waiting key.
-            deployments: the deployments to wait for; None for all. Events that name no deployment count for each one,
+            deployments: the deployments to wait for; None for all. Events that name no deployment are waited for too,
                 because their deployment is known only after loading.
 
         Raises:
             Unavailable: all slots are in use, or this key has its share of them.
         """
-        acknowledged = self._last_acknowledged(deployments)
-        if self.position >= acknowledged or timeout_s <= 0:
-            return self.position >= acknowledged
-        with self.listener(key_id) as loaded, contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while self.position < acknowledged and not self.closed.is_set():
-                    await loaded.wait()
-                    loaded.clear()
-        return self.position >= acknowledged
+        target_position = self._last_acknowledged_number(deployments)
+        if self.position < target_position and timeout_s > 0:
+            with self.listener(key_id) as loaded, contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    while self.position < target_position and not self.closed.is_set():
+                        await loaded.wait()
+                        loaded.clear()
+        return self.position >= target_position
 
-    def _last_acknowledged(self, deployments: Collection[int] | None) -> int:
+    def _last_acknowledged_number(self, deployments: Collection[int] | None) -> int:
+        """Return the newest segment with acknowledged events of these deployments; None means all deployments."""
         if deployments is None:
             return self._journal.last_number
-        return max(self._acknowledged.get(number, self._acknowledged_min) for number in (None, *deployments))
+        # None: events that name no deployment.
+        numbers = [self._acknowledged_numbers.get(one, self._default_number) for one in (None, *deployments)]
+        return max(numbers)
 
     def _check_slots(self, key_id: str) -> None:
+        """Raise Unavailable if no listener of this key may be added."""
         if self.closed.is_set():
             raise Unavailable(Reason.NOT_READY, "server: is stopping. Retry in a few seconds.", retry_after_s=5)
         used = len(self._listeners)
         if used >= self._listeners_max:
             message = "live: all slots are in use (EMBEDSINK_LIVE_MAX). Close a stream, or retry later."
             raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
-        own, quarter = list(self._listeners.values()).count(key_id), self._listeners_max // 4
-        if is_reserved(own=own, used=used, total=self._listeners_max):
+        used_by_key = list(self._listeners.values()).count(key_id)
+        if is_reserved(used_by_key=used_by_key, used=used, total=self._listeners_max):
+            quarter = self._listeners_max // 4
             message = (
-                f"live: this key uses {own} of the {self._listeners_max} slots (EMBEDSINK_LIVE_MAX), and the free ones "
-                f"are reserved for keys with less than {quarter}. Close a page or a stream of this key, or retry later."
+                f"live: this key uses {used_by_key} of the {self._listeners_max} slots (EMBEDSINK_LIVE_MAX), and the "
+                f"free ones are reserved for keys with less than {quarter}. Close a page or a stream of this key, or "
+                "retry later."
             )
             raise Unavailable(Reason.RATE_LIMITED, message, retry_after_s=_RETRY_AFTER_S)
 

@@ -1,7 +1,8 @@
-"""Publishing of snapshots while loading goes on, and deletion of the segments that they cover.
+"""The publisher of snapshots. It works while loading continues, and deletes the segments that snapshots cover.
 
-checkpoint ─▶ child process: copy, fsync, verify both ─▶ analytics.duckdb ─▶ (its predecessor) analytics.previous.duckdb
-a segment is deleted only when the previous snapshot covers it too
+checkpoint ─▶ child process: copy, fsync, verify ─▶ analytics.duckdb; the old one becomes analytics.previous.duckdb
+
+A segment is deleted only when the previous snapshot covers it too.
 """
 
 import logging
@@ -24,27 +25,27 @@ log = logging.getLogger(__name__)
 
 # The share of the time for which the disk may be busy with snapshots.
 DISK_SHARE_MAX = 1 / 20
-# The bytes of the journal that may be loaded without a checkpoint while a copy runs. DuckDB spills what exceeds its
-# memory. After a kill, these bytes are loaded again in about 2 s.
+# The size of the segments that may be loaded without a checkpoint while a copy runs. DuckDB spills what exceeds its
+# memory. After a kill, these segments are loaded again in about 2 s.
 UNWRITTEN_BYTES_MAX = 96 * 1_048_576
 
 _PREVIOUS_DELETED = "was deleted, since the disk has no space for the next snapshot. It returns when there is space."
 
 
 class Publisher:
-    """The loader's snapshots. It belongs to the loader's thread.
+    """The publisher of the loader's snapshots. It belongs to the loader's thread.
 
     Args:
         folder: the data folder.
         store: the store, which the loader opens and closes.
-        pending: the sealed segments.
+        pending: the sealed segments in the journal's folder.
         checks: the segment checks, which delete covered segments.
         damaged: the folder of damaged files.
-        disk_space: the free space that the store needs.
-        status: receives counts and times.
+        disk_space: the check of the free disk space.
+        status: the status to update.
         interval_s: the minimum time between two snapshots.
         on_change: called in another thread when `advance` can make progress.
-        is_tight: whether the journal needs the space of its segments.
+        is_low_on_space: returns whether the journal needs the space of covered segments now.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Publisher:
         status: LoaderStatus,
         interval_s: float,
         on_change: Callable[[], None],
-        is_tight: Callable[[], bool],
+        is_low_on_space: Callable[[], bool],
     ) -> None:
         self.is_dirty = False  # whether the last snapshot is older than the store
         self._folder = folder
@@ -71,14 +72,15 @@ class Publisher:
         self._status = status
         self._interval_s = interval_s
         self._on_change = on_change
-        self._is_tight = is_tight
+        self._is_low_on_space = is_low_on_space
         self._due_at = 0.0
-        self._copy: CopyProcess | None = None
-        self._hung: CopyProcess | None = None  # killed, but its process may still exist
-        self._has_unreported_stall = False
         self._started_at = 0.0
-        self._copied: dict[str, int] = {}  # the bytes of each segment that the running copy covers, by identity
-        self._covered: dict[str, int] = {}  # the same for the last snapshot
+        self._copy: CopyProcess | None = None
+        self._killed_copy: CopyProcess | None = None  # Its process may still exist, if its disk hangs.
+        self._has_unreported_stall = False
+        # The bytes of each segment that the running copy and the last snapshot cover, by identity.
+        self._copied_sizes: dict[str, int] = {}
+        self._covered_sizes: dict[str, int] = {}
 
     @property
     def has_work(self) -> bool:
@@ -94,7 +96,7 @@ class Publisher:
         """Return the seconds until `advance` is due; None if it waits for a load."""
         if self._copy is not None:
             return max(0.0, STALLED_S - self._copy.stalled_s)
-        if self._hung is not None and self._hung.is_running:
+        if self._killed_copy is not None and self._killed_copy.is_running:
             return STALLED_S
         return max(0.0, self._due_at - time.monotonic()) if self.is_dirty else None
 
@@ -105,8 +107,8 @@ class Publisher:
             StoreDamaged: the store is damaged. The snapshots are unchanged.
             StoreRefused, StoreBroken, OSError: no snapshot is possible now. The snapshots are unchanged.
         """
-        if self._is_tight():
-            self._checks.delete_covered(self._covered)
+        if self._is_low_on_space():
+            self._checks.delete_covered(self._covered_sizes)
         if self._copy is not None:
             if not self._copy.is_running:
                 self._publish(self._copy)
@@ -128,7 +130,8 @@ class Publisher:
         if self.is_dirty or copy is None:
             self.abandon()
             copy = self._start_copy()
-        if copy.wait(until=until):
+        has_ended = copy.wait(until=until)
+        if has_ended:
             self._publish(copy)
             return
         self._abandon_stalled(copy)
@@ -136,12 +139,16 @@ class Publisher:
             raise OSError(stall_message(self._folder.store))
 
     def checkpoint_when_due(self) -> None:
-        """Checkpoint if many rows were loaded since the last one. A running copy delays it, within limits."""
+        """Checkpoint if many rows were loaded since the last checkpoint.
+
+        A checkpoint changes the store's file, so a running copy delays it until `UNWRITTEN_BYTES_MAX` are loaded.
+        """
         copy = self._copy
         if copy is not None and copy.needs_source:
             if self._store.unwritten_bytes < UNWRITTEN_BYTES_MAX:
                 return
-            if not copy.wait(only_for_source=True):
+            is_copied = copy.wait(only_for_source=True)
+            if not is_copied:
                 self._abandon_stalled(copy)
             self._disk_space.require()  # The wait may have been long.
         self._store.checkpoint_when_due()
@@ -154,29 +161,34 @@ class Publisher:
         """Kill a running copy."""
         if self._copy is not None:
             self._copy.abandon()
-            self._copy, self._hung, self.is_dirty = None, self._copy, True
+            self._killed_copy = self._copy
+            self._copy = None
+            self.is_dirty = True
 
     def reset(self) -> None:
         """Kill a running copy and forget what snapshots cover, because the store is replaced."""
         self.abandon()
-        self._copied, self._covered = {}, {}
+        self._copied_sizes = {}
+        self._covered_sizes = {}
         self.is_dirty = True
 
     def _is_due(self) -> bool:
-        if self._hung is not None and not self._hung.is_running:
-            self._hung = None
-        # A second process would hang too.
-        return self._copy is None and self._hung is None and time.monotonic() >= self._due_at
+        """Return whether a copy may start. While a killed one still hangs, a second one would hang too."""
+        if self._killed_copy is not None and not self._killed_copy.is_running:
+            self._killed_copy = None
+        return self._copy is None and self._killed_copy is None and time.monotonic() >= self._due_at
 
     def _start_copy(self) -> CopyProcess:
+        """Checkpoint the store, and start a child process that copies it."""
         self._delete_older_copies()
         self._started_at = time.monotonic()
         self._disk_space.require()
-        # Segments in the journal have to stay in the ledger by name.
-        self._store.fold_ledger(before=self._pending.oldest_number() or 0)
+        # A segment in the journal has to retain a ledger row of its own.
+        oldest_number = self._pending.oldest_number()
+        self._store.ledger.compact(before=0 if oldest_number is None else oldest_number)
         self._store.checkpoint()
         self._disk_space.reset_requirement()
-        self._copied = dict(self._pending.loaded)
+        self._copied_sizes = dict(self._pending.loaded_sizes)
         self._copy = CopyProcess(
             self._folder.store, self._folder.snapshot, verifies_target=True, on_change=self._on_change
         )
@@ -184,8 +196,9 @@ class Publisher:
         return self._copy
 
     def _publish(self, copy: CopyProcess) -> None:
+        """Publish a copy whose process has ended, and delete the segments that both snapshots cover."""
         self._copy = None
-        loaded_meanwhile = self.is_dirty
+        has_newer_rows = self.is_dirty
         self.is_dirty = True  # It stays true if this method raises an error.
         disk_busy_s = copy.finish()
         if copy.target_damage:
@@ -193,9 +206,9 @@ class Publisher:
             self._damaged.link_database(self._folder.snapshot, copy.target_damage)
         publish_copy(copy, self._folder.snapshot, previous=self._folder.previous)
         if not copy.target_damage:
-            self._checks.delete_covered(self._covered)
-        self._covered = self._copied
-        self.is_dirty = loaded_meanwhile
+            self._checks.delete_covered(self._covered_sizes)
+        self._covered_sizes = self._copied_sizes
+        self.is_dirty = has_newer_rows
         # Count disk time only: a small copy's child may wait long for a CPU, which delays no other work.
         self.postpone(max(self._interval_s, disk_busy_s / DISK_SHARE_MAX))
         self._status.snapshot_count += 1
@@ -203,14 +216,17 @@ class Publisher:
         self._status.snapshot_at = self._folder.snapshot.stat().st_mtime
 
     def _abandon_stalled(self, copy: CopyProcess) -> None:
+        """Kill a stalled copy. The next `advance` reports the stall."""
         copy.abandon()
-        self._copy, self._hung = None, copy
-        self._has_unreported_stall, self.is_dirty = True, True
+        self._killed_copy = copy
+        self._copy = None
+        self._has_unreported_stall = True
+        self.is_dirty = True
 
     def _delete_older_copies(self) -> None:
-        """Delete older copies if a new one has no space: damaged databases first, then the previous snapshot."""
-        size = self._folder.store.stat().st_size
-        while shutil.disk_usage(self._folder.path).free < size + FREE_BYTES_MIN:
+        """If a new copy has no space, delete old ones: first damaged databases, then the previous snapshot."""
+        copy_bytes = self._folder.store.stat().st_size
+        while shutil.disk_usage(self._folder.path).free < copy_bytes + FREE_BYTES_MIN:
             if self._damaged.delete_oldest_database():
                 continue
             if not self._folder.previous.exists():

@@ -1,7 +1,7 @@
-"""Rebuilding of the store from a snapshot and the readable rows of damaged files. The journal provides the rest."""
+"""The rebuild of the store from a snapshot and the readable rows of damaged files. The journal has the other rows."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The result of a rebuild. The snapshot that it started from covers segments up to `complete_to`."""
+    """The result of a rebuild.
 
-    complete_to: int
+    Args:
+        snapshot_number: the highest segment number of the snapshot from which the rebuild started; 0 without one.
+        salvaged: the counts of salvaged and lost rows.
+    """
+
+    snapshot_number: int
     salvaged: Salvaged
 
 
@@ -34,9 +39,9 @@ def rebuild(
     why: str,
     on_step: Callable[[], None] = lambda: None,
 ) -> Rebuilt:
-    """Rebuild `store.duckdb`, and `analytics.duckdb` if it is damaged. Damaged files are kept in `damaged/`.
+    """Rebuild `store.duckdb`, and `analytics.duckdb` if it is damaged. Damaged files are linked into `damaged/`.
 
-    New files replace old ones when they are complete. A kill at any moment leaves all that a rebuild needs.
+    New files replace old ones when they are complete. After a kill at any moment, the rebuild can be repeated.
 
     Args:
         folder: the data folder; its store is not open.
@@ -49,43 +54,57 @@ def rebuild(
         OSError, StoreRefused, StoreBroken: the rebuild is not possible now.
         Misconfigured: a rebuild would not help.
     """
-    store, damaged_snapshots = _open_new_store(folder, limits, on_step)
-    damaged = [folder.store] * folder.store.exists() + damaged_snapshots
+    store, damaged_paths = _open_new_store(folder, limits, on_step)
+    if folder.store.exists():
+        damaged_paths.insert(0, folder.store)
     try:
-        # Wrong rollups may be the operator's reason for the rebuild.
-        store.reset_derived_tables()
-        complete_to = store.last_segment_number()
-        numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})
-        salvaged = store.salvage(damaged, journal_numbers=numbers, on_step=on_step)
-        store.checkpoint()
+        rebuilt = _fill_store(store, damaged_paths, folder, on_step)
     finally:
         store.close()
-    for path in reversed(damaged):
+    for path in reversed(damaged_paths):
         damaged_files.link_database(path, why if path == folder.store else "is damaged")
-    if folder.snapshot in damaged:
-        # Salvaged rows need a second copy, and a damaged snapshot must not become the previous one.
+    if folder.snapshot in damaged_paths:
+        # The salvaged rows must be in two files, and a damaged snapshot must not become the previous one.
         replace_by_copy(folder.snapshot, folder.rebuilt, on_step=on_step)
     folder.rebuilt.rename(folder.store)
-    if folder.previous in damaged:
+    if folder.previous in damaged_paths:
         folder.previous.unlink()
     sync_folder(folder.path)
-    return Rebuilt(complete_to, salvaged)
+    return rebuilt
 
 
 def _open_new_store(folder: DataFolder, limits: StoreLimits, on_step: Callable[[], None]) -> tuple[Store, list[Path]]:
-    """Open a copy of the newest intact snapshot, or an empty store. Return it and the damaged snapshots."""
+    """Open a copy of the newest intact snapshot, or an empty store. Return it and the damaged snapshots.
+
+    If no snapshot is intact, the snapshots are repaired first.
+    """
     store = Store(folder.rebuilt, limits)
-    damaged = _open_snapshot_copy(store, folder, on_step)
-    if damaged and not store.is_open and _repair(folder, on_step):
-        damaged = _open_snapshot_copy(store, folder, on_step)
+    damaged_snapshots = _open_snapshot_copy(store, folder, on_step)
+    if damaged_snapshots and not store.is_open:
+        repaired_count = _repair_blocks(folder, on_step)
+        if repaired_count > 0:
+            damaged_snapshots = _open_snapshot_copy(store, folder, on_step)
     if not store.is_open:
         folder.rebuilt.unlink(missing_ok=True)
         store.open()
-    return store, damaged
+    return store, damaged_snapshots
+
+
+def _fill_store(
+    store: Store, damaged_paths: Sequence[Path], folder: DataFolder, on_step: Callable[[], None]
+) -> Rebuilt:
+    """Salvage the rows that neither the new store nor the journal has."""
+    # Wrong rollups may be the operator's reason for the rebuild.
+    store.reset_derived_tables()
+    snapshot_number = store.ledger.last_number()
+    journal_numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})
+    salvaged = store.salvage(damaged_paths, journal_numbers=journal_numbers, on_step=on_step)
+    store.checkpoint()
+    return Rebuilt(snapshot_number, salvaged)
 
 
 def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) -> list[Path]:
-    """Open a copy of the newest intact snapshot if one exists. Return the damaged snapshots."""
+    """Copy the newest intact snapshot to the store's path and open it. Return the damaged snapshots."""
     damaged: list[Path] = []
     for snapshot in (folder.snapshot, folder.previous):
         if snapshot.exists():
@@ -99,8 +118,8 @@ def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], 
     return damaged
 
 
-def _repair(folder: DataFolder, on_step: Callable[[], None]) -> int:
-    """Repair the blocks of store and snapshots from each other. Return the number of repaired blocks."""
+def _repair_blocks(folder: DataFolder, on_step: Callable[[], None]) -> int:
+    """Repair the blocks of the store and the snapshots from each other. Return the number of repaired blocks."""
     from embedsink.loader.repair import repair_blocks  # It imports numpy, which takes 12 MiB of memory.
 
     files = [path for path in (folder.snapshot, folder.previous, folder.store) if path.exists()]

@@ -1,4 +1,4 @@
-"""Repair of a damaged database file from copies of it, which share most of its blocks."""
+"""The repair of a damaged database file from copies of it, which have most of its blocks."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from embedsink.loader.blocks import (
 
 
 def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], None] = lambda: None) -> int:
-    """Replace suspect blocks of a file by the same blocks of its copies, durably.
+    """Replace damaged blocks of a file by the same blocks of its copies, durably.
 
     Args:
         path: the file; no program has it open for writing.
@@ -33,21 +33,22 @@ def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], N
     count = 0
     with contextlib.ExitStack() as opened:
         file = opened.enter_context(path.open("r+b"))
-        others = [opened.enter_context(copy.open("rb")) for copy in copies]
+        copy_files = [opened.enter_context(copy.open("rb")) for copy in copies]
         is_header_repaired = True
         while is_header_repaired:  # A repaired header may refer to other blocks.
             suspects = find_suspect_blocks(path, on_step=on_step)
-            repaired = [block for block in suspects if _replace(block, file, others)]
+            repaired = [block for block in suspects if _repair_block(block, file, copy_files)]
             os.fsync(file.fileno())
             count += len(repaired)
             is_header_repaired = any(block.byte_count == HEADER_BYTES for block in repaired)
     return count
 
 
-def _replace(block: Block, file: BinaryIO, others: Iterable[BinaryIO]) -> bool:
+def _repair_block(block: Block, file: BinaryIO, copy_files: Iterable[BinaryIO]) -> bool:
+    """Replace a block by its original from one of the copies. Return whether a copy has it."""
     damaged = os.pread(file.fileno(), min(block.byte_count, BLOCK_BYTES[-1]), block.offset)
-    for other in others:
-        content = os.pread(other.fileno(), len(damaged), block.offset)
+    for copy_file in copy_files:
+        content = os.pread(copy_file.fileno(), len(damaged), block.offset)
         if _is_original(content, damaged):
             os.pwrite(file.fileno(), content, block.offset)
             return True
@@ -55,10 +56,10 @@ def _replace(block: Block, file: BinaryIO, others: Iterable[BinaryIO]) -> bool:
 
 
 def _is_original(content: bytes, damaged: bytes) -> bool:
-    """Return whether a valid block is the original of a damaged one: the checksum or the rest is equal."""
-    if len(content) != len(damaged) or len(content) not in (HEADER_BYTES, *BLOCK_BYTES):
+    """Return whether a block is valid and the original of a damaged one: its checksum or its other bytes are equal."""
+    is_block = len(content) == len(damaged) and len(content) in (HEADER_BYTES, *BLOCK_BYTES)
+    if not is_block:
         return False
-    is_same = (
-        content[:CHECKSUM_BYTES] == damaged[:CHECKSUM_BYTES] or content[CHECKSUM_BYTES:] == damaged[CHECKSUM_BYTES:]
-    )
-    return is_same and has_valid_checksum(content)
+    has_same_checksum = content[:CHECKSUM_BYTES] == damaged[:CHECKSUM_BYTES]
+    has_same_bytes = content[CHECKSUM_BYTES:] == damaged[CHECKSUM_BYTES:]
+    return (has_same_checksum or has_same_bytes) and has_valid_checksum(content)

@@ -1,4 +1,7 @@
-"""Checks of pending segments before loading: damaged and foreign ones move to `damaged/`, lost ones are reported."""
+"""Checks of pending segments before they are loaded.
+
+Segments that are damaged or from another data folder are moved to `damaged/`. Lost segments are reported.
+"""
 
 import errno
 from collections.abc import Mapping
@@ -9,18 +12,18 @@ from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.pending import PendingSegments
 from embedsink.store.database import Store
 
-_ALREADY_FOLDED = (
+_NUMBER_COMPACTED = (
     "its number belongs to segments that were loaded long ago, and the ledger no longer lists them by name"
 )
 
 
 class SegmentChecks:
-    """Checks of each segment and of gaps in their numbers. It belongs to the loader's thread.
+    """Checks of pending segments, and of gaps in their numbers. It belongs to the loader's thread.
 
     Args:
         journal: the folder of the segments.
         store: the store whose ledger lists loaded segments.
-        pending: the pending segments.
+        pending: the segments in the folder.
         damaged: the folder for rejected segments.
     """
 
@@ -29,33 +32,37 @@ class SegmentChecks:
         self._store = store
         self._pending = pending
         self._damaged = damaged
-        self._checked_number = 0
+        self._checked_number = 0  # up to this number, gaps were reported
 
     def start_after(self, last_number: int) -> None:
-        """Continue after the highest number in the store."""
+        """Report no gaps up to this number, the highest one in the store."""
         self._checked_number = last_number
 
     def check_batch(self, paths: list[Path]) -> list[Segment]:
-        """Return the intact segments in the order of their numbers, and report gaps before them."""
-        unique = self._with_unique_numbers(paths)
-        for path in unique:
+        """Return the segments to load, in the order of their numbers. Reject the others, and report gaps."""
+        segments = []
+        for path in self._with_unique_numbers(paths):
             self._report_gap(before=number_of(path))
             self._checked_number = max(self._checked_number, number_of(path))
-        return [segment for path in unique if (segment := self._inspect(path))]
+            segment = self._inspect(path)
+            if segment is not None:
+                segments.append(segment)
+        return segments
 
     def check_up_to(self, number: int) -> None:
-        """Report the segments that are lost up to a sealed number, after all present ones were loaded."""
+        """Report the segments that are missing up to a sealed number. The caller has checked all present ones."""
         self._report_gap(before=number + 1)
         self._checked_number = max(self._checked_number, number)
 
     def report_gaps_in_rebuilt_store(self, *, after: int) -> None:
-        """Report the segments that a rebuilt store lacks, from the number `after` to the store's highest number."""
-        loaded = self._store.loaded_ranges(after=after)
-        self._damaged.report_gaps(self._journal, after=after, before=self._checked_number + 1, loaded=loaded)
+        """Report the segments that a rebuilt store lacks, between `after` and the store's highest number."""
+        loaded_ranges = self._store.ledger.loaded_ranges(after=after)
+        before = self._checked_number + 1
+        self._damaged.report_gaps(self._journal, after=after, before=before, loaded_ranges=loaded_ranges)
 
-    def delete_covered(self, covered: Mapping[str, int]) -> None:
+    def delete_covered(self, covered_sizes: Mapping[str, int]) -> None:
         """Delete the segments that snapshots cover, and reject those that have more bytes than were loaded."""
-        for path in self._pending.delete_covered(covered):
+        for path in self._pending.delete_covered(covered_sizes):
             self.reject(path, "has more bytes than the store loaded from a shorter copy of it")
 
     def reject(self, path: Path, why: str) -> None:
@@ -65,36 +72,40 @@ class SegmentChecks:
         self._pending.count_removed(byte_count)
 
     def _report_gap(self, *, before: int) -> None:
+        """Report the segments that are missing between the last checked number and this one."""
         if before > self._checked_number + 1:
             self._damaged.report_gaps(self._journal, after=self._checked_number, before=before)
 
     def _with_unique_numbers(self, paths: list[Path]) -> list[Path]:
-        """Return the segments whose numbers are not taken: a number identifies the rows of its segment.
+        """Return the segments whose numbers no other segment has: the rows of a segment are identified by its number.
 
-        A segment with a taken number comes from a copy over the journal's folder, and is rejected. So is a segment
-        whose number is in a folded row of the ledger.
+        Two segments have the same number after a copy over the journal's folder. The second one is rejected. A segment
+        whose number is in a compacted row of the ledger is rejected too. Loaded segments are omitted.
         """
-        late = [number_of(path) for path in paths if number_of(path) <= self._checked_number]
-        stored = self._store.loaded_segments(from_number=min(late)) if late else {}
-        folded_to = self._store.folded_to() if late else 0
-        owners = {identity.split("-")[0]: identity for identity in stored}
+        loaded_sizes: dict[str, int] = {}
+        last_compacted_number = 0
+        late_numbers = [number_of(path) for path in paths if number_of(path) <= self._checked_number]
+        if late_numbers:
+            loaded_sizes = self._store.ledger.loaded_segments(from_number=min(late_numbers))
+            last_compacted_number = self._store.ledger.last_compacted_number()
+        identities = {_number_of_identity(identity): identity for identity in loaded_sizes}
         unique: list[Path] = []
         for path in paths:
             identity = identity_of(path.name)
-            number = identity.split("-")[0]
-            if identity in stored:
-                self._pending.loaded[identity] = stored[identity]
-            elif number in owners:
-                self.reject(path, _duplicate_number_message(owners[number]))
-            elif int(number) <= folded_to:
-                self.reject(path, _ALREADY_FOLDED)
+            number = _number_of_identity(identity)
+            if identity in loaded_sizes:
+                self._pending.loaded_sizes[identity] = loaded_sizes[identity]
+            elif number in identities:
+                self.reject(path, _duplicate_number_message(identities[number]))
+            elif number <= last_compacted_number:
+                self.reject(path, _NUMBER_COMPACTED)
             else:
-                owners[number] = identity
+                identities[number] = identity
                 unique.append(path)
         return unique
 
     def _inspect(self, path: Path) -> Segment | None:
-        """Return an intact segment; reject a damaged one and return None."""
+        """Return an intact segment. Reject a damaged one, and return None."""
         try:
             segment = inspect(path)
         except OSError as error:
@@ -102,14 +113,18 @@ class SegmentChecks:
                 raise
             self.reject(path, f"can't be read ({error.strerror})")
             return None
-        if segment.damage is None:
-            return segment
-        self.reject(path, f"{segment.damage.cause} after offset {segment.damage.end:,}")
-        return None
+        if segment.damage is not None:
+            self.reject(path, f"{segment.damage.cause} after offset {segment.damage.offset:,}")
+            return None
+        return segment
 
 
-def _duplicate_number_message(owner: str) -> str:
+def _number_of_identity(identity: str) -> int:
+    return int(identity.split("-")[0])
+
+
+def _duplicate_number_message(other_identity: str) -> str:
     return (
-        f"has the number of {owner}, so it comes from another data folder, or from this one before a restore. "
+        f"has the number of {other_identity}, so it comes from another data folder, or from this one before a restore. "
         "Restore a backup into a new folder"
     )

@@ -14,7 +14,7 @@ from embedsink.durable_files import sync_folder
 from embedsink.loader import copy_file
 from embedsink.store.duckdb_errors import StoreDamaged
 
-# A step is 16 MiB, so a stalled copy writes less than a megabyte per second.
+# A copy without a step for this time has stalled. A step is 16 MiB, so it writes less than a megabyte per second.
 STALLED_S = 20.0
 COMMAND = (sys.executable, "-I", "-m", copy_file.__name__)
 _POLL_S = 0.05
@@ -22,12 +22,12 @@ _NEW_SUFFIX = ".new"
 
 
 class CopyProcess:
-    """A child process that makes a verified copy in a temporary file, `path`.
+    """A child process that copies a database file to the temporary file `path`, and verifies the copy.
 
     Args:
         source: the database file. It must not change while `needs_source` is true.
         target: the file that the copy will replace.
-        verifies_target: whether the child verifies the target too; see `target_damage`.
+        verifies_target: whether the child also verifies the target, and sets `target_damage`.
         on_change: called in another thread when the source is no longer needed, and when the child has ended.
     """
 
@@ -41,25 +41,31 @@ class CopyProcess:
     ) -> None:
         self.target_damage: str | None = None
         self.path = target.with_name(target.name + _NEW_SUFFIX)
-        # An earlier child that could not be killed continues to write to an unlinked file.
+        # Unlink instead of overwriting: an earlier child that could not be killed may still write to this file.
         self.path.unlink(missing_ok=True)
         self._source = source
+        self._target = target
         self._on_change = on_change
         self._step_at = time.monotonic()
         self._is_copied = False
-        self._disk_busy_s = math.nan
-        self._error = ""
-        # Prevent numpy from starting threads that are not needed here.
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-        self._child = subprocess.Popen(
-            [*COMMAND, *map(str, (source, self.path, target)[: 3 if verifies_target else 2])],
+        self._disk_busy_s: float | None = None
+        self._stderr = ""
+        self._child = self._start_child(verifies_target)
+        self._watcher = threading.Thread(target=self._watch, name="snapshot", daemon=True)
+        self._watcher.start()
+
+    def _start_child(self, verifies_target: bool) -> subprocess.Popen[str]:
+        arguments = [str(self._source), str(self.path)]
+        if verifies_target:
+            arguments.append(str(self._target))
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment,
+            # numpy would start threads that are not needed here.
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
         )
-        self._watcher = threading.Thread(target=self._watch, name="snapshot", daemon=True)
-        self._watcher.start()
 
     @property
     def is_running(self) -> bool:
@@ -77,12 +83,19 @@ class CopyProcess:
         return time.monotonic() - self._step_at
 
     def wait(self, *, until: float = math.inf, only_for_source: bool = False) -> bool:
-        """Wait until the child has ended, or no longer needs the source. Return False after a stall or at `until`."""
-        while self.needs_source if only_for_source else self.is_running:
+        """Wait until the child has ended. Return False if it stalls, or has not ended at `until`.
+
+        Args:
+            until: the end of the wait, in monotonic seconds.
+            only_for_source: whether to wait only until the child no longer needs the source.
+        """
+        while True:
+            is_done = not (self.needs_source if only_for_source else self.is_running)
+            if is_done:
+                return True
             if self.stalled_s >= STALLED_S or time.monotonic() >= until:
                 return False
             time.sleep(_POLL_S)
-        return True
 
     def finish(self) -> float:
         """Check the result of a child that has ended.
@@ -95,38 +108,42 @@ class CopyProcess:
             OSError: the disk has no space, the disk has failed, or the child was killed.
         """
         self._watcher.join()
-        if self._child.returncode == 0 and not math.isnan(self._disk_busy_s):
+        if self._child.returncode == 0 and self._disk_busy_s is not None:
             return self._disk_busy_s
         self.path.unlink(missing_ok=True)
-        cause = (self._error.strip().splitlines() or ["its process was killed"])[-1]
+        error_lines = self._stderr.strip().splitlines()
+        cause = error_lines[-1] if error_lines else "its process was killed"
         if self._child.returncode == copy_file.DAMAGED:
             raise StoreDamaged(cause)
         raise OSError(f"copying {self._source.name}: {cause}")
 
     def abandon(self) -> None:
-        """Kill the child without waiting for it: a child that hangs in a system call ends when the disk responds."""
+        """Kill the child without waiting for its end: it may hang in a system call until the disk responds."""
         with contextlib.suppress(OSError):  # On a hung disk, the unlink may fail too.
             self._child.kill()
             self.path.unlink(missing_ok=True)
 
     def _watch(self) -> None:
+        """Read the lines that the child prints: see `embedsink.loader.copy_file`."""
         with self._child as child:
             for line in child.stdout or ():
                 self._step_at = time.monotonic()
-                word, _, rest = line.strip().partition(" ")
+                word, _, value = line.strip().partition(" ")
                 if word == copy_file.COPIED:
                     self._is_copied = True
                     self._on_change()
                 elif word == copy_file.PREDECESSOR_DAMAGED:
-                    self.target_damage = rest
+                    self.target_damage = value
                 elif word == copy_file.VERIFIED:
-                    self._disk_busy_s = float(rest)
-            self._error = child.stderr.read() if child.stderr else ""
+                    self._disk_busy_s = float(value)
+            self._stderr = child.stderr.read() if child.stderr else ""
         self._on_change()
 
 
 def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] = lambda: None) -> None:
-    """Replace a database file by a durable, verified copy of another. Programs keep an old file that they have open.
+    """Replace a database file by a durable, verified copy of another.
+
+    A program that has the old file open continues to read it.
 
     Args:
         target: the file to replace.
@@ -152,11 +169,9 @@ def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] =
 
 
 def publish_copy(copy: CopyProcess, target: Path, *, previous: Path) -> None:
-    """Rename a finished copy to `target`. The old target becomes `previous`, unless it is damaged.
-
-    `target` exists at each moment.
-    """
+    """Rename a finished copy to `target`. The old target becomes `previous`, unless it is damaged."""
     if target.exists() and not copy.target_damage:
+        # Use a hard link, so that `target` exists at each moment.
         link = previous.with_name(previous.name + _NEW_SUFFIX)
         link.unlink(missing_ok=True)
         link.hardlink_to(target)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from embedsink.store.ledger import Ledger
+from embedsink.store.ledger import LoadCounts
 
 
 @dataclass(slots=True)
@@ -27,12 +27,15 @@ class LoaderStatus:
     @property
     def error(self) -> str | None:
         """The messages about what prevents loading or publishing; None if nothing does."""
-        return self.thread_error or " ".join(filter(None, (self.load_error, self.snapshot_error))) or None
+        if self.thread_error:
+            return self.thread_error
+        errors = [error for error in (self.load_error, self.snapshot_error) if error]
+        return " ".join(errors) if errors else None
 
-    def add(self, ledger: Ledger) -> None:
+    def add(self, counts: LoadCounts) -> None:
         """Add the counts of a load."""
-        self.segment_count += ledger.segment_count
-        self.received_count += ledger.received_count
-        self.accepted_count += ledger.accepted_count
-        self.duplicate_count += ledger.duplicate_count
-        self.quarantined_count += ledger.quarantined_count
+        self.segment_count += counts.segment_count
+        self.received_count += counts.received_count
+        self.accepted_count += counts.accepted_count
+        self.duplicate_count += counts.duplicate_count
+        self.quarantined_count += counts.quarantined_count

@@ -1,4 +1,4 @@
-"""Tasks that the loader's thread runs besides loading, because it owns the connection that writes."""
+"""Tasks of the loader's thread besides loading. Only this thread may use the connection that writes."""
 
 import logging
 import threading
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETENTION_INTERVAL_S = 3_600.0
+# The difference between the system clock and the monotonic clock that counts as a jump.
 CLOCK_JUMP_S = 60.0
 
 
@@ -43,14 +44,15 @@ class LoaderTasks:
         self._queue.append((call, future))
         self._wake.set()
         if self._is_closed:
-            self.close()
+            self.close()  # Refuse this call too.
         return future
 
     def run(self) -> None:
         """Run the queued calls. Only the loader's thread may do this."""
         while self._queue:
             call, future = self._queue.popleft()
-            if not future.set_running_or_notify_cancel():
+            is_cancelled = not future.set_running_or_notify_cancel()
+            if is_cancelled:
                 continue
             try:
                 future.set_result(call())
@@ -86,7 +88,7 @@ class QuarantinePurge:
         self._schedule()
 
     def purge_batch(self, selected: PurgeFilter) -> int:
-        """Delete at most `PURGED_AT_ONCE` of the selected rejections, durably.
+        """Delete at most `PURGED_AT_ONCE` of the selected rejections durably.
 
         Returns:
             The number of deleted rejections. If it is `PURGED_AT_ONCE`, more may remain.
@@ -103,14 +105,14 @@ class QuarantinePurge:
         return max(0.0, self._due_at - time.monotonic()) if self._days else None
 
     def purge_when_due(self) -> bool:
-        """Delete one step of the envelopes that exceed their retention, if due. Return whether more may remain.
+        """Delete a batch of the rejections that exceed their retention, if due. Return whether more may remain.
 
-        A step is due one hour after the start, and then after each hour in which the clock did not jump. A clock that
+        A purge is due one hour after the start, and then after each hour in which the clock did not jump. A clock that
         is wrong at the start is usually corrected soon, and must not empty the quarantine.
         """
         if self.seconds_to_next() != 0:
             return False
-        if abs(time.time() - self._due_time - (time.monotonic() - self._due_at)) > CLOCK_JUMP_S:
+        if self._has_clock_jumped():
             self._schedule()
             return False
         before = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=self._days)
@@ -121,19 +123,30 @@ class QuarantinePurge:
             count = 0
         if count:
             log.warning("quarantine_purged", extra={"count": count, "detail": f"older than {self._days} days"})
-        if count < PURGED_AT_ONCE:
+        may_remain = count == PURGED_AT_ONCE
+        if not may_remain:
             self._schedule()
-        return count == PURGED_AT_ONCE
+        return may_remain
 
     def _schedule(self) -> None:
-        self._due_at, self._due_time = (clock() + RETENTION_INTERVAL_S for clock in (time.monotonic, time.time))
+        """Schedule the next purge, and note the two clocks at that moment."""
+        self._due_at = time.monotonic() + RETENTION_INTERVAL_S
+        self._due_clock_time = time.time() + RETENTION_INTERVAL_S
+
+    def _has_clock_jumped(self) -> bool:
+        """Return whether the system clock has jumped since the purge was scheduled."""
+        since_due_s = time.monotonic() - self._due_at
+        clock_since_due_s = time.time() - self._due_clock_time
+        return abs(clock_since_due_s - since_due_s) > CLOCK_JUMP_S
 
     def _delete(self, selected: PurgeFilter) -> int:
+        """Delete a batch of rejections, so that a new snapshot is due. Return their number."""
         self._disk_space.require()
-        count = PURGED_AT_ONCE
         try:
             count = self._store.purge(selected)
-        finally:
-            if count:  # A failed commit may have taken effect.
-                self._publisher.is_dirty = True
+        except Exception:
+            self._publisher.is_dirty = True  # A failed commit may have taken effect.
+            raise
+        if count:
+            self._publisher.is_dirty = True
         return count

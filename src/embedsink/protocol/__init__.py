@@ -1,1 +1,1 @@
-"""The embed protocol (spec 6): message types and validation. Pure: no clock, disk, network or environment."""
+"""The embed protocol (spec 6): message types and validation. It uses no clock, disk, network or environment."""

@@ -6,22 +6,20 @@ from typing import Any
 
 import orjson
 
-# The vendor's name for the count of cubes contains the service name, which a setting may change. The journal and the
-# store use this name.
-COUNT_FIELD = "svcCount"
+# The field of `result` with the number of cubes. The vendor's field name contains the service name, which is a setting;
+# the journal and the store always use this name.
+CUBE_COUNT_FIELD = "svcCount"
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A valid result.
+    """A valid result of a completed dbt sync. Its deployment and its job id together identify it.
 
     Args:
-        deployment: the deployment.
-        job_id: the job. Deployment and job together identify the result.
         received_at: the time of the server's clock, in epoch milliseconds.
         completed_at: the time in `completedAt`, in epoch microseconds.
         digest: the SHA-256 of the result and its extra fields, in hex.
-        result: the fields of the spec, with the count of cubes under `COUNT_FIELD`.
+        result: the fields of the spec, with the number of cubes in `CUBE_COUNT_FIELD`.
         extra: the fields that are not in the spec.
     """
 

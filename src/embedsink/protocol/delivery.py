@@ -11,12 +11,12 @@ from embedsink.reasons import Reason
 
 REJECTIONS_LISTED_MAX = 20
 _ECHOED_ID_CHARACTERS_MAX = 64
-_NO_DEPLOYMENT = "context.deployment: is missing, and the key covers several deployments. Send the deployment."
+_DEPLOYMENT_MISSING = "context.deployment: is missing, and the key covers several deployments. Send the deployment."
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The service name of the vendor and the limits. The defaults are those of the settings."""
+    """The rules of validation: the vendor's service name, and limits. The defaults are those of the settings."""
 
     service_name: str = "svc"
     events_max: int = 1_000
@@ -54,12 +54,12 @@ class Rejection:
     raw: bytes
     id: str | None = None
 
-    def listed(self) -> dict[str, Any]:
-        """Return the entry for the `rejected` list of the answer (docs/wire.md)."""
+    def response_entry(self) -> dict[str, Any]:
+        """Return the entry for the `rejected` list of the response (docs/wire.md)."""
         return {"index": self.index, "id": self.id, "reason": self.reason, "detail": self.detail}
 
 
-# Not frozen: on the hot path, a frozen dataclass would cost 5 µs a request. Only `parse` changes it.
+# A frozen dataclass would cost 5 µs a request. Only the parser changes it.
 @dataclass
 class ParsedDelivery:
     """A request body after validation.
@@ -67,7 +67,7 @@ class ParsedDelivery:
     Args:
         received_at: the time of the server's clock, in epoch milliseconds.
         catalog: the message types of the vendor.
-        context: the validated context; of an invalid context, only a valid deployment.
+        context: the validated context. If the context is invalid, only its deployment, if that is valid.
         sent_at: the time of the client's clock, in epoch milliseconds.
         lost: the number of lost events by reason, without zeros.
         key: the API key in the body.
@@ -92,57 +92,67 @@ class ParsedDelivery:
     @cached_property
     def deployments(self) -> set[int]:
         """Every deployment in the context or in a `ready` payload."""
-        numbers = {_ready_deployment(envelope) for envelope in self.accepted}
-        return {number for number in numbers | {self.context.get("deployment")} if number is not None}
+        found = {_ready_deployment(envelope) for envelope in self.accepted}
+        found.add(self.context.get("deployment"))
+        return {deployment for deployment in found if deployment is not None}
 
-    def restrict_to(self, deployments: frozenset[int] | None) -> "ParsedDelivery":
-        """Return the delivery restricted to the deployments of its key (spec 5.3); None allows all.
+    def restrict_to(self, allowed: frozenset[int] | None) -> "ParsedDelivery":
+        """Return the delivery restricted to the deployments that its key allows (spec 5.3). None allows all.
 
-        If the key has one deployment, it becomes the deployment of the context. If the key has several, envelopes
+        If the key allows one deployment, it becomes the deployment of the context. If the key allows several, envelopes
         without a deployment are rejected.
 
         Raises:
             Refused: `out_of_scope` when the delivery names another deployment.
         """
-        if deployments is None:
+        if allowed is None:
             return self
-        outside = self.deployments - deployments
-        if outside:
-            number = self.context.get("deployment")
-            if number in outside:
-                path = "context.deployment"
-            else:
-                path, number = "payload.deploymentId", min(outside)
-            raise Refused(
-                Reason.OUT_OF_SCOPE, f"{path}: {number} is outside the key's scope. Use a key for that deployment."
-            )
+        self._check_deployments(allowed)
         if self.context.get("deployment") is not None:
             return self
-        if len(deployments) == 1:
-            return replace(self, context={**self.context, "deployment": min(deployments)})
+        if len(allowed) == 1:
+            [only_deployment] = allowed
+            return replace(self, context={**self.context, "deployment": only_deployment})
         return self._reject_without_deployment()
 
-    def with_default_context(self, context: dict[str, Any], sent_at: float | None) -> "ParsedDelivery":
-        """Return the delivery with this context and time as defaults."""
-        return replace(self, context=self.context or context, sent_at=sent_at if self.sent_at is None else self.sent_at)
+    def _check_deployments(self, allowed: frozenset[int]) -> None:
+        """Raise Refused if the context or a `ready` payload names a deployment that is not allowed."""
+        outside = self.deployments - allowed
+        if not outside:
+            return
+        if self.context.get("deployment") in outside:
+            path, deployment = "context.deployment", self.context["deployment"]
+        else:
+            path, deployment = "payload.deploymentId", min(outside)
+        message = f"{path}: {deployment} is outside the key's scope. Use a key for that deployment."
+        raise Refused(Reason.OUT_OF_SCOPE, message)
 
-    def _reject_without_deployment(self) -> "ParsedDelivery":
-        rejected_indexes = {rejection.index for rejection in self.rejected}
-        accepted_indexes = [index for index in range(self.received_count) if index not in rejected_indexes]
-        rejected = [
-            Rejection(index, Reason.OUT_OF_SCOPE, _NO_DEPLOYMENT, encode(envelope), echoed_id(envelope))
-            for index, envelope in zip(accepted_indexes, self.accepted, strict=True)
-            if _ready_deployment(envelope) is None
-        ]
+    def with_defaults(self, context: dict[str, Any], sent_at: float | None) -> "ParsedDelivery":
+        """Return the delivery with this context if it has none, and with this time if it has no `sent_at`."""
         return replace(
             self,
-            accepted=[envelope for envelope in self.accepted if _ready_deployment(envelope) is not None],
-            rejected=sorted(self.rejected + rejected, key=lambda rejection: rejection.index or 0),
+            context=self.context if self.context else context,
+            sent_at=self.sent_at if self.sent_at is not None else sent_at,
         )
+
+    def _reject_without_deployment(self) -> "ParsedDelivery":
+        """Reject the accepted envelopes that name no deployment. The context names none either."""
+        rejected_indexes = {rejection.index for rejection in self.rejected}
+        accepted_indexes = [index for index in range(self.received_count) if index not in rejected_indexes]
+        accepted = []
+        rejected = list(self.rejected)
+        for index, envelope in zip(accepted_indexes, self.accepted, strict=True):
+            if _ready_deployment(envelope) is None:
+                id_ = echoed_id(envelope)
+                rejected.append(Rejection(index, Reason.OUT_OF_SCOPE, _DEPLOYMENT_MISSING, encode(envelope), id_))
+            else:
+                accepted.append(envelope)
+        rejected.sort(key=lambda rejection: -1 if rejection.index is None else rejection.index)
+        return replace(self, accepted=accepted, rejected=rejected)
 
 
 def echoed_id(envelope: Any) -> str | None:
-    """Return the id of a rejected envelope, for the answer. An invalid id is included if it is short text."""
+    """Return the id of a rejected envelope for the response, valid or not; None if it is not short text."""
     value = envelope.get("id") if isinstance(envelope, dict) else None
     if not isinstance(value, str) or len(value) > _ECHOED_ID_CHARACTERS_MAX or has_bad_text(value):
         return None
@@ -150,6 +160,8 @@ def echoed_id(envelope: Any) -> str | None:
 
 
 def _ready_deployment(envelope: dict[str, Any]) -> int | None:
-    """Return the deployment in the payload of a `ready` event (spec 6.4); None for other types."""
-    number = envelope["payload"].get("deploymentId") if envelope["type"].endswith(":event:ready") else None
-    return number if isinstance(number, int) else None
+    """Return the deployment in the payload of a valid `ready` event (spec 6.4); None for other types."""
+    if not envelope["type"].endswith(":event:ready"):
+        return None
+    deployment: int | None = envelope["payload"].get("deploymentId")
+    return deployment

@@ -11,41 +11,40 @@ from embedsink.errors import Refused
 from embedsink.protocol.delivery import ParsedDelivery, Problem, Rejection, Rules, echoed_id
 from embedsink.protocol.envelope import BAD_TEXT
 from embedsink.protocol.error_messages import describe_error, field_path
-from embedsink.protocol.messages import CONTEXT_FIELDS, DELIVERY_FIELDS, LOST_REASONS_MAX, delivery_validator
+from embedsink.protocol.messages import (
+    CONTEXT_FIELDS,
+    DELIVERY_FIELDS,
+    LOST_REASONS_MAX,
+    delivery_validator,
+    is_safe_integer,
+)
 from embedsink.protocol.strict_json import check_depth, encode, has_bad_text, may_contain_bad_text
 from embedsink.reasons import Reason
 
+# The size from which only the first rejection of a delivery repeats all fields of the delivery.
 _REPEATED_FIELDS_BYTES_MAX = 4 * 1_048_576
 
 
-def known_fields(delivery: dict[str, Any]) -> dict[str, Any]:
-    """Return the known fields of a delivery, and the first unknown one, which makes the delivery invalid."""
-    return _with_one_unknown(delivery, DELIVERY_FIELDS)
+def drop_excess_fields(delivery: dict[str, Any]) -> dict[str, Any]:
+    """Return the known fields of a delivery, and the first unknown field, which makes the delivery invalid."""
+    return _drop_excess_members(delivery, DELIVERY_FIELDS)
 
 
 def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
     """Return whether the fields are valid. The caller checks their text: see `may_contain_bad_text`."""
     try:
-        delivery_validator.validate_python(_bounded(fields))
+        delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError:
         return False
     return len(encode(fields.get("context"))) <= rules.context_bytes_max
 
 
 def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str, Problem]:
-    """Return the first problem of each invalid field. The envelopes are not validated."""
-    problems: dict[str, Problem] = {}
-    if may_contain_bad_text(body):
-        check_depth(fields, depth_max=rules.depth_max)
-        bad = [name for name, value in fields.items() if name != "events" and has_bad_text({name: value})]
-        problems = {name: Problem(Reason.BAD_TEXT, f"{field_path((name,))}: {BAD_TEXT}") for name in bad}
-    try:
-        delivery_validator.validate_python(_bounded(_without(fields, problems)))
-    except ValidationError as error:
-        for field_error in error.errors(include_url=False):
-            detail = f"{field_path(field_error['loc'])}: {describe_error(field_error)}"
-            problems.setdefault(str(field_error["loc"][0]), Problem(Reason.BAD_FIELD, detail))
-    context_bytes = len(encode(_without(fields, problems).get("context")))
+    """Return the first problem of each invalid field, by its name. The envelopes are not validated."""
+    problems = _find_text_problems(fields, rules) if may_contain_bad_text(body) else {}
+    problems |= _find_type_problems(_omit(fields, problems))
+    context = _omit(fields, problems).get("context")
+    context_bytes = len(encode(context))
     if context_bytes > rules.context_bytes_max:
         limit = f"{rules.context_bytes_max:,} (EMBEDSINK_CONTEXT_BYTES_MAX)"
         detail = f"context: {context_bytes:,} bytes; the limit is {limit}. Shorten its strings."
@@ -53,42 +52,72 @@ def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str
     return problems
 
 
-def set_fields(parsed: ParsedDelivery, fields: dict[str, Any]) -> None:
-    """Copy the valid fields of a delivery."""
+def _find_text_problems(fields: dict[str, Any], rules: Rules) -> dict[str, Problem]:
+    """Return a problem for each field with text that SQL can't store, by the field's name."""
+    check_depth(fields, depth_max=rules.depth_max)
+    return {
+        name: Problem(Reason.BAD_TEXT, f"{field_path((name,))}: {BAD_TEXT}")
+        for name, value in fields.items()
+        if name != "events" and has_bad_text({name: value})
+    }
+
+
+def _find_type_problems(fields: dict[str, Any]) -> dict[str, Problem]:
+    """Return the first problem of each field that is unknown, missing or has a wrong type, by the field's name."""
+    problems: dict[str, Problem] = {}
+    try:
+        delivery_validator.validate_python(_drop_excess_nested_members(fields))
+    except ValidationError as error:
+        for field_error in error.errors(include_url=False):
+            location = field_error["loc"]
+            detail = f"{field_path(location)}: {describe_error(field_error)}"
+            problems.setdefault(str(location[0]), Problem(Reason.BAD_FIELD, detail))
+    return problems
+
+
+def copy_fields(fields: dict[str, Any], parsed: ParsedDelivery) -> None:
+    """Copy valid fields to the parsed delivery. Null and a missing field mean the same."""
     parsed.context = fields.get("context") or {}
     parsed.sent_at = fields.get("sentAt")
-    parsed.lost = {reason: count for reason, count in (fields.get("lost") or {}).items() if count}
+    lost = fields.get("lost") or {}
+    parsed.lost = {reason: count for reason, count in lost.items() if count > 0}
     parsed.key = fields.get("key")
 
 
-def set_valid_fields(parsed: ParsedDelivery, fields: dict[str, Any], problems: dict[str, Problem]) -> None:
-    """Copy the fields without a problem, and the deployment of an invalid context if it is valid itself.
+def copy_valid_fields(fields: dict[str, Any], parsed: ParsedDelivery, problems: dict[str, Problem]) -> None:
+    """Copy the fields without a problem, and the deployment of an invalid context if the deployment is valid.
 
-    The deployment decides who may read the rejections, and whether the key may send them.
+    The deployment decides which keys may read the rejections, and whether the sender's key may send them.
     """
-    set_fields(parsed, _without(fields, problems))
+    copy_fields(_omit(fields, problems), parsed)
     context = fields.get("context")
-    deployment = context.get("deployment") if isinstance(context, dict) else None
-    if not parsed.context and type(deployment) is int and abs(deployment) < 2**53:
-        parsed.context = {"deployment": deployment}
+    if not parsed.context and isinstance(context, dict) and is_safe_integer(context.get("deployment")):
+        parsed.context = {"deployment": context["deployment"]}
 
 
 def reject_all(
     delivery: dict[str, Any], parsed: ParsedDelivery, problems: dict[str, Problem], rules: Rules
 ) -> ParsedDelivery:
-    """Reject each envelope of an invalid delivery. Each is stored as a separate delivery, for a replay."""
+    """Reject each envelope of an invalid delivery.
+
+    The quarantine stores each rejected envelope as a delivery of one envelope, so that it can be replayed alone.
+    """
     events = delivery["events"]
     envelopes = events if isinstance(events, list) else [events]
     first_problem = next(iter(problems.values()))
     if not envelopes:
         raise Refused(Reason.EMPTY, f"body: has no envelopes, and {first_problem.detail}")
     check_count(len(envelopes), rules)
-    fields, short_fields = _repeated_fields(delivery, problems, len(envelopes), rules)
+    fields = _encode_fields(delivery, problems)
+    later_fields = fields
+    if len(fields) * len(envelopes) > _REPEATED_FIELDS_BYTES_MAX:
+        later_fields = _shorten_fields(fields, rules)
     rejected = [
         Rejection(
             index,
-            *first_problem,
-            b'{%b"events":[%b]}' % (short_fields if index else fields, encode(envelope)),
+            first_problem.reason,
+            first_problem.detail,
+            _encode_single_delivery(fields if index == 0 else later_fields, envelope),
             echoed_id(envelope),
         )
         for index, envelope in enumerate(envelopes)
@@ -109,37 +138,47 @@ def check_count(count: int, rules: Rules) -> None:
         raise Refused(Reason.TOO_MANY_EVENTS, f"events: {count:,} envelopes; the limit is {limit}. Split and resend.")
 
 
-def _repeated_fields(
-    delivery: dict[str, Any], problems: dict[str, Problem], envelope_count: int, rules: Rules
-) -> tuple[bytes, bytes]:
-    """Return the fields to store with the first rejection, and those to store with each further one, as JSON members.
+def _encode_fields(delivery: dict[str, Any], problems: dict[str, Problem]) -> bytes:
+    """Return the fields that the rejections repeat, as JSON without braces."""
+    names_to_omit = {"events", "key"}
+    if "lost" not in problems:
+        names_to_omit.add("lost")  # Valid losses get journal lines of their own.
+    return encode(_omit(delivery, names_to_omit))[1:-1]
 
-    Valid losses and the key are stored elsewhere. Long fields are stored whole only once: a thousand copies of a
-    megabyte would fill the disk.
+
+def _shorten_fields(fields: bytes, rules: Rules) -> bytes:
+    """Return the beginning of the encoded fields, as the JSON member `context`.
+
+    A thousand copies of long fields would fill the disk. The member shows an operator how the fields begin.
     """
-    stored_elsewhere = {"events", "key"} | ({"lost"} if "lost" not in problems else set())
-    members = encode(_without(delivery, stored_elsewhere))[1:-1]
-    short_members = members
-    if len(members) * envelope_count > _REPEATED_FIELDS_BYTES_MAX:
-        short_members = encode({"context": members[: rules.context_bytes_max].decode(errors="replace")})[1:-1]
-    return members and members + b",", short_members and short_members + b","
+    beginning = fields[: rules.context_bytes_max].decode(errors="replace")
+    return encode({"context": beginning})[1:-1]
 
 
-def _bounded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with at most one excess member in the context and in the losses."""
+def _encode_single_delivery(fields: bytes, envelope: Any) -> bytes:
+    """Return a delivery of one envelope as JSON, with these encoded fields."""
+    members = [b'"events":[%b]' % encode(envelope)]
+    if fields:
+        members.insert(0, fields)
+    return b"{%b}" % b",".join(members)
+
+
+def _drop_excess_nested_members(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with at most one unknown member of the context, and one excess reason of loss."""
     context, lost = fields.get("context"), fields.get("lost")
     if isinstance(context, dict):
-        fields = fields | {"context": _with_one_unknown(context, CONTEXT_FIELDS)}
+        fields = fields | {"context": _drop_excess_members(context, CONTEXT_FIELDS)}
     if isinstance(lost, dict):
         fields = fields | {"lost": dict(islice(lost.items(), LOST_REASONS_MAX + 1))}
     return fields
 
 
-def _with_one_unknown(members: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    # Pydantic creates an error for each unknown member, and a body has room for 100,000 of them.
-    unknown = next((name for name in members if name not in known), None)
-    return {name: value for name, value in members.items() if name in known or name == unknown}
+def _drop_excess_members(members: dict[str, Any], known_names: frozenset[str]) -> dict[str, Any]:
+    """Return the known members and the first unknown one."""
+    # Pydantic creates an error for each unknown member, and a body may have 100,000 of them.
+    first_unknown = next((name for name in members if name not in known_names), None)
+    return {name: value for name, value in members.items() if name in known_names or name == first_unknown}
 
 
-def _without(fields: dict[str, Any], names: Container[str]) -> dict[str, Any]:
+def _omit(fields: dict[str, Any], names: Container[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names}

@@ -7,7 +7,7 @@ from pydantic_core import ValidationError
 from embedsink.errors import preview
 from embedsink.protocol.delivery import ParsedDelivery, Problem, Rejection, Rules, echoed_id
 from embedsink.protocol.error_messages import describe_error, field_path
-from embedsink.protocol.messages import SURFACES, Catalog
+from embedsink.protocol.messages import SURFACES, Catalog, MessageType
 from embedsink.protocol.strict_json import encode, has_bad_text
 from embedsink.reasons import Reason
 
@@ -15,17 +15,18 @@ BAD_TEXT = "a string contains a NUL or a lone surrogate. Remove it."
 
 
 def validate(index: int, envelope: Any, parsed: ParsedDelivery, rules: Rules) -> None:
-    """Add an envelope to the accepted ones or to the rejections."""
+    """Validate an envelope. Add it to `parsed.accepted`, or a rejection to `parsed.rejected`."""
     encoded = encode(envelope)
     problem = _find_problem(envelope, len(encoded), parsed.catalog, rules)
     if problem is None:
         parsed.accepted.append(envelope)
     else:
-        parsed.rejected.append(Rejection(index, *problem, encoded, echoed_id(envelope)))
+        rejection = Rejection(index, problem.reason, problem.detail, encoded, echoed_id(envelope))
+        parsed.rejected.append(rejection)
 
 
 def _find_problem(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Rules) -> Problem | None:
-    """Return the first problem of an envelope, from its outer to its inner fields; None when it is valid."""
+    """Return the first problem of an envelope; None if it is valid. Outer fields are checked before inner fields."""
     if not isinstance(envelope, dict):
         detail = f"envelope: {preview(envelope)} is not an object. Send the value of `event.data`."
         return Problem(Reason.NOT_AN_OBJECT, detail)
@@ -42,30 +43,34 @@ def _find_problem(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Ru
     direction = envelope.get("direction")
     if direction not in ("event", "action"):
         return Problem(Reason.WRONG_DIRECTION, f"direction: {preview(direction)} is not one of event, action.")
-    name = envelope.get("type")
-    message_type = catalog.types.get(name) if isinstance(name, str) else None
+    type_name = envelope.get("type")
+    message_type = catalog.types.get(type_name) if isinstance(type_name, str) else None
     if message_type is None or message_type.direction != direction:
-        return Problem(Reason.UNKNOWN_TYPE, f"type: {preview(name)} is not an {direction} of the catalog.")
-    return _find_surface_problem(envelope, str(name), catalog) or _find_field_problem(envelope, str(name), catalog)
+        return Problem(Reason.UNKNOWN_TYPE, f"type: {preview(type_name)} is not an {direction} of the catalog.")
+    surface_problem = _find_surface_problem(envelope, message_type)
+    return surface_problem or _find_field_problem(envelope, catalog)
 
 
-def _find_surface_problem(envelope: dict[str, Any], name: str, catalog: Catalog) -> Problem | None:
-    """Return a problem for a known surface that the type does not allow."""
-    surface, allowed = envelope.get("surface"), catalog.types[name].surfaces
-    if not allowed and surface is not None:
+def _find_surface_problem(envelope: dict[str, Any], message_type: MessageType) -> Problem | None:
+    """Return a problem if the surface is a known one that the message type does not allow."""
+    surface, allowed = envelope.get("surface"), message_type.surfaces
+    if message_type.direction == "action" and surface is not None:
         detail = f"surface: {preview(surface)} is on an action. Actions have no surface. Leave it out."
         return Problem(Reason.WRONG_SURFACE, detail)
-    if allowed and isinstance(surface, str) and surface in SURFACES and surface not in allowed:
-        detail = f"surface: {preview(surface)} is not a surface of {name}. Allowed: {', '.join(sorted(allowed))}."
+    is_known = isinstance(surface, str) and surface in SURFACES
+    if is_known and surface not in allowed:
+        type_name = envelope["type"]
+        detail = f"surface: {preview(surface)} is not a surface of {type_name}. Allowed: {', '.join(sorted(allowed))}."
         return Problem(Reason.WRONG_SURFACE, detail)
     return None
 
 
-def _find_field_problem(envelope: dict[str, Any], name: str, catalog: Catalog) -> Problem | None:
+def _find_field_problem(envelope: dict[str, Any], catalog: Catalog) -> Problem | None:
+    """Return the first problem that pydantic finds in an envelope of a known type."""
     try:
-        catalog.envelope_validators[name].validate_python(envelope)
+        catalog.envelope_validators[envelope["type"]].validate_python(envelope)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        reason = Reason.BAD_TIMESTAMP if first["loc"] == ("timestamp",) else Reason.BAD_FIELD
-        return Problem(reason, f"{field_path(first['loc'])}: {describe_error(first)}")
+        first_error = error.errors(include_url=False)[0]
+        reason = Reason.BAD_TIMESTAMP if first_error["loc"] == ("timestamp",) else Reason.BAD_FIELD
+        return Problem(reason, f"{field_path(first_error['loc'])}: {describe_error(first_error)}")
     return None

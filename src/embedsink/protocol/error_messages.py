@@ -6,8 +6,8 @@ from typing import Any
 
 from embedsink.errors import preview, redact_keys
 
-# The JSON type that pydantic expected, by the type of its error.
-TYPES = {
+# The expected JSON type, by the type of pydantic's error.
+EXPECTED_TYPES = {
     "string_type": "a string",
     "int_type": "an integer",
     "int_from_float": "an integer",
@@ -18,22 +18,24 @@ TYPES = {
     "model_type": "an object",
     "model_attributes_type": "an object",
 }
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_PATTERNS = {
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+# The expected form of a string with a pattern, by the field's name.
+_EXPECTED_FORMS = {
     "id": "a UUID such as 0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
     "filterUrlParameter": "of the form f_<view>.<dimension>=<JSON>",
 }
 
 
 def field_path(location: tuple[int | str, ...]) -> str:
-    """Return a path as in JavaScript: `payload.format`, `lost["a b"]`. Names that the client chose are quoted."""
+    """Return the path of a field as in JavaScript: `payload.format`, `lost["a b"]`."""
     # Pydantic appends "[key]" to the path of an error about a member's name.
-    return "".join(_step(part) for part in location if part != "[key]").removeprefix(".")
+    return "".join(_path_part(part) for part in location if part != "[key]").removeprefix(".")
 
 
-def _step(part: int | str) -> str:
+def _path_part(part: int | str) -> str:
+    """Return `.name` for an identifier, else the quoted name or the index in brackets."""
     name = redact_keys(str(part))
-    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{preview(part)}]"
+    return f".{name}" if _IDENTIFIER.fullmatch(name) else f"[{preview(part)}]"
 
 
 def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
@@ -43,10 +45,13 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
         error: the error.
         verb: the verb in front of the allowed values.
     """
-    kind, value, limits = error["type"], preview(error.get("input")), error.get("ctx", {})
-    if kind in TYPES:
-        return f"{value} is not {TYPES[kind]}. {verb} {TYPES[kind]}."
-    match kind:
+    error_type = error["type"]
+    value = preview(error.get("input"))
+    if error_type in EXPECTED_TYPES:
+        expected = EXPECTED_TYPES[error_type]
+        return f"{value} is not {expected}. {verb} {expected}."
+    limits = error.get("ctx", {})
+    match error_type:
         case "missing":
             return "is missing. The protocol requires it."
         case "extra_forbidden":
@@ -58,7 +63,8 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
         case "literal_error":
             return f"{value} is not one of {', '.join(alternatives(limits['expected']))}."
         case "string_pattern_mismatch":
-            return f"{value} is not {_PATTERNS[str(error['loc'][-1])]}."
+            field_name = str(error["loc"][-1])
+            return f"{value} is not {_EXPECTED_FORMS[field_name]}."
         case "greater_than_equal":
             return f"{value} is below {int(limits['ge']):,}. {verb} at least {int(limits['ge']):,}."
         case "less_than_equal":
@@ -75,5 +81,5 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
 
 
 def alternatives(expected: str) -> list[str]:
-    """Return the values of a literal from pydantic's `'csv', 'xlsx' or 'png'`."""
+    """Return the allowed values as a list, from pydantic's text `'csv', 'xlsx' or 'png'`."""
     return [value.strip("'") for value in re.split(", | or ", expected)]

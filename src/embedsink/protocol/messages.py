@@ -16,15 +16,16 @@ from pydantic_core import SchemaValidator
 # Before Python 3.12, pydantic accepts a TypedDict with config only from typing_extensions.
 from typing_extensions import TypedDict
 
-# Not "allow": the output of the validators is discarded, so they need not collect unknown fields.
-_open = with_config(ConfigDict(strict=True, extra="ignore"))
-_closed = with_config(ConfigDict(strict=True, extra="forbid"))
+# Validators only check. Their output is discarded, so unknown fields are ignored instead of collected.
+_ignore_unknown_fields = with_config(ConfigDict(strict=True, extra="ignore"))
+_forbid_unknown_fields = with_config(ConfigDict(strict=True, extra="forbid"))
 
 Surface = Literal["dashboard", "app", "chat"]
 Direction = Literal["event", "action"]
 
-# Integers that every JSON implementation agrees on (RFC 7493, section 2.2).
-SafeInteger = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
+# The largest integer that every JSON implementation reads exactly (RFC 7493, section 2.2).
+SAFE_INTEGER_MAX = 2**53 - 1
+SafeInteger = Annotated[int, Field(ge=-SAFE_INTEGER_MAX, le=SAFE_INTEGER_MAX)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 # Epoch milliseconds of the years 1 to 9999, the range of RFC 3339.
 Timestamp = Annotated[float, Field(ge=-62_135_596_800_000, le=253_402_300_799_999)]
@@ -33,12 +34,12 @@ FilterUrlParameter = Annotated[str, Field(pattern=r"^f_[^.=]+\.[^=]+=[\s\S]")]
 # The number of reasons is limited, because each one becomes a journal line.
 LOST_REASONS_MAX = 32
 Lost = Annotated[
-    dict[Annotated[str, Field(max_length=64)], Annotated[int, Field(ge=0, le=2**53 - 1)]],
+    dict[Annotated[str, Field(max_length=64)], Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX)]],
     Field(max_length=LOST_REASONS_MAX),
 ]
 
 
-@_open
+@_ignore_unknown_fields
 class Ready(TypedDict):
     """The embed has authenticated and mounted; once per session."""
 
@@ -49,7 +50,7 @@ class Ready(TypedDict):
     publicId: NotRequired[str | None]
 
 
-@_open
+@_ignore_unknown_fields
 class View(TypedDict):
     """A surface is viewed: on load, and on each navigation inside it."""
 
@@ -59,7 +60,7 @@ class View(TypedDict):
     title: NotRequired[str | None]
 
 
-@_open
+@_ignore_unknown_fields
 class Navigate(TypedDict):
     """The viewer changes the route inside the embed."""
 
@@ -67,7 +68,7 @@ class Navigate(TypedDict):
     previousPath: NotRequired[str | None]
 
 
-@_open
+@_ignore_unknown_fields
 class DashboardLoaded(TypedDict):
     """All widgets of a dashboard have rendered."""
 
@@ -76,7 +77,7 @@ class DashboardLoaded(TypedDict):
     loadDurationMs: NotRequired[Number | None]
 
 
-@_open
+@_ignore_unknown_fields
 class Download(TypedDict):
     """The viewer exports data. The event does not contain the exported rows."""
 
@@ -87,7 +88,7 @@ class Download(TypedDict):
     rowCount: NotRequired[Number | None]
 
 
-@_open
+@_ignore_unknown_fields
 class Drilldown(TypedDict):
     """The viewer drills into a measure."""
 
@@ -96,7 +97,7 @@ class Drilldown(TypedDict):
     widgetId: NotRequired[str | None]
 
 
-@_open
+@_ignore_unknown_fields
 class AiQuery(TypedDict):
     """A stage of a natural-language query."""
 
@@ -106,7 +107,7 @@ class AiQuery(TypedDict):
     agentId: NotRequired[str | None]
 
 
-@_open
+@_ignore_unknown_fields
 class Error(TypedDict):
     """The embed shows an error. A `fatal` error ended the whole surface."""
 
@@ -116,14 +117,14 @@ class Error(TypedDict):
     fatal: NotRequired[bool | None]
 
 
-@_open
+@_ignore_unknown_fields
 class SetColorScheme(TypedDict):
     """Switch the color scheme. `auto` follows the viewer's system."""
 
     scheme: Literal["light", "dark", "auto"]
 
 
-@_open
+@_ignore_unknown_fields
 class SetTheme(TypedDict):
     """Apply a brand theme. Spec 6.5 names only the common fields; a theme may have others."""
 
@@ -133,33 +134,33 @@ class SetTheme(TypedDict):
     font: NotRequired[Any]
 
 
-@_open
+@_ignore_unknown_fields
 class SetLocale(TypedDict):
     """Switch the language of the embed."""
 
     locale: str
 
 
-@_open
+@_ignore_unknown_fields
 class SetFilter(TypedDict):
     """Set a filter of a dashboard: `f_<semantic_view>.<dimension>=<JSON>`."""
 
     filterUrlParameter: FilterUrlParameter
 
 
-@_open
+@_ignore_unknown_fields
 class NavigateTo(TypedDict):
     """Navigate the embed to one of its paths."""
 
     path: str
 
 
-@_open
+@_ignore_unknown_fields
 class Refresh(TypedDict):
     """Run the embed's queries again. The payload is empty."""
 
 
-@_closed
+@_forbid_unknown_fields
 class Context(TypedDict, total=False):
     """The context from the host page. It is not part of the vendor's protocol, so an unknown field is an error."""
 
@@ -170,7 +171,7 @@ class Context(TypedDict, total=False):
     page: str | None
 
 
-@_closed
+@_forbid_unknown_fields
 class Delivery(TypedDict, total=False):
     """A request body: envelopes and their shared context. An unknown field is an error."""
 
@@ -190,7 +191,7 @@ SURFACES = frozenset(get_args(Surface))
 
 @dataclass(frozen=True, slots=True)
 class MessageType:
-    """An entry of the catalog: the type of the payload, and the surfaces that may send it. Actions have none."""
+    """A message type: its payload, its direction, and the surfaces that may send it. Actions have no surface."""
 
     payload: type
     direction: Direction
@@ -246,11 +247,11 @@ delivery_validator = TypeAdapter(Delivery).validator
 
 @lru_cache(maxsize=8)
 def catalog_for(service_name: str) -> Catalog:
-    """Return the catalog of the vendor with this service name, which its identifiers contain (`svc:event:view`)."""
+    """Return the message types of the vendor with this service name, such as `svc` in `svc:event:view`."""
     source = f"{service_name}-embed"
-    types = {f"{service_name}:event:{name}": type_ for name, type_ in EVENTS.items()}
-    types |= {f"{service_name}:action:{name}": type_ for name, type_ in ACTIONS.items()}
-    envelope_types = {name: _envelope_type(name, type_, source) for name, type_ in types.items()}
+    types = {f"{service_name}:event:{name}": message_type for name, message_type in EVENTS.items()}
+    types |= {f"{service_name}:action:{name}": message_type for name, message_type in ACTIONS.items()}
+    envelope_types = {name: _envelope_type(name, message_type, source) for name, message_type in types.items()}
     any_envelope: Any = Annotated[Union[tuple(envelope_types.values())], Field(discriminator="type")]  # noqa: UP007
     # Fail at the first invalid envelope: one is enough to leave the fast path.
     list_adapter: TypeAdapter[Any] = TypeAdapter(Annotated[list[any_envelope], Field(fail_fast=True)])
@@ -258,33 +259,44 @@ def catalog_for(service_name: str) -> Catalog:
     return Catalog(
         source=source,
         types=types,
-        known_fields={name: _known_fields(type_) for name, type_ in types.items()},
+        known_fields={name: _known_fields(message_type) for name, message_type in types.items()},
         envelope_validators=validators,
         list_validator=list_adapter.validator,
         envelope_types=envelope_types,
     )
 
 
-def _envelope_type(name: str, type_: MessageType, source: str) -> Any:
-    """Return the envelope of spec 6.1 for one message type, with `id` and `seq`, which a sender may add."""
-    surface: Any = Required[Literal[tuple(sorted(type_.surfaces))]] if type_.surfaces else NotRequired[None]
+def is_safe_integer(value: object) -> bool:
+    """Return whether a value is an integer that every JSON implementation reads exactly. A boolean is not one."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= SAFE_INTEGER_MAX
+
+
+def _envelope_type(name: str, message_type: MessageType, source: str) -> Any:
+    """Return the TypedDict of a message type's envelope (spec 6.1), with the optional fields `id` and `seq`."""
+    surfaces = tuple(sorted(message_type.surfaces))
+    surface: Any = Required[Literal[surfaces]] if surfaces else NotRequired[None]
     fields: dict[str, Any] = {
         "source": Required[Literal[source]],
-        "direction": Required[Literal[type_.direction]],
+        "direction": Required[Literal[message_type.direction]],
         "type": Required[Literal[name]],
-        "payload": Required[type_.payload],
+        "payload": Required[message_type.payload],
         "timestamp": Required[Timestamp],
         "surface": surface,
         "id": NotRequired[Uuid | None],
-        "seq": NotRequired[Annotated[int, Field(ge=0, le=2**53 - 1)] | None],
+        "seq": NotRequired[Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX)] | None],
     }
     # Call it through Any: mypy requires the fields of a TypedDict to be written out.
     typed_dict: Any = TypedDict
-    envelope = typed_dict(type_.payload.__name__ + "Envelope", fields)
-    envelope.__doc__ = type_.payload.__doc__
-    return _open(envelope)
+    envelope = typed_dict(message_type.payload.__name__ + "Envelope", fields)
+    envelope.__doc__ = message_type.payload.__doc__
+    return _ignore_unknown_fields(envelope)
 
 
-def _known_fields(type_: MessageType) -> frozenset[str]:
-    """Return the payload fields that get columns. A theme is open (spec 6.5), so all its fields are stored as extra."""
-    return frozenset() if type_.payload is SetTheme else frozenset(type_.payload.__annotations__)
+def _known_fields(message_type: MessageType) -> frozenset[str]:
+    """Return the payload fields that have columns of their own. All other fields are stored together as JSON.
+
+    A theme has no such fields, because it may have any field (spec 6.5).
+    """
+    if message_type.payload is SetTheme:
+        return frozenset()
+    return frozenset(message_type.payload.__annotations__)

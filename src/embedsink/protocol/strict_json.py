@@ -20,7 +20,9 @@ _ESCAPED_QUOTATION_MARK = b"\\u0022"
 # Escapes of what SQL text can't store: NUL, or half of a surrogate pair.
 _BAD_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
-_INTEGER_CHARACTERS_MAX = len(str(2**64))
+# The range of integers that orjson parses as integers.
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
+_INTEGER_CHARACTERS_MAX = len(str(_INTEGER_MAX))
 
 
 class Document(NamedTuple):
@@ -32,27 +34,31 @@ class Document(NamedTuple):
 
 
 def decode(body: bytes, *, depth_max: int) -> Document:
-    """Parse a body. If the fast parser accepts it, its depth is not checked: see `is_shallow`.
+    """Parse a body. The depth is only checked if orjson refuses the body: see `is_shallow` and `check_depth`.
 
     Raises:
         Refused: `not_utf8`, `not_json`, `duplicate_key`, `not_finite` or `too_deep`.
     """
-    document = decode_plain(body)
+    document = decode_fast(body)
     if document is not None:
         return document
-    value = _parse_with_reasons(body, depth_max=depth_max)
+    value = _decode_with_reasons(body, depth_max=depth_max)
     return Document(body, value, len(encode(value)))
 
 
-def decode_plain(body: bytes) -> Document | None:
-    """Parse a body with orjson alone; None if the body needs the slower parser."""
+def decode_fast(body: bytes) -> Document | None:
+    """Parse a body with orjson alone. Return None if the body needs the slower parser.
+
+    The slower parser finds the reason for a refusal. It also accepts lone surrogates and more depth than orjson.
+    """
     try:
         value = orjson.loads(body)
         compact = orjson.dumps(value)
     except (ValueError, TypeError):
-        # The slower parser finds the reason, or accepts what orjson refuses (lone surrogates, more depth).
         return None
-    return Document(body, value, len(compact)) if compact == body or _has_unique_keys(compact, body) else None
+    if compact != body and not _has_unique_keys(compact, body):
+        return None
+    return Document(body, value, len(compact))
 
 
 def encode(value: Any) -> bytes:
@@ -64,16 +70,22 @@ def encode(value: Any) -> bytes:
 
 
 def is_shallow(body: bytes, *, flat_brackets: int, depth_max: int) -> bool:
-    """Return whether the number of opening brackets rules out a depth above the maximum.
+    """Return whether a body has too few opening brackets to exceed the maximum depth.
+
+    False does not mean that the body is too deep. `check_depth` measures the depth, but takes longer.
 
     Args:
         body: the JSON text.
         flat_brackets: the number of brackets that can't deepen the nesting, such as those of siblings.
         depth_max: the maximum depth.
     """
-    # Count by removal: `bytes.count` looks at each byte and takes 31 µs for 26 kB instead of 4.
-    brackets = 2 * len(body) - len(body.replace(b"{", b"")) - len(body.replace(b"[", b""))
-    return brackets - flat_brackets <= depth_max
+    opening_brackets = _count_byte(body, b"{") + _count_byte(body, b"[")
+    return opening_brackets - flat_brackets <= depth_max
+
+
+def _count_byte(body: bytes, byte: bytes) -> int:
+    """Return how often a byte occurs. Removing it is eight times as fast as `bytes.count`, which looks at each byte."""
+    return len(body) - len(body.replace(byte, b""))
 
 
 def check_depth(value: Any, *, depth_max: int) -> None:
@@ -91,8 +103,8 @@ def check_depth(value: Any, *, depth_max: int) -> None:
 
 
 def may_contain_bad_text(body: bytes) -> bool:
-    """Return whether a body escapes a NUL or a surrogate. If it does not, `has_bad_text` is False."""
-    return _contains(b"\\u", body) and _BAD_ESCAPE.search(body) is not None
+    """Return whether a body has an escape of NUL or of a surrogate. Without one, `has_bad_text` returns False."""
+    return _contains_escape(b"\\u", body) and _BAD_ESCAPE.search(body) is not None
 
 
 def has_bad_text(value: Any) -> bool:
@@ -105,24 +117,36 @@ def has_bad_text(value: Any) -> bool:
 
 
 def _members(container: Any) -> Iterable[Any]:
+    """Return the values of an object, or the items of an array."""
     return container.values() if isinstance(container, dict) else container
 
 
 def _containers(values: Iterable[Any]) -> list[Any]:
+    """Return the objects and arrays among JSON values."""
     return [value for value in values if isinstance(value, dict | list)]
 
 
-def _contains(escape: bytes, body: bytes) -> bool:
-    # Searching for one byte first is ten times as fast, and most bodies have no backslash.
+def _contains_escape(escape: bytes, body: bytes) -> bool:
+    """Return whether a body contains an escape sequence.
+
+    Most bodies have no backslash, and searching for this byte first is ten times as fast.
+    """
     return b"\\" in body and escape in body
 
 
 def _has_unique_keys(compact: bytes, body: bytes) -> bool:
-    # orjson writes only one of two equal keys, so two quotation marks are missing. Nothing else changes their number.
-    return not _contains(_ESCAPED_QUOTATION_MARK, body) and compact.count(b'"') == body.count(b'"')
+    """Return whether no object in a body has duplicate keys; False if this can't be decided.
+
+    orjson writes one of two equal keys, so `compact`, its output, lacks two quotation marks then. Only
+    `_ESCAPED_QUOTATION_MARK` changes their number too.
+    """
+    if _contains_escape(_ESCAPED_QUOTATION_MARK, body):
+        return False
+    return compact.count(b'"') == body.count(b'"')
 
 
-def _parse_with_reasons(body: bytes, *, depth_max: int) -> Any:
+def _decode_with_reasons(body: bytes, *, depth_max: int) -> Any:
+    """Parse a body with the standard library, whose hooks find the reason why a body is invalid."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -130,10 +154,10 @@ def _parse_with_reasons(body: bytes, *, depth_max: int) -> Any:
     try:
         value = json.loads(
             text,
-            object_pairs_hook=_object,
-            parse_constant=_not_finite,
-            parse_float=_number,
-            parse_int=_integer,
+            object_pairs_hook=_build_object,
+            parse_constant=_refuse_not_finite,
+            parse_float=_build_float,
+            parse_int=_build_integer,
         )
     except RecursionError:
         raise _too_deep(depth_max) from None
@@ -143,14 +167,14 @@ def _parse_with_reasons(body: bytes, *, depth_max: int) -> Any:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object from its pairs of key and value. Raise Refused if a key occurs twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
         counts = Counter(key for key, _ in pairs)
         duplicate = next(key for key, count in counts.items() if count > 1)
-        raise Refused(
-            Reason.DUPLICATE_KEY, f"body: the key {preview(duplicate)} occurs twice in one object. Send it once."
-        )
+        detail = f"body: the key {preview(duplicate)} occurs twice in one object. Send it once."
+        raise Refused(Reason.DUPLICATE_KEY, detail)
     return members
 
 
@@ -159,26 +183,28 @@ def _too_deep(depth_max: int) -> Refused:
     return Refused(Reason.TOO_DEEP, f"body: is nested deeper than {limit}. Flatten it.")
 
 
-def _not_finite(literal: str) -> NoReturn:
+def _refuse_not_finite(literal: str) -> NoReturn:
     raise Refused(Reason.NOT_FINITE, f"body: {preview(literal)} is not a finite number. Send null instead.")
 
 
-def _number(literal: str) -> float:
+def _build_float(literal: str) -> float:
+    """Return a float. Raise Refused if the literal is too large for one."""
     number = float(literal)
     if math.isinf(number):
-        _not_finite(literal)
+        _refuse_not_finite(literal)
     return number
 
 
-def _integer(literal: str) -> int | float:
-    # An integer beyond 64 bits is a float, as in orjson and browsers.
+def _build_integer(literal: str) -> int | float:
+    """Return an integer; a float beyond 64 bits, as orjson and browsers do."""
     if len(literal) > _INTEGER_CHARACTERS_MAX:
-        return _number(literal)
+        return _build_float(literal)
     integer = int(literal)
-    return integer if -(2**63) <= integer < 2**64 else float(integer)
+    return integer if _INTEGER_MIN <= integer <= _INTEGER_MAX else float(integer)
 
 
 def _is_encodable(text: str) -> bool:
+    """Return whether a text has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

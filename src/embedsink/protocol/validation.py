@@ -1,7 +1,6 @@
 """Validation of a request body: one envelope, an array, NDJSON or a delivery (docs/wire.md).
 
-Pure: no clock, disk, network or environment. `parse_plain` is the fast path for valid bodies; `parse` explains what is
-wrong with the others.
+`parse_fast` is the fast path for valid bodies. `parse` accepts any body, and explains what is wrong with it.
 """
 
 from typing import Any
@@ -18,7 +17,7 @@ from embedsink.protocol.strict_json import (
     Document,
     check_depth,
     decode,
-    decode_plain,
+    decode_fast,
     encode,
     is_shallow,
     may_contain_bad_text,
@@ -36,7 +35,7 @@ def parse(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES, *, ndjson
         ndjson: whether each line is an envelope.
 
     Returns:
-        the accepted envelopes and the rejections, which together are all envelopes of the body.
+        The accepted envelopes and the rejections. Together they are all envelopes of the body.
 
     Raises:
         Refused: the whole body is invalid (`not_json`, `too_many_events`, `empty`, …).
@@ -45,50 +44,61 @@ def parse(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES, *, ndjson
         raise Refused(Reason.EMPTY, "body: is empty. Send at least one envelope.")
     if ndjson:
         return _parse_ndjson(body, received_at, rules)
-    plain = parse_plain(body, received_at, rules)
-    if plain is not None:
-        return plain
+    parsed = parse_fast(body, received_at, rules)
+    if parsed is not None:
+        return parsed
     document = decode(body, depth_max=rules.depth_max)
     parsed = ParsedDelivery(received_at, catalog_for(rules.service_name))
-    value = document.value
-    if _is_delivery(value):
+    if _is_delivery(document.value):
         return _parse_delivery(document, parsed, rules)
-    envelopes = value if isinstance(value, list) else [] if value is None else [value]
-    return _validate_all(envelopes, document, parsed, rules)
+    return _validate_all(_list_envelopes(document.value), document, parsed, rules)
 
 
-def parse_plain(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES) -> ParsedDelivery | None:
-    """Validate a body with the fast path alone; None if the body needs `parse`.
+def parse_fast(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES) -> ParsedDelivery | None:
+    """Validate a body with the fast path alone. Return None if the body needs `parse`.
 
     Only compiled code looks at single values, so any body of 32 KiB takes less than a millisecond.
     """
-    document = decode_plain(body)
+    document = decode_fast(body)
     if document is None or may_contain_bad_text(body):
         return None
-    parsed, value = ParsedDelivery(received_at, catalog_for(rules.service_name)), document.value
-    if _is_delivery(value):
-        fields = delivery_fields.known_fields(value)
+    parsed = ParsedDelivery(received_at, catalog_for(rules.service_name))
+    if _is_delivery(document.value):
+        fields = delivery_fields.drop_excess_fields(document.value)
         if not delivery_fields.are_valid(fields, rules):
             return None
-        delivery_fields.set_fields(parsed, fields)
-        envelopes = value["events"]
-        if not envelopes and parsed.lost:
+        delivery_fields.copy_fields(fields, parsed)
+        envelopes = document.value["events"]
+        if _reports_only_losses(envelopes, parsed):
             return parsed
     else:
-        envelopes = value if isinstance(value, list) else [value]
-    if not 0 < len(envelopes) <= rules.events_max or not _are_plain(envelopes, document, parsed.catalog, rules):
+        envelopes = _list_envelopes(document.value)
+    is_count_allowed = 0 < len(envelopes) <= rules.events_max
+    if not is_count_allowed or not _are_valid_and_shallow(envelopes, document, parsed.catalog, rules):
         return None
     parsed.accepted = envelopes
     return parsed
 
 
 def _is_delivery(value: Any) -> bool:
-    # An envelope has a source and a delivery has none, so a later envelope may have a field named `events`.
+    """Return whether a body is a delivery, not an envelope: it has `events`, and no `source` as envelopes do."""
     return isinstance(value, dict) and "events" in value and "source" not in value
 
 
-def _are_plain(envelopes: list[Any], document: Document, catalog: Catalog, rules: Rules) -> bool:
-    """Return whether all envelopes are valid, and the number of brackets rules out excessive depth."""
+def _list_envelopes(value: Any) -> list[Any]:
+    """Return the envelopes of a body without delivery fields: an array, one envelope, or none for null."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _reports_only_losses(envelopes: list[Any], parsed: ParsedDelivery) -> bool:
+    """Return whether a delivery has no envelopes, which is allowed if it reports lost events."""
+    return len(envelopes) == 0 and len(parsed.lost) > 0
+
+
+def _are_valid_and_shallow(envelopes: list[Any], document: Document, catalog: Catalog, rules: Rules) -> bool:
+    """Return whether all envelopes are valid and small, and the body has too few brackets to be nested too deeply."""
     try:
         catalog.list_validator.validate_python(envelopes)
     except ValidationError:
@@ -97,24 +107,26 @@ def _are_plain(envelopes: list[Any], document: Document, catalog: Catalog, rules
     if not is_shallow(document.body, flat_brackets=2 * len(envelopes), depth_max=rules.depth_max - 2):
         return False
     bytes_max = rules.envelope_bytes_max
+    # If the whole body is small enough, each envelope is.
     return document.compact_bytes <= bytes_max or all(len(encode(envelope)) <= bytes_max for envelope in envelopes)
 
 
 def _parse_delivery(document: Document, parsed: ParsedDelivery, rules: Rules) -> ParsedDelivery:
-    """Validate a delivery's own fields first: if one is invalid, all envelopes are rejected."""
+    """Validate a delivery's own fields, then its envelopes. If a field is invalid, all envelopes are rejected."""
     delivery: dict[str, Any] = document.value
-    fields = delivery_fields.known_fields(delivery)
+    fields = delivery_fields.drop_excess_fields(delivery)
     problems = delivery_fields.find_problems(fields, document.body, rules)
-    delivery_fields.set_valid_fields(parsed, fields, problems)
+    delivery_fields.copy_valid_fields(fields, parsed, problems)
     if problems:
         check_depth(delivery, depth_max=rules.depth_max)
         return delivery_fields.reject_all(delivery, parsed, problems, rules)
-    if not delivery["events"] and parsed.lost:
+    if _reports_only_losses(delivery["events"], parsed):
         return parsed
     return _validate_all(delivery["events"], document, parsed, rules)
 
 
 def _validate_all(envelopes: list[Any], document: Document, parsed: ParsedDelivery, rules: Rules) -> ParsedDelivery:
+    """Check the number of envelopes and the depth of the body, then validate each envelope."""
     check_count(len(envelopes), rules)
     check_depth(document.value, depth_max=rules.depth_max)
     for index, envelope in enumerate(envelopes):
@@ -123,7 +135,7 @@ def _validate_all(envelopes: list[Any], document: Document, parsed: ParsedDelive
 
 
 def _parse_ndjson(body: bytes, received_at: int, rules: Rules) -> ParsedDelivery:
-    """Validate each line. If no line is JSON, the whole body is refused."""
+    """Validate each line as an envelope. If no line is JSON, the whole body is refused."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     check_count(len(lines), rules)
     parsed = ParsedDelivery(received_at, catalog_for(rules.service_name))
@@ -140,6 +152,7 @@ def _parse_ndjson(body: bytes, received_at: int, rules: Rules) -> ParsedDelivery
 
 
 def _decode_line(line: bytes, rules: Rules) -> Any:
+    """Parse a line of NDJSON, and check its depth."""
     envelope = decode(line, depth_max=rules.depth_max).value
     if not is_shallow(line, flat_brackets=0, depth_max=rules.depth_max):
         check_depth(envelope, depth_max=rules.depth_max)

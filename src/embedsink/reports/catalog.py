@@ -8,9 +8,9 @@ from typing import Any
 
 from embedsink.errors import Refused, preview, suggestion
 from embedsink.reasons import Reason
-from embedsink.store.query import Column
 from embedsink.store.reader import OLDER_SNAPSHOT, Reader
 from embedsink.store.sql_files import read_sql, read_views
+from embedsink.store.view_catalog import Column
 
 # Raw events have the interface of a report, without any aggregation.
 EVENTS = "event_in_scope"

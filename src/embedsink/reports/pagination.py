@@ -112,7 +112,7 @@ class PageRequest:
         if not selection.is_page:
             return selection, None
         if cursor:
-            reader.narrowed(after=cursor.after, since=cursor.since, until=cursor.until)
+            reader.set_variables(after=cursor.after, since=cursor.since, until=cursor.until)
         last = reader.page(selection)
         since, until = reader.variable("since"), reader.variable("until")
         return selection, None if last is None else Cursor(last, since, until)

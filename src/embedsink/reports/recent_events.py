@@ -59,7 +59,7 @@ def count_arrivals(reader: Reader) -> Counts:
 
 def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
     """Return the newest rows in the reader's scope with their envelopes, oldest first, as many as fit in a message."""
-    rows = reader.narrowed(row_limit=limit).dicts("ingested_newest")
+    rows = reader.set_variables(row_limit=limit).dicts("ingested_newest")
     byte_count = 0
     for index in range(len(rows) - 1, -1, -1):
         byte_count += len(rows[index]["envelope"].encode())
@@ -70,4 +70,4 @@ def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, 
 
 def rejected_arrivals(reader: Reader) -> list[dict[str, Any]]:
     """Return the first rejections in the reader's scope, without their envelopes."""
-    return reader.narrowed(row_limit=REJECTED_MAX).dicts("ingested_rejection")
+    return reader.set_variables(row_limit=REJECTED_MAX).dicts("ingested_rejection")

@@ -5,8 +5,9 @@ from typing import Any
 
 import orjson
 
-from embedsink.store.query import Column, SelectQuery
+from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
+from embedsink.store.view_catalog import Column
 
 # Times in ISO 8601 with Z.
 JSON_OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
@@ -16,7 +17,7 @@ Convert = Callable[[Any], Any]
 
 def selected_columns(reader: Reader, selection: str | SelectQuery) -> list[Column]:
     """Return the columns of a view or a query."""
-    return reader.selected(selection if isinstance(selection, SelectQuery) else SelectQuery(selection))
+    return reader.selected_columns(selection if isinstance(selection, SelectQuery) else SelectQuery(selection))
 
 
 def convert_columns(rows: list[tuple[Any, ...]], converts: list[Convert | None]) -> Iterator[tuple[Any, ...]]:

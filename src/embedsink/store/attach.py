@@ -1,4 +1,4 @@
-"""Connects to DuckDB, and attaches the file of the database."""
+"""Connections to DuckDB, and the options with which the store's file is attached."""
 
 from pathlib import Path
 
@@ -14,11 +14,12 @@ _ROW_GROUP_ROWS = 32_768
 
 
 def connect(limits: StoreLimits, *, spill: Path) -> duckdb.DuckDBPyConnection:
-    """Open an empty database in memory with these limits, which spills to this folder."""
+    """Open an empty database in memory with these limits. It spills to the folder `spill`."""
     return duckdb.connect(
         ":memory:",
         config={
-            # Never automatic: a failed checkpoint in a commit would break the database (see checkpoint_when_due).
+            # No commit reaches this threshold: a failed checkpoint in a commit would break the database.
+            # `Store.checkpoint_when_due` checkpoints instead.
             "checkpoint_threshold": "1TB",
             "memory_limit": f"{limits.counted_bytes}B",
             "threads": limits.threads,
@@ -30,19 +31,21 @@ def connect(limits: StoreLimits, *, spill: Path) -> duckdb.DuckDBPyConnection:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Attach the file as `store`, and use it."""
-    # Only ATTACH has these options. No write-ahead log: the journal is the log, because a segment is deleted only when
-    # a snapshot has its rows. Format 'v1.5.0', so that a downgrade from DuckDB 2.0 can read the file.
+    """Attach the file as `store`, and make it the default database.
+
+    The store has no write-ahead log, because the journal is one: a segment is deleted only when a snapshot has its
+    rows. DuckDB 2.0 also writes the format 'v1.5.0', so that a downgrade can read the file.
+    """
     options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
     if not path.exists():
-        options += f", block_size {_BLOCK_BYTES}"  # an existing file keeps its block size
-    quoted = str(path).replace("'", "''")  # from the operator; ATTACH has no parameters
-    connection.execute(f"attach '{quoted}' as store ({options})")
+        options += f", block_size {_BLOCK_BYTES}"  # An existing file keeps its block size.
+    escaped_path = str(path).replace("'", "''")  # ATTACH has no parameters.
+    connection.execute(f"attach '{escaped_path}' as store ({options})")
     connection.execute("use store")
 
 
-def file_of(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of the file at a path; None if there is no file."""
+def device_and_inode(path: Path) -> tuple[int, int] | None:
+    """Return the device and the inode of a file, which identify it even after a rename; None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,23 +1,23 @@
-"""Translates DuckDB's errors: temporarily refused, invalid SQL or segment, broken store, damaged file."""
+"""The store's errors, and the translation of DuckDB's errors into them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import duckdb
 
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.reasons import Reason
 
-# The error of a failed commit has only one of the later texts.
-_NO_MEMORY = ("Out of Memory", "failed to pin block", "could not allocate block", "failed to allocate data")
+# Parts of DuckDB's messages, by their meaning. A failed commit that lacks memory has one of the last three.
+_OUT_OF_MEMORY = ("Out of Memory", "failed to pin block", "could not allocate block", "failed to allocate data")
 # A wrong checksum, a truncated file, or a disk error.
 _DAMAGED = ("Corrupt database file", "Could not read")
 # A fetch after an interrupt, and a query that was interrupted at its start.
 _INTERRUPTED = ("No open result set", "closed pending query result")
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
-# Spilling to disk failed.
-_NO_SPILL = "failed to offload"
-_NOT_NOW = (*_DISK_FULL, "Could not set lock on file", "Too many open files")
+_SPILLING_FAILED = "failed to offload"
+# Temporary errors when a database is opened.
+_OPENING_REFUSED = (*_DISK_FULL, "Could not set lock on file", "Too many open files")
 
 
 class StoreBroken(EmbedsinkError):
@@ -36,64 +36,73 @@ class StoreTooSmall(StoreRefused):
     """The memory limit of the database is too low for this operation. Nothing was changed."""
 
 
-class SqlUnfit(EmbedsinkError):
+class SqlFailed(EmbedsinkError):
     """The SQL is invalid, or fails on these rows. A retry does not help."""
 
 
 @contextlib.contextmanager
 def duckdb_errors_translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
-    """Raise DuckDB's errors as those of this module, with the first line of their text, or all of it."""
+    """Raise errors of this module instead of DuckDB's errors in this block.
+
+    Args:
+        opening: whether the block opens a database. Errors then mean something else.
+        whole: whether the message is DuckDB's whole message, or its first line.
+    """
     try:
         yield
     except duckdb.Error as error:
-        raise _kind_of(error, opening=opening)(str(error) if whole else first_line(error)) from error
+        error_type = _error_type(error, opening=opening)
+        raise error_type(str(error) if whole else first_line(error)) from error
 
 
 @contextlib.contextmanager
 def unavailable_if_broken() -> Iterator[None]:
-    """Raise Unavailable if the database is broken, closed or too busy."""
+    """Raise Unavailable in this block if the database is broken, closed or too busy, or the disk is full."""
     try:
         with duckdb_errors_translated():
             yield
     except (StoreBroken, StoreRefused) as error:
-        if has_no_room(error):
-            full = "disk: has no space to spill this query to. Request a shorter period, or free space."
-            raise Unavailable(Reason.STORAGE_LOW, full, retry_after_s=5) from error
+        if is_disk_full(error) or _SPILLING_FAILED in str(error):
+            message = "disk: has no space to spill this query to. Request a shorter period, or free space."
+            raise Unavailable(Reason.STORAGE_LOW, message, retry_after_s=5) from error
         raise Unavailable(Reason.NOT_READY, f"store: {error}. Retry with a shorter period.") from error
 
 
-def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
+def _error_type(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
+    """Return the error of this module that corresponds to an error of DuckDB."""
     if opening:
-        # A sound store must not count as broken because disk space is low, or another process has it open.
-        return StoreRefused if any(words in str(error) for words in _NOT_NOW) else StoreBroken
-    if any(words in str(error) for words in _DAMAGED):
+        # A sound store must not count as broken because the disk is full, or another process has it open.
+        return StoreRefused if _contains_any(error, _OPENING_REFUSED) else StoreBroken
+    if _contains_any(error, _DAMAGED):
         return StoreDamaged
     if "has been invalidated" in str(error) or isinstance(error, duckdb.FatalException):
         return StoreBroken
     if lacks_memory(error):
         return StoreTooSmall
-    if any(words in str(error) for words in _INTERRUPTED):
+    if _contains_any(error, _INTERRUPTED):
         return StoreRefused
     if isinstance(error, duckdb.DataError | duckdb.ProgrammingError):
-        return SqlUnfit
+        return SqlFailed
     if isinstance(error, duckdb.InternalException | duckdb.SerializationException):
         return StoreBroken
     return StoreRefused
 
 
+def _contains_any(error: Exception, texts: Iterable[str]) -> bool:
+    """Return whether the message of an error contains one of the texts."""
+    return any(text in str(error) for text in texts)
+
+
 def lacks_memory(error: Exception) -> bool:
-    return any(words in str(error) for words in _NO_MEMORY)
+    """Return whether an error of DuckDB means that its memory limit is too low."""
+    return _contains_any(error, _OUT_OF_MEMORY)
 
 
 def is_disk_full(error: Exception) -> bool:
-    """Return whether the disk is full."""
-    return any(words in str(error) for words in _DISK_FULL)
-
-
-def has_no_room(error: Exception) -> bool:
-    """Return whether a query failed because the disk has no space for its result or for spilling."""
-    return is_disk_full(error) or _NO_SPILL in str(error)
+    """Return whether an error of DuckDB means that the disk or the user's quota is full."""
+    return _contains_any(error, _DISK_FULL)
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of an error's message; its type if it has no message."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

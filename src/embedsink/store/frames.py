@@ -1,4 +1,4 @@
-"""Data frames from DuckDB, and SQL that reads the frames of its caller."""
+"""pandas data frames from DuckDB's results, and SQL that reads data frames of the notebook."""
 
 import warnings
 from functools import partial
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def frame_of(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list[str]]:
     """Return the rows of a result as a data frame, and the SQL type of each column."""
-    types = [str(column[1]) for column in result.description or ()]
+    sql_types = [str(column[1]) for column in result.description or ()]
     with warnings.catch_warnings():
-        # DuckDB sets the zone of times in a way that pandas deprecates.
+        # DuckDB sets the time zone of a column in a way that pandas deprecates.
         warnings.filterwarnings("ignore", message="The inplace keyword")
-        return result.df(), types
+        return result.df(), sql_types
 
 
 def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
@@ -31,10 +31,18 @@ def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
 def execute_as(
     caller: FrameType | None, connection: duckdb.DuckDBPyConnection, sql: str, parameters: object
 ) -> duckdb.DuckDBPyConnection | None:
-    """Execute SQL so that DuckDB finds missing tables among the variables of `caller`."""
+    """Execute SQL that may name variables of a Python frame, such as data frames of a notebook, as tables.
+
+    Args:
+        caller: the Python frame; None if the SQL may name no variables.
+        connection: the connection.
+        sql: one or more statements.
+        parameters: their parameters.
+    """
     if caller is None:
         return connection.execute(sql, parameters)
-    # DuckDB reads only the variables of the frame that calls it, so the call is made with these variables.
+    # DuckDB looks for variables only in the frame that calls it, so make the call from a frame with these variables.
     execute = partial(connection.execute, sql, parameters)
-    result = eval("_embedsink_execute()", caller.f_globals, {**caller.f_locals, "_embedsink_execute": execute})  # noqa: S307
+    local_variables = {**caller.f_locals, "_embedsink_execute": execute}
+    result = eval("_embedsink_execute()", caller.f_globals, local_variables)  # noqa: S307
     return cast("duckdb.DuckDBPyConnection | None", result)

@@ -1,6 +1,5 @@
-"""Journal segments to rows: the files of `sql/load/`, in the order of their names."""
+"""The insertion of journal segments into the tables, by the SQL files of `sql/load/`."""
 
-import itertools
 from collections.abc import Sequence
 
 import duckdb
@@ -8,10 +7,11 @@ import duckdb
 from embedsink.journal.segment import SEALED, Segment
 from embedsink.store.sql_files import read_sql
 
+# An `ingest_seq` is the number of a segment, shifted by these bits, plus the number of a line.
 LINE_BITS = 32
 _COUNTED = "(select ingest_seq from incoming_line where kind = 'counted' union all select ingest_seq from id_conflict)"
-# Files of `sql/load/` that run only if this query has rows, because most of them parse the segments once more.
-_ONLY_WITH = {
+# The files of `sql/load/` that run only if these rows exist. Most of them parse the segments again, which takes time.
+_REQUIRED_ROWS = {
     "journal_hour": "incoming_line where not is_imported",
     "event": "incoming_line where kind = 'event'",
     "action": "incoming_line where kind = 'action'",
@@ -35,7 +35,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
         connection: a connection to the database, in a transaction, with the variables that `sql/load/` reads.
     """
     for name, sql in read_sql("load").items():
-        if name not in _ONLY_WITH or _has_rows(connection, _ONLY_WITH[name]):
+        if name not in _REQUIRED_ROWS or _has_rows(connection, _REQUIRED_ROWS[name]):
             connection.execute(sql)
 
 
@@ -45,42 +45,49 @@ def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     Args:
         connection: a connection to the database, in the transaction that loads, after `load_rows`.
     """
-    steps = ["deployments_of_rows"]
-    steps += ["deployments_of_replays"] * _has_rows(connection, "incoming_line where kind = 'replayed'")
-    steps += ["deployments_of_counts"] * _has_rows(connection, "incoming_line where kind = 'counted'")
-    steps += ["deployments_of_sessions"] * _has_rows(connection, "session_ready")
-    rows = [row for name in steps for row in connection.execute(read_sql("revisions")[name]).fetchall()]
-    return {deployment for (deployment,) in rows if deployment is not None}
+    queries = ["deployments_of_rows"]
+    if _has_rows(connection, "incoming_line where kind = 'replayed'"):
+        queries.append("deployments_of_replays")
+    if _has_rows(connection, "incoming_line where kind = 'counted'"):
+        queries.append("deployments_of_counts")
+    if _has_rows(connection, "session_ready"):
+        queries.append("deployments_of_sessions")
+    deployments: set[int | None] = set()
+    for name in queries:
+        rows = connection.execute(read_sql("revisions")[name]).fetchall()
+        deployments |= {deployment for (deployment,) in rows}
+    return {deployment for deployment in deployments if deployment is not None}
 
 
 def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill `session_ready` again from all events, in a transaction."""
+    """Compute `session_ready` again from the events of all segments, in a transaction."""
     connection.execute("truncate session_ready")
     connection.execute("truncate ready_fact")
+    # Bounds that include each ingest_seq.
     connection.execute("set variable loaded_from = -1")
     connection.execute("set variable loaded_until = 9223372036854775807")
     connection.execute(read_sql("load")["session_ready"])
 
 
-def described(segments: Sequence[Segment]) -> list[dict[str, object]]:
+def describe_segments(segments: Sequence[Segment]) -> list[dict[str, object]]:
     """Return the descriptions of segments for `sql/load/`, in their order."""
-    return list(map(_described, segments, _lines_before(segments)))
-
-
-def _described(segment: Segment, lines_before: int) -> dict[str, object]:
-    """Return the description of a segment; `lines_before` is the number of lines of the segments before it."""
-    return {
-        "path": str(segment.path),
-        "name": f"{segment.identity}{SEALED}",  # the suffix of the file may differ
-        "number": segment.number,
-        "byte_count": segment.byte_count,
-        "lines_before": lines_before,
-    }
-
-
-def _lines_before(segments: Sequence[Segment]) -> list[int]:
-    return list(itertools.accumulate((segment.count_lines() for segment in segments[:-1]), initial=0))
+    descriptions: list[dict[str, object]] = []
+    lines_before = 0
+    for segment in segments:
+        descriptions.append(
+            {
+                "path": str(segment.path),
+                "name": f"{segment.identity}{SEALED}",  # The file's own name may contain its size.
+                "number": segment.number,
+                "byte_count": segment.byte_count,
+                "lines_before": lines_before,
+            }
+        )
+        if segment is not segments[-1]:  # Counting reads the file again.
+            lines_before += segment.count_lines()
+    return descriptions
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Return whether a table has rows. The text may contain a condition too."""
     return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608

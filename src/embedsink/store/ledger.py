@@ -1,23 +1,29 @@
-"""The ledger of loaded segments: one row a segment, or one row a day for old segments."""
+"""The ledger of loaded segments: the table `loaded_segment`, with counts of their envelopes.
 
+A new segment has a row of its own. Rows of old segments are compacted to about one a day (docs/decisions/0021).
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import duckdb
 
 from embedsink.journal.segment import identity_of
+from embedsink.store.duckdb_errors import duckdb_errors_translated
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
-# A busy server loads a segment a second. The newest have a ledger row each; older ones share a row a day.
+# With more rows than the maximum, all but the newest `LEDGER_ROWS_MIN` rows are compacted. A busy server loads a
+# segment a second.
 LEDGER_ROWS_MIN = 100_000
 LEDGER_ROWS_MAX = 110_000
-# A name begins with the number of the segment, in twelve digits.
+# SQL: the number of a segment. Its name begins with the number, in twelve digits.
 _NUMBER = "split_part(segment, '-', 1)::bigint"
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
-    """Outcomes of envelopes: received = accepted + duplicate + quarantined."""
+class LoadCounts:
+    """The counts of a load: segments, and envelopes by outcome. Received = accepted + duplicate + quarantined."""
 
     segment_count: int
     received_count: int
@@ -26,48 +32,70 @@ class Ledger:
     quarantined_count: int
 
 
-def ledger_of_load(connection: duckdb.DuckDBPyConnection) -> Ledger:
-    """Return the ledger of the segments that the variable `segments` describes."""
-    row = connection.execute(
+class Ledger:
+    """The ledger of an open store. It belongs to the thread that loads.
+
+    Args:
+        connection: returns the connection that loads, or raises StoreBroken if the store is closed.
+    """
+
+    def __init__(self, connection: Callable[[], duckdb.DuckDBPyConnection]) -> None:
+        self._connection = connection
+
+    def loaded_segments(self, *, from_number: int = 0) -> dict[str, int]:
+        """Return the sizes of loaded segments from this number on, by identity. Compacted rows are not included."""
+        segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
+        with duckdb_errors_translated():
+            rows = self._connection().execute(segments, [f"{from_number:012d}"]).fetchall()
+        return {identity_of(name): byte_count for name, byte_count in rows}
+
+    def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:
+        """Return the first and the last segment number of each row whose last number is greater than `after`."""
+        ranges = f"select coalesce(first_number, {_NUMBER}), {_NUMBER} from loaded_segment where {_NUMBER} > $1"  # noqa: S608
+        with duckdb_errors_translated():
+            return self._connection().execute(ranges, [after]).fetchall()
+
+    def last_number(self) -> int:
+        """Return the highest number of a loaded segment; 0 if the store is empty."""
+        return self._highest_number("true")
+
+    def last_compacted_number(self) -> int:
+        """Return the highest number of a segment in a compacted row; 0 without such a row."""
+        return self._highest_number("first_number is not null")
+
+    def _highest_number(self, condition: str) -> int:
+        """Return the highest segment number of the rows that match a SQL condition; 0 without such a row."""
+        numbers = f"select coalesce(max({_NUMBER}), 0) from loaded_segment where {condition}"  # noqa: S608
+        with duckdb_errors_translated():
+            [(number,)] = self._connection().execute(numbers).fetchall()
+        return int(number)
+
+    def compact(self, *, before: int) -> None:
+        """Compact the rows of old segments if there are too many rows.
+
+        Args:
+            before: the number of the first segment that has to retain a row of its own.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing was changed.
+        """
+        sizes = f"select count(*), max({_NUMBER}) from loaded_segment"  # noqa: S608
+        with duckdb_errors_translated():
+            connection = self._connection()
+            [(row_count, last_number)] = connection.execute(sizes).fetchall()
+            if row_count < LEDGER_ROWS_MAX:
+                return
+            compact_below = min(before, last_number - LEDGER_ROWS_MIN + 1)
+            connection.execute("set variable compact_below = $1", [compact_below])
+            with transaction(connection):
+                connection.execute(read_sql("ledger")["compact"])
+
+
+def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:
+    """Return the counts of the segments that the variable `segments` describes, in the transaction that loads them."""
+    counts = connection.execute(
         "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count) "
         "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"
     )
-    return Ledger(*map(int, row.fetchone() or ()))
-
-
-def loaded_segments(connection: duckdb.DuckDBPyConnection, *, from_number: int) -> dict[str, int]:
-    """Return the bytes of the segments with a row of their own from this number on, by identity."""
-    loaded = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
-    rows = connection.execute(loaded, [f"{from_number:012d}"]).fetchall()
-    return {identity_of(name): byte_count for name, byte_count in rows}
-
-
-def loaded_ranges(connection: duckdb.DuckDBPyConnection, *, after: int) -> list[tuple[int, int]]:
-    """Return the first and last segment number of each row after a number."""
-    ranges = f"select coalesce(first_number, {_NUMBER}), {_NUMBER} from loaded_segment where {_NUMBER} > $1"  # noqa: S608
-    return connection.execute(ranges, [after]).fetchall()
-
-
-def folded_to(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the highest number of a segment that shares a row; 0 without such a segment."""
-    return _highest_number(connection, "where first_number is not null")
-
-
-def last_segment_number(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the highest number of a loaded segment; 0 if the store is empty."""
-    return _highest_number(connection, "")
-
-
-def _highest_number(connection: duckdb.DuckDBPyConnection, where: str) -> int:
-    [(number,)] = connection.execute(f"select coalesce(max({_NUMBER}), 0) from loaded_segment {where}").fetchall()  # noqa: S608
-    return int(number)
-
-
-def fold_ledger(connection: duckdb.DuckDBPyConnection, *, before: int) -> None:
-    """Merge the rows of old segments, one row a day. Segments from the number `before` on are not merged."""
-    [(count, last)] = connection.execute(f"select count(*), max({_NUMBER}) from loaded_segment").fetchall()  # noqa: S608
-    if count < LEDGER_ROWS_MAX:
-        return
-    connection.execute("set variable fold_below = $1", [min(before, last - LEDGER_ROWS_MIN + 1)])
-    with transaction(connection):
-        connection.execute(read_sql("ledger")["fold"])
+    [row] = counts.fetchall()
+    return LoadCounts(*map(int, row))

@@ -1,4 +1,4 @@
-"""Limits on the memory and threads of the database: the usual ones, and higher ones for expensive work."""
+"""The limits of the store. Memory and threads have a usual limit, and a higher one for expensive work."""
 
 import contextlib
 import threading
@@ -7,19 +7,26 @@ from dataclasses import dataclass
 
 import duckdb
 
-# read_json counts a buffer of 32 MiB, however small the file is. A segment of the usual size touches 8 of them.
-_UNTOUCHED_BYTES = 24 * 1_048_576
+# DuckDB's read_json reserves a buffer of 32 MiB, of which a segment of the usual size uses 8 MiB.
+_UNUSED_BUFFER_BYTES = 24 * 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Limits of the store.
+    """The limits of the store.
 
-    `memory_bytes` is DuckDB's usual memory, `memory_bytes_max` that of the process for expensive work. `threads_max`
-    applies while a report is read: two threads halve its time, and loading with one leaves a core to ingestion.
-    `checkpoint_bytes` of the journal are loaded between two checkpoints. `rollup_from_count` events are rolled up
-    together; until then reports read them one by one. `session_gap_minutes` is a variable of every reader.
-    `quarantine_…` limit the stored conflicts, for each key and UTC day, and by free disk space.
+    Args:
+        memory_bytes: DuckDB's usual memory limit.
+        memory_bytes_max: the memory of the process during expensive work.
+        threads: DuckDB's usual number of threads. Loading with one thread leaves a core to ingest.
+        threads_max: the number of threads while a report is read.
+        checkpoint_bytes: the size of the segments that are loaded between two checkpoints.
+        dedup_days: how long an id is compared with those of new events.
+        rollup_from_count: the minimum number of events in a rollup. Until then, reports read them one by one.
+        session_gap_minutes: the variable of this name, for every reader.
+        quarantine_bytes_per_day: the maximum size of the conflicts stored for each key and UTC day.
+        quarantine_count_per_day: the maximum number of these conflicts.
+        quarantine_free_bytes_min: the free disk space below which conflicts are only counted.
     """
 
     memory_bytes: int = 64 * 1_048_576
@@ -36,17 +43,21 @@ class StoreLimits:
 
     @property
     def counted_bytes(self) -> int:
-        """The usual memory limit of DuckDB, with the memory that it counts but never touches."""
-        return self.memory_bytes + _UNTOUCHED_BYTES
+        """DuckDB's usual memory limit, with the part of a buffer that it counts but does not use."""
+        return self.memory_bytes + _UNUSED_BUFFER_BYTES
 
     @property
     def counted_bytes_max(self) -> int:
-        """The higher memory limit: half, because DuckDB counts neither the process nor what its allocator retains."""
+        """DuckDB's higher memory limit.
+
+        It is half of the process's memory, because DuckDB does not count the rest of the process, nor the freed memory
+        that its allocator retains.
+        """
         return max(self.counted_bytes, self.memory_bytes_max // 2)
 
 
 class RaisableSetting:
-    """A global setting of DuckDB with a usual and a higher value, which applies while any caller needs it."""
+    """A global setting of DuckDB with a usual and a raised value. The raised one applies while a caller needs it."""
 
     def __init__(self, name: str, usual: str, raised: str) -> None:
         self._name = name
@@ -58,20 +69,22 @@ class RaisableSetting:
     @contextlib.contextmanager
     def raised(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
         """Raise the setting in this block, unless `only_if` is false."""
+        raised_count = 1 if only_if else 0
         with self._lock:
-            self._raised_count += only_if
+            self._raised_count += raised_count
         try:
             with self._lock:
                 self._set(connection)
             yield
         finally:
-            # Also without a change: setting memory_limit makes DuckDB release 40 MiB of unused memory.
-            with self._lock, contextlib.suppress(duckdb.Error):  # DuckDB retains memory in use
-                self._raised_count -= only_if
+            # Set the value even if it has not changed: then DuckDB releases 40 MiB of unused memory. It raises an error
+            # if it uses more than the usual limit; the next call lowers the limit then.
+            with self._lock, contextlib.suppress(duckdb.Error):
+                self._raised_count -= raised_count
                 self._set(connection)
 
     def accepts(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
-        """Return whether DuckDB accepts a value, such as a lower memory limit."""
+        """Return whether DuckDB accepts a value, such as a memory limit above the memory in use. Then restore it."""
         with self._lock:
             try:
                 connection.execute(f"set global {self._name} = '{value}'")
@@ -81,5 +94,6 @@ class RaisableSetting:
         return True
 
     def _set(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Set the raised value if a caller needs it, else the usual one."""
         value = self._raised_value if self._raised_count else self._usual_value
         connection.execute(f"set global {self._name} = '{value}'")

@@ -1,4 +1,4 @@
-"""Tracks the open readers of a store, so that the loader can pause or end them."""
+"""The open readers of a store, which the loader can pause or end."""
 
 import contextlib
 import threading
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from embedsink.store.duckdb_errors import StoreTooSmall
 from embedsink.store.reader import Reader
 
-_LOOK_EVERY_S = 0.01
+_POLL_INTERVAL_S = 0.01
 
 
 class OpenReaders:
-    """Counts the open readers of a store, ends them, and blocks new ones.
+    """The open readers of a store: their count, and ways to interrupt them and to refuse new ones.
 
     Args:
-        lock: held while a reader is created; released while this class waits.
+        lock: the lock that a thread holds while it opens a reader. Waiting releases it.
     """
 
     def __init__(self, lock: threading.RLock) -> None:
@@ -31,7 +31,7 @@ class OpenReaders:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count one more reader.
+        """Count one more reader during this block.
 
         Raises:
             StoreTooSmall: readers are paused.
@@ -48,10 +48,10 @@ class OpenReaders:
                 self._changed.notify_all()
 
     def end(self, *, patience_s: float, timeout_s: float) -> bool:
-        """Wait until every reader has ended. Return whether none is left.
+        """Wait until every reader has ended, and interrupt slow ones. Return whether none is left.
 
-        Each reader is closed by its own thread: DuckDB 1.5 frees what the other thread still uses, and aborts the
-        process when it can't roll back (docs/decisions/0007).
+        Readers are not closed here: if DuckDB 1.5 closes a connection that another thread uses, it frees memory in use,
+        and may abort the process (docs/decisions/0007).
 
         Args:
             patience_s: how long readers may continue before they are interrupted.
@@ -59,16 +59,16 @@ class OpenReaders:
         """
         started_at = time.monotonic()
         with self._changed:
-            while self.count and (waited_s := time.monotonic() - started_at) < timeout_s:
-                if waited_s >= patience_s:
+            while self.count > 0 and time.monotonic() < started_at + timeout_s:
+                if time.monotonic() >= started_at + patience_s:
                     for reader in list(self._readers):
                         reader.interrupt()
-                self._changed.wait(_LOOK_EVERY_S)
-            return not self.count
+                self._changed.wait(_POLL_INTERVAL_S)
+            return self.count == 0
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Block new readers."""
+        """Refuse new readers in this block."""
         with self._changed:
             self._paused_count += 1
         try:

@@ -1,4 +1,4 @@
-"""Deletes stored rejections. Their counts remain."""
+"""The deletion of stored rejections. Their counts remain."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,15 +7,19 @@ import duckdb
 
 from embedsink.store.sql_files import read_sql
 
-# Rejections a transaction: deletions stay in memory until the next checkpoint.
+# The maximum number of rejections that a transaction deletes: deletions stay in memory until the next checkpoint.
 PURGED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeFilter:
-    """The rejections to purge: those that match all conditions. None means no condition; times are UTC.
+    """The conditions that rejections to purge have to match. None means no condition; times are UTC.
 
-    `before` is a limit on the time of receipt, which may be long ago for imported rejections.
+    Args:
+        before: the limit of the time of receipt, which may be long ago for imported rejections.
+        loaded_before: the limit of the time of loading.
+        reason: the reason.
+        key_id: the id of the sender's key.
     """
 
     before: datetime | None = None
@@ -24,21 +28,21 @@ class PurgeFilter:
     key_id: str | None = None
 
 
-def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) -> tuple[int, set[int]]:
+def purge_rejections(connection: duckdb.DuckDBPyConnection, selected: PurgeFilter) -> tuple[int, set[int]]:
     """Delete the oldest matching rejections.
 
     Args:
         connection: a connection to the database, in a transaction.
-        which: the condition.
+        selected: the conditions.
 
     Returns:
         The number of deleted rejections (`PURGED_AT_ONCE` if there may be more), and their deployments.
     """
     variables = {
-        "before": which.before,
-        "loaded_before": which.loaded_before,
-        "reason": which.reason,
-        "key": which.key_id,
+        "before": selected.before,
+        "loaded_before": selected.loaded_before,
+        "reason": selected.reason,
+        "key": selected.key_id,
         "count": PURGED_AT_ONCE,
     }
     for name, value in variables.items():
@@ -48,4 +52,6 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) 
     if counts:
         connection.execute(read_sql("load")["rejection_count"])
         connection.execute(read_sql("purge")["delete"])
-    return sum(count for _, count in counts), {deployment for deployment, _ in counts if deployment is not None}
+    purged_count = sum(count for _, count in counts)
+    deployments = {deployment for deployment, _ in counts if deployment is not None}
+    return purged_count, deployments

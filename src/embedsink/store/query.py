@@ -3,25 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# The temporary table of an expensive page.
+from embedsink.store.view_catalog import Column
+
+# The name of the temporary table for the rows of an expensive page.
 TEMP_PAGE = "temp_page"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a view: `type` in SQL's words, `comment` from `comment on column`."""
-
-    name: str
-    type: str
-    comment: str
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A view in the catalog: `comment` from `comment on view`, and its columns in order."""
-
-    comment: str
-    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +17,10 @@ class SelectQuery:
         view: the name of the view; never text from a client.
         columns: columns in order; None for all.
         limit: the maximum number of rows; None for all.
-        is_page: rows ordered by ingest_seq, after the variable `after` and up to the variable `up_to`.
-        is_expensive: a page for which a few rows take as long as all. Its rows are stored temporarily.
-        where: pairs of column and text; rows must have these values. Not for pages.
-        is_by_ingest_seq: rows ordered by ingest_seq, as those of pages always are.
+        is_page: whether to select a page: rows after the variable `after` and up to `up_to`, ordered by ingest_seq.
+        is_expensive: whether a page is stored in a temporary table, because a few rows take as long as all.
+        where: pairs of a column and the text that its value must equal. Not for pages.
+        is_by_ingest_seq: whether to order the rows by ingest_seq. Pages always are.
     """
 
     view: str
@@ -53,18 +38,21 @@ def select_sql(
     """Return the statement and its parameters.
 
     Args:
-        selection: a selection of these columns.
-        columns: the columns of the catalog, because identifiers can't be parameters.
-        expressions: by the SQL type or the name of a column, the expression to select, with {} for the column.
+        selection: the view and the rows to select.
+        columns: the columns to select. They come from the catalog, because identifiers can't be parameters.
+        expressions: the expressions to select instead of columns, by the name or the SQL type of the column. An
+            expression has {} for the column.
     """
     selected = ", ".join(_column_sql(column, expressions) for column in columns)
     if selection.is_page:
         return f"select {selected} from {page_of(source_of(selection))}", []  # noqa: S608
-    sql, parameters = f'select {selected} from "{selection.view}"', list[object]()  # noqa: S608
+    sql = f'select {selected} from "{selection.view}"'  # noqa: S608
+    parameters: list[object] = []
     for name, text in selection.where:
         parameters.append(text)
-        # Compared as text, because DuckDB can't compare a number with other text.
-        sql += f" {'where' if len(parameters) == 1 else 'and'} {_quoted(name)}::varchar = ${len(parameters)}"
+        keyword = "where" if len(parameters) == 1 else "and"
+        # Compare as text: DuckDB raises an error if it compares a number with text that is not a number.
+        sql += f" {keyword} {_quoted(name)}::varchar = ${len(parameters)}"
     if selection.is_by_ingest_seq:
         sql += f" {by_ingest_seq(selection.view)}"
     if selection.limit is not None:
@@ -74,9 +62,13 @@ def select_sql(
 
 
 def _column_sql(column: Column, expressions: Mapping[str, str]) -> str:
-    name = _quoted(column.name)
-    expression = expressions.get(column.name) or expressions.get(column.type)
-    return f"{expression.format(name)} as {name}" if expression else name
+    """Return the column for a SELECT, or its expression under the column's name."""
+    quoted_name = _quoted(column.name)
+    for name_or_type in (column.name, column.type):
+        if name_or_type in expressions:
+            expression = expressions[name_or_type].format(quoted_name)
+            return f"{expression} as {quoted_name}"
+    return quoted_name
 
 
 def _quoted(name: str) -> str:
@@ -84,10 +76,12 @@ def _quoted(name: str) -> str:
 
 
 def source_of(selection: SelectQuery) -> str:
+    """Return the view of a page, or the temporary table that has its rows."""
     return TEMP_PAGE if selection.is_expensive else selection.view
 
 
 def page_of(view: str) -> str:
+    """Return a FROM clause with the rows of a page in order: those after the variable `after`, up to `up_to`."""
     return (
         f"\"{view}\" where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint) "
         f"and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint) {by_ingest_seq(view)}"
@@ -95,5 +89,5 @@ def page_of(view: str) -> str:
 
 
 def by_ingest_seq(view: str) -> str:
-    """Return an ORDER BY with the view's column, because the selected one may be null."""
+    """Return an ORDER BY of the view's own ingest_seq: the selected column of that name may be null."""
     return f'order by "{view}".ingest_seq'

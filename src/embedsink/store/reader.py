@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ from embedsink.data_folder import require_folder
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.reasons import Reason
 from embedsink.store.duckdb_errors import (
-    SqlUnfit,
+    SqlFailed,
     StoreBroken,
     StoreRefused,
     StoreTooSmall,
@@ -25,17 +24,18 @@ from embedsink.store.duckdb_errors import (
     unavailable_if_broken,
 )
 from embedsink.store.frames import execute_as, frame_of
-from embedsink.store.query import TEMP_PAGE, Column, SelectQuery, View, page_of, select_sql, source_of
+from embedsink.store.query import TEMP_PAGE, SelectQuery, page_of, select_sql, source_of
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
 from embedsink.store.temp_table import TempTable
+from embedsink.store.view_catalog import Column, View, read_catalog
 
 if TYPE_CHECKING:
     import pandas
 
 ROWS_AT_ONCE = 2_048
-# Rows of a Parquet row group and of an Arrow batch: writers and readers have this many in memory.
+# The rows of a Parquet row group and of an Arrow batch. Writers and readers have this many in memory.
 ROWS_OF_BATCH = 20_480
-# Every variable that a view reads.
+# All variables that views read.
 VARIABLES = (
     "deployments",
     "since",
@@ -59,27 +59,23 @@ VARIABLES = (
     "requested_columns",
     "session_gap_minutes",
 )
-# The newest rollup batch at the start of the reader, so that a later batch is neither counted twice nor left out
-# (sql/staging/2_session_15min_between.sql). One query reads both, because a batch may be added between two queries.
+# The newest rollup batch when the reader is opened. Views ignore later batches, so that all queries of a reader count
+# the same events (sql/staging/2_session_15min_between.sql).
 ROLLUP_VARIABLES = ("rollup_batch_id", "rollup_watermark")
-# Types that every tool reads alike. Times are UTC, which Parquet and Arrow store in the type of the column.
-_PORTABLE = {
+# Expressions that convert columns to types that every tool reads alike, by SQL type. Times are UTC, which Parquet and
+# Arrow store in the type of the column.
+_PORTABLE_EXPRESSIONS = {
     "TIMESTAMP": "timezone('UTC', {})",
     "HUGEINT": "{}::bigint",
     "UUID": "{}::varchar",
     "JSON": "{}::varchar",
 }
-_COLUMNS = """
-select table_name, column_name, data_type, coalesce(comment, '')
-from duckdb_columns()
-where not internal and database_name <> 'temp'
-order by table_name, column_index
-"""
-_COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal and not temporary"
-# Python's UUID objects cost more than the rest of a row.
-_IN_PYTHON = {"UUID": "{}::varchar"}
+# Creating Python's UUID objects takes longer than the rest of a row.
+_PYTHON_EXPRESSIONS = {"UUID": "{}::varchar"}
+# An option in a scope. It is not a session variable.
 HIDES_INGEST_SEQ = "hides_ingest_seq"
 OLDER_SNAPSHOT = "An older embedsink published it: start the server once, or run `embedsink snapshot`."
+# The scope of all deployments.
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
 
@@ -88,9 +84,9 @@ class Reader:
 
     Args:
         connection: a connection to the database.
-        scope: the variables to set; `deployments` among them. With `hides_ingest_seq` the column `ingest_seq` is null.
-        resources: resources that are released with the reader.
-        views: a cache of the catalog, which all readers of one opened database share.
+        scope: the variables to set, with `deployments`. If `hides_ingest_seq` is true, the column `ingest_seq` is null.
+        resources: the resources that closing the reader releases.
+        views: a cache of the views, which all readers of one open database share.
     """
 
     def __init__(
@@ -102,22 +98,23 @@ class Reader:
         views: dict[str, View] | None = None,
     ) -> None:
         self._connection = connection
-        self._closing = threading.Lock()
+        self._close_lock = threading.Lock()
         self._is_closed = False
         self._variables: dict[str, Any] = {}
         self._hides_ingest_seq = False
         self._temp_table: TempTable | None = None
-        # All variables are set, so that none is inherited from an earlier use of the connection. `deployments` is
-        # required, because null means every deployment.
-        self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
+        if "deployments" not in scope:
+            raise KeyError("deployments")  # Null would mean every deployment.
+        # Set all variables, so that none is inherited from an earlier use of the connection.
+        self._set({**dict.fromkeys(VARIABLES), **scope})
         self._set_rollup_variables()
         # Arrow stores this as the time zone of timestamps.
         connection.execute("set timezone = 'UTC'")
         self._resources = resources.pop_all()
         self._views = {} if views is None else views
 
-    def narrowed(self, **variables: object) -> "Reader":
-        """Return this reader after setting some of its variables."""
+    def set_variables(self, **variables: object) -> "Reader":
+        """Set some variables. Return this reader."""
         with unavailable_if_broken():
             self._set(variables)
         return self
@@ -129,15 +126,15 @@ class Reader:
 
     def columns(self, view: str) -> list[Column]:
         """Return the columns of a view with their comments, in order; an empty list if the view does not exist."""
-        return list(self._described(view).columns)
+        return list(self._find_view(view).columns)
 
     def comment(self, view: str) -> str:
         """Return the comment of a view."""
-        return self._described(view).comment
+        return self._find_view(view).comment
 
     def has(self, view: str) -> bool:
         """Return whether such a view or table exists."""
-        return bool(self._described(view).columns)
+        return len(self._find_view(view).columns) > 0
 
     def require(self, view: str) -> None:
         """Raise Misconfigured if no such view or table exists, as in a snapshot of an older embedsink."""
@@ -149,77 +146,80 @@ class Reader:
         with unavailable_if_broken():
             return are_views_current(self._connection)
 
-    def _described(self, view: str) -> View:
-        # Read the columns of all views at once: DuckDB reads the whole catalog anyway, which takes longer than a small
-        # report.
+    def _find_view(self, name: str) -> View:
+        """Return a view or table from the cache; a view without columns if it does not exist."""
         if not self._views:
-            self._views.update(self._read_views())
-        return self._views.get(view, View("", ()))
+            with unavailable_if_broken():
+                self._views.update(read_catalog(self._connection))
+        return self._views.get(name, View("", ()))
 
-    def _read_views(self) -> dict[str, View]:
-        columns: dict[str, list[Column]] = defaultdict(list)
-        for view, *column in self._fetch_all(_COLUMNS):
-            columns[view].append(Column(*column))
-        comments = dict(self._fetch_all(_COMMENTS))
-        return {view: View(comments.get(view, ""), tuple(columns[view])) for view in columns}
-
-    def selected(self, selection: SelectQuery) -> list[Column]:
+    def selected_columns(self, selection: SelectQuery) -> list[Column]:
         """Return the columns of a selection, in its order."""
         self.require(selection.view)
         columns = {column.name: column for column in self.columns(selection.view)}
-        return list(columns.values()) if selection.columns is None else [columns[name] for name in selection.columns]
+        if selection.columns is None:
+            return list(columns.values())
+        return [columns[name] for name in selection.columns]
 
     def rows(self, selection: str | SelectQuery) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a view, `ROWS_AT_ONCE` at a time."""
-        result = self._execute(*self._select(selection, _IN_PYTHON))
+        result = self._execute_select(selection, _PYTHON_EXPRESSIONS)
         while rows := _fetch(result):
             yield rows
 
     def dicts(self, view: str) -> list[dict[str, Any]]:
-        """Return all rows of a view as dictionaries; for views with a limit of their own."""
+        """Return all rows of a view as dictionaries. Use it for views that limit the number of their rows."""
         names = [column.name for column in self.columns(view)]
         return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
 
     def page(self, selection: SelectQuery) -> int | None:
-        """Set `up_to` so that a page has `limit` rows. Return the ingest_seq of its last row, if more follow.
+        """Set the variable `up_to` to the end of a page. Return the ingest_seq of its last row if more follow.
 
         Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row with a smaller ingest_seq
         that becomes visible later is skipped: see embedsink.reports.pagination.
         """
-        limit = selection.limit or 1
-        self.narrowed(requested_columns=None)
+        limit = 1 if selection.limit is None else max(selection.limit, 1)
+        self.set_variables(requested_columns=None)
         if selection.is_expensive:
-            names = dict.fromkeys((*(column.name for column in self.selected(selection)), "ingest_seq"))
-            page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
-            # temporary: it ends with the connection
-            self._execute(f"create or replace temp table {TEMP_PAGE} as {page}", [limit + 1])
-        ends = self._fetch_all(
-            f"select ingest_seq from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
-            [limit - 1],
-        )
-        self.narrowed(up_to=ends[0][0] if ends else None)
-        return ends[0][0] if len(ends) == 2 else None
+            self._create_temp_page(selection, row_count=limit + 1)
+        # The last row of the page, and the first row of the next page.
+        sql = f"select ingest_seq from {page_of(source_of(selection))} limit 2 offset $1"  # noqa: S608
+        ingest_seqs = [ingest_seq for (ingest_seq,) in self._fetch_all(sql, [limit - 1])]
+        is_full = len(ingest_seqs) >= 1
+        has_next_page = len(ingest_seqs) == 2
+        self.set_variables(up_to=ingest_seqs[0] if is_full else None)
+        return ingest_seqs[0] if has_next_page else None
+
+    def _create_temp_page(self, selection: SelectQuery, *, row_count: int) -> None:
+        """Store the first rows of a page in a temporary table, which ends with the connection."""
+        names = [column.name for column in self.selected_columns(selection)]
+        if "ingest_seq" not in names:
+            names.append("ingest_seq")
+        rows = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
+        self._execute(f"create or replace temp table {TEMP_PAGE} as {rows}", [row_count])
 
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
         """Return the rows of a view as a data frame, and the SQL type of each column."""
         with unavailable_if_broken():
-            return frame_of(self._execute(*self._select(selection, _PORTABLE)))
+            return frame_of(self._execute_select(selection, _PORTABLE_EXPRESSIONS))
 
     def run(
         self, sql: str, parameters: object = None, *, caller: FrameType | None = None
     ) -> tuple["pandas.DataFrame", list[str]]:
-        """Run SQL of the notebook's owner, and return what `frame` returns. The server never calls this.
+        """Run SQL from a notebook. Return the result as a data frame, and the SQL type of each column.
+
+        The server never calls this, because SQL could read any deployment and any file.
 
         Args:
             sql: one or more statements; the result is that of the last.
             parameters: a list for `?` and `$1`, or a dictionary for `$name`.
-            caller: a frame whose variables may be named as tables, unless the database has such a table.
+            caller: a Python frame whose variables the SQL may name as tables.
 
         Raises:
-            Refused: DuckDB can't run it; with DuckDB's whole message.
-            Unavailable: it needs more memory than the limit.
+            Refused: DuckDB can't run the SQL. The error has DuckDB's whole message.
+            Unavailable: the SQL needs more memory than the limit.
         """
-        self.narrowed(requested_columns=None)
+        self.set_variables(requested_columns=None)
         try:
             with duckdb_errors_translated(whole=True):
                 result = execute_as(caller, self._connection, sql, parameters)
@@ -228,42 +228,50 @@ class Reader:
                 return frame_of(result)
         except StoreTooSmall as error:
             raise Unavailable(Reason.NOT_READY, f"sql: {error}\nSelect fewer rows.") from error
-        except (SqlUnfit, StoreRefused) as error:
-            hint = "\nPass a list for ? and $1, or a dictionary for $name." if "Values were not" in str(error) else ""
+        except (SqlFailed, StoreRefused) as error:
+            lacks_parameters = "Values were not" in str(error)
+            hint = "\nPass a list for ? and $1, or a dictionary for $name." if lacks_parameters else ""
             raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
-        """Return the first row of a check of `sql/checks`, by column, and the number of rows."""
-        self.narrowed(requested_columns=None)
+        """Run a query of `sql/checks`. Return its first row by column (empty without rows), and the number of rows."""
+        self.set_variables(requested_columns=None)
         result = self._execute(sql)
         with unavailable_if_broken():
             names = [column[0] for column in result.description or ()]
-            first = result.fetchone()
-        count = int(first is not None)
+            first_row = result.fetchone()
+        if first_row is None:
+            return {}, 0
+        row_count = 1
         while rows := _fetch(result):
-            count += len(rows)
-        return dict(zip(names, first or (), strict=False)), count
+            row_count += len(rows)
+        return dict(zip(names, first_row, strict=True)), row_count
 
     def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:
         """Write the rows of a view as Parquet: to a path, or into an open file of the operating system."""
-        sql, parameters = self._select(selection, _PORTABLE)
+        sql, parameters = self._select_sql(selection, _PORTABLE_EXPRESSIONS)
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
-        self._fetch_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
+        self._fetch_all(f"copy ({sql}) to '{_sql_path(file)}' ({options})", parameters)
 
     def write_arrow(
         self, selection: str | SelectQuery, file: IO[bytes], *, scratch: Callable[[], IO[bytes]] = TemporaryFile
     ) -> None:
         """Write the rows of a view as an Arrow IPC stream, in batches of `ROWS_OF_BATCH`.
 
-        They pass through a Parquet file from `scratch`, because DuckDB's own Arrow batches have a million rows.
+        Args:
+            selection: the view and the rows to select.
+            file: the file for the stream.
+            scratch: creates a temporary file. The rows pass through it as Parquet, because DuckDB's own Arrow batches
+                have a million rows.
         """
         from nanoarrow.ipc import StreamWriter  # imported late: few servers need it
 
-        with scratch() as spooled, StreamWriter.from_writable(file) as writer:
-            self.write_parquet(selection, spooled)
-            source = f"from read_parquet('{_address(spooled)}', file_row_number = true)"
-            [(count,)] = self._fetch_all(f"select count(*) {source}")
-            for start in range(0, max(count, 1), ROWS_OF_BATCH):
+        with scratch() as parquet_file, StreamWriter.from_writable(file) as writer:
+            self.write_parquet(selection, parquet_file)
+            source = f"from read_parquet('{_sql_path(parquet_file)}', file_row_number = true)"
+            [(row_count,)] = self._fetch_all(f"select count(*) {source}")
+            # Without rows, write one batch, which has the schema.
+            for start in range(0, max(row_count, 1), ROWS_OF_BATCH):
                 batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
                 with unavailable_if_broken():
                     rows = self._connection.sql(f"select * exclude (file_row_number) {source} {batch}")
@@ -271,47 +279,55 @@ class Reader:
 
     @contextlib.contextmanager
     def consistent(self) -> Iterator[None]:
-        """Read everything in this block from one snapshot of the database. A table of `materialize` ends with it."""
+        """Run all queries of this block in one transaction, so that they read the same state of the database.
+
+        The end of the block drops a table of `materialize`.
+        """
         self._drop_temp_table()
         self._execute("begin transaction")
         try:
             yield
         finally:
             self._temp_table = None
-            with contextlib.suppress(duckdb.Error):  # it ends with the connection
+            with contextlib.suppress(duckdb.Error):  # Closing the connection ends the transaction too.
                 self._connection.execute("rollback")
 
     def materialize(self, view: str, *, since: datetime | None, until: datetime | None) -> None:
-        """Compute a view once for this period. Views that build on it read the result while their scope is within it.
+        """Store the rows of a view and a period in a temporary table.
+
+        Views that build on the view read the table, until the scope is changed or the period exceeds this one.
 
         Args:
             view: a view with the column `occurred_at`.
             since, until: the bounds of the longest period, in UTC.
         """
         self._drop_temp_table()
-        self.narrowed(since=since, until=until)
+        self.set_variables(since=since, until=until)
         with unavailable_if_broken():
             table = TempTable(view, dict(self._variables))
             table.create(self._connection)
             self._temp_table = table
 
     def _drop_temp_table(self) -> None:
+        """Drop the table of `materialize`, if there is one."""
         if self._temp_table:
             with unavailable_if_broken():
                 self._temp_table.drop(self._connection)
             self._temp_table = None
 
     def interrupt(self) -> None:
-        """Interrupt a running query; callable from any thread."""
-        with self._closing:  # DuckDB may free a connection during an interrupt
+        """Interrupt a running query. Any thread may call this."""
+        # Hold the lock: DuckDB could free a closed connection during the interrupt.
+        with self._close_lock:
             if not self._is_closed:
                 self._connection.interrupt()
 
     def close(self) -> None:
-        """Close the connection."""
-        with self._closing:
+        """Roll back, close the connection and release the resources."""
+        with self._close_lock:
             self._is_closed = True
-        # A rollback by DuckDB itself, as the connection closes, aborts the process if the database is broken.
+        # Without this rollback, DuckDB rolls back when the connection closes. If the database is broken, that aborts
+        # the process.
         with contextlib.suppress(StoreBroken):
             roll_back(self._connection)
         self._resources.close()
@@ -322,30 +338,46 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _select(self, selection: str | SelectQuery, expressions: Mapping[str, str]) -> tuple[str, list[object]]:
-        """Return the statement and its parameters; `expressions` converts columns of some SQL types."""
+    def _execute_select(
+        self, selection: str | SelectQuery, expressions: Mapping[str, str]
+    ) -> duckdb.DuckDBPyConnection:
+        sql, parameters = self._select_sql(selection, expressions)
+        return self._execute(sql, parameters)
+
+    def _select_sql(self, selection: str | SelectQuery, expressions: Mapping[str, str]) -> tuple[str, list[object]]:
+        """Return the statement of a selection and its parameters, and set the variable `requested_columns` for it.
+
+        Args:
+            selection: the view and the rows to select.
+            expressions: the expressions that convert columns, by SQL type.
+        """
         if isinstance(selection, str):
             selection = SelectQuery(selection)
         # A view may skip work for other columns (the macro is_column_requested).
-        self.narrowed(requested_columns=None if selection.columns is None else list(selection.columns))
+        self.set_variables(requested_columns=None if selection.columns is None else list(selection.columns))
         if self._hides_ingest_seq:
-            expressions = {**expressions, "ingest_seq": "null::bigint"}  # It counts lines of all deployments.
-        return select_sql(selection, self.selected(selection), expressions)
+            # It would show how many lines other deployments send.
+            expressions = {**expressions, "ingest_seq": "null::bigint"}
+        return select_sql(selection, self.selected_columns(selection), expressions)
 
     def _set_rollup_variables(self) -> None:
-        newest = None
-        with contextlib.suppress(duckdb.CatalogException):  # absent from snapshots of older servers
-            newest = self._connection.execute("select max(batch_id), max(watermark) from rollup_batch").fetchone()
-        for name, value in zip(ROLLUP_VARIABLES, newest or (None, None), strict=True):
+        """Set the variables for the newest rollup batch. They are null in snapshots of an embedsink without rollups."""
+        batch_id = watermark = None
+        with contextlib.suppress(duckdb.CatalogException):
+            # Read both in one query, because a batch may be added between two queries.
+            newest = self._connection.execute("select max(batch_id), max(watermark) from rollup_batch").fetchall()
+            [(batch_id, watermark)] = newest
+        for name, value in zip(ROLLUP_VARIABLES, (batch_id, watermark), strict=True):
             self._connection.execute(f"set variable {name} = $1", [value])
 
     def _set(self, variables: Mapping[str, object]) -> None:
-        if HIDES_INGEST_SEQ in variables:  # an option of the reader, not a variable of views
+        """Set variables, and the option `hides_ingest_seq`. Raise ValueError for an unknown name."""
+        if HIDES_INGEST_SEQ in variables:
             self._hides_ingest_seq = bool(variables[HIDES_INGEST_SEQ])
             variables = {name: value for name, value in variables.items() if name != HIDES_INGEST_SEQ}
         unknown = variables.keys() - set(VARIABLES)
         if unknown:
-            # A misspelled limit of the scope would show more.
+            # Without this check, a misspelt limit of a scope would show other deployments' rows.
             raise ValueError(f"variables {sorted(unknown)}: no view reads them. There are {', '.join(VARIABLES)}.")
         for name, value in variables.items():
             self._connection.execute(f"set variable {name} = $1", [value])
@@ -366,7 +398,7 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     """Open a reader of a published snapshot. Any number of processes may do so at once.
 
     Raises:
-        Misconfigured: it does not exist yet, is unreadable, or is from a newer embedsink.
+        Misconfigured: the snapshot does not exist yet, can't be read, or is from a newer embedsink.
     """
     require_folder(path.parent)
     if not path.exists():
@@ -382,10 +414,11 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
 
 
 def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """Return the next rows of a result; an empty list at its end."""
     with unavailable_if_broken():
         return result.fetchmany(ROWS_AT_ONCE)
 
 
-def _address(file: IO[bytes] | Path) -> str:
-    # COPY has no parameters. The path comes from this program or from the operator.
+def _sql_path(file: IO[bytes] | Path) -> str:
+    """Return the path of a file, escaped for a SQL text: COPY has no parameters."""
     return str(file).replace("'", "''") if isinstance(file, Path) else f"/dev/fd/{file.fileno()}"

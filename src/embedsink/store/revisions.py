@@ -1,54 +1,58 @@
-"""Revisions by deployment: texts that change when rows may have changed, without revealing other deployments' loads."""
+"""Revisions: for each deployment, a text that changes when rows of that deployment may have changed."""
 
 import secrets
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-# Above this number, all revisions are discarded. Their readers then get one change without new rows.
+# With more deployments, all entries are discarded. Each deployment's revision then changes once without new rows.
 DEPLOYMENTS_MAX = 10_000
 
 
-class _Load(NamedTuple):
-    loads: int  # the number of loads so far
-    number: int  # the number of the newest loaded segment
+class _Change(NamedTuple):
+    change_number: int  # 1 for the first change of the process, 2 for the next one, …
+    segment_number: int  # the number of the newest segment that was loaded by then
 
 
 class Revisions:
-    """The last load that changed each deployment. One thread loads; any thread may read."""
+    """The last change of each deployment's rows, by a load or a purge. One thread writes; any thread may read."""
 
     def __init__(self) -> None:
-        self._opening = ""
-        self._last = self._floor = _Load(0, 0)
-        self._by_deployment: dict[int, _Load] = {}
+        self._random_part = ""
+        self._last_change = _Change(0, 0)
+        self._default_change = self._last_change  # for deployments without an entry
+        self._changes: dict[int, _Change] = {}  # by deployment
 
     def renew(self) -> None:
-        """Change all revisions."""
-        self._opening = secrets.token_hex(8)
+        """Change the revisions of all deployments."""
+        self._random_part = secrets.token_hex(8)
 
-    def move(self, deployments: Iterable[int], *, number: int) -> None:
-        """Record a load that changed rows of these deployments.
+    def record_change(self, deployments: Iterable[int], *, number: int) -> None:
+        """Record that rows of these deployments have changed.
 
         Args:
             deployments: all changed deployments, and possibly unchanged ones.
-            number: the number of the newest loaded segment.
+            number: the number of the newest loaded segment; 0 for a purge.
         """
-        self._last = _Load(self._last.loads + 1, max(self._last.number, number))
-        if len(self._by_deployment) >= DEPLOYMENTS_MAX:
-            self._floor, self._by_deployment = self._last, {}
-        self._by_deployment |= dict.fromkeys(deployments, self._last)
+        change_number = self._last_change.change_number + 1
+        self._last_change = _Change(change_number, max(self._last_change.segment_number, number))
+        if len(self._changes) >= DEPLOYMENTS_MAX:
+            self._default_change = self._last_change
+            self._changes = {}
+        self._changes |= dict.fromkeys(deployments, self._last_change)
 
     def of(self, deployments: Collection[int] | None) -> str:
-        """Return a text that changes when rows of these deployments may have changed; None means all.
+        """Return a text that changes when rows of these deployments may have changed; None means all deployments.
 
-        It depends on other deployments too, so hash it before a client gets it.
+        It reveals how often the server loads, so hash it before a client gets it.
         """
         if deployments is None:
-            return f"{self._opening} {self._last.loads}"
-        return f"{self._opening} {[(number, self._load_of(number).loads) for number in sorted(deployments)]}"
+            return f"{self._random_part} {self._last_change.change_number}"
+        numbers = [(deployment, self._change_of(deployment).change_number) for deployment in sorted(deployments)]
+        return f"{self._random_part} {numbers}"
 
     def last_number(self, deployments: Collection[int]) -> int:
         """Return the newest segment at the last change of these deployments; 0 if none changed in this process."""
-        return max((self._load_of(number).number for number in deployments), default=0)
+        return max((self._change_of(deployment).segment_number for deployment in deployments), default=0)
 
-    def _load_of(self, deployment: int) -> _Load:
-        return self._by_deployment.get(deployment, self._floor)
+    def _change_of(self, deployment: int) -> _Change:
+        return self._changes.get(deployment, self._default_change)

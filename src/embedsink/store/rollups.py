@@ -9,18 +9,20 @@ from embedsink.store.sql_files import read_sql
 
 
 def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -> None:
-    """Roll up segments with numbers below the watermark, in the transaction that loads them.
+    """Roll up the segments that are loaded late, with numbers below the watermark: no later batch would include them.
 
     Args:
-        connection: a connection to the database, in a transaction.
-        loaded: the numbers of the loaded segments.
+        connection: a connection to the database, in the transaction that loads.
+        loaded: the numbers of the segments that it loads.
     """
     batch_id, watermark = _last_batch(connection)
-    late = [segment for segment in loaded if segment << LINE_BITS <= watermark]
-    for segment in late:
-        _roll_up(connection, batch_id + 1, segment << LINE_BITS, ((segment + 1) << LINE_BITS) - 1)
-    if late:
-        connection.execute("insert into rollup_batch values ($1, $2)", [batch_id + 1, watermark])
+    late_numbers = [number for number in loaded if number << LINE_BITS <= watermark]
+    for number in late_numbers:
+        first_ingest_seq = number << LINE_BITS
+        last_ingest_seq = ((number + 1) << LINE_BITS) - 1
+        _insert_rollups(connection, batch_id + 1, first_ingest_seq, last_ingest_seq)
+    if late_numbers:
+        _insert_batch(connection, batch_id + 1, watermark)
 
 
 def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:
@@ -34,13 +36,13 @@ def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: 
     batch_id, watermark = _last_batch(connection)
     # A variable is a constant for the planner, so older row groups are skipped.
     _set(connection, rollup_from=watermark + 1)
-    waiting = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
-    [(count,)] = connection.execute(f"select count(*) from ({waiting})", [from_count]).fetchall()  # noqa: S608
+    events = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
+    [(count,)] = connection.execute(f"select count(*) from ({events})", [from_count]).fetchall()  # noqa: S608
     if count < from_count:
         return 0
-    [(newest,)] = connection.execute(f"select max(ingest_seq) from ({waiting})", [at_once]).fetchall()  # noqa: S608
-    row_count = _roll_up(connection, batch_id + 1, watermark + 1, newest)
-    connection.execute("insert into rollup_batch values ($1, $2)", [batch_id + 1, newest])
+    [(new_watermark,)] = connection.execute(f"select max(ingest_seq) from ({events})", [at_once]).fetchall()  # noqa: S608
+    row_count = _insert_rollups(connection, batch_id + 1, watermark + 1, new_watermark)
+    _insert_batch(connection, batch_id + 1, new_watermark)
     return row_count
 
 
@@ -51,17 +53,27 @@ def discard_rollups(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _last_batch(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    """Return the id of the last batch, and the watermark: the highest ingest_seq that batches cover; else 0 and -1."""
     last = "select coalesce(max(batch_id), 0), coalesce(max(watermark), -1) from rollup_batch"
     [(batch_id, watermark)] = connection.execute(last).fetchall()
     return batch_id, watermark
 
 
-def _roll_up(connection: duckdb.DuckDBPyConnection, batch_id: int, first: int, last: int) -> int:
+def _insert_batch(connection: duckdb.DuckDBPyConnection, batch_id: int, watermark: int) -> None:
+    connection.execute("insert into rollup_batch values ($1, $2)", [batch_id, watermark])
+
+
+def _insert_rollups(connection: duckdb.DuckDBPyConnection, batch_id: int, first: int, last: int) -> int:
+    """Insert the rollups of the events from one ingest_seq to another. Return their number."""
     _set(connection, batch_id=batch_id, rollup_from=first, rollup_to=last)
-    inserted = [connection.execute(sql).fetchone() for sql in read_sql("rollups").values()]
-    return sum(int(row_count) for (row_count,) in filter(None, inserted))
+    total = 0
+    for insert_sql in read_sql("rollups").values():
+        [(row_count,)] = connection.execute(insert_sql).fetchall()
+        total += int(row_count)
+    return total
 
 
 def _set(connection: duckdb.DuckDBPyConnection, **variables: int) -> None:
+    """Set session variables."""
     for name, value in variables.items():
         connection.execute(f"set variable {name} = $1", [value])

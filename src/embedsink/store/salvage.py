@@ -1,4 +1,7 @@
-"""Copies readable rows of damaged database files into a sound one: the rows of missing segments, each once."""
+"""The salvage of readable rows from damaged database files: rows of missing segments are copied into a sound database.
+
+A segment is missing if neither the sound database nor the journal has it.
+"""
 
 # ruff: noqa: S608  the names are of our own tables
 
@@ -11,45 +14,48 @@ from pathlib import Path
 
 import duckdb
 
-from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, duckdb_errors_translated
+from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, duckdb_errors_translated
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
 # DuckDB reads this many rows at a time; a damaged block makes all of them unreadable.
 _VECTOR_ROWS = 2_048
-_GROUP_ROWS = 122_880
-# The names that columns have in files older than the migration 0010.
-_FORMER_NAMES = {
+# The default size of DuckDB's row groups, for files whose storage information is damaged.
+_ROW_GROUP_ROWS = 122_880
+# The current names of columns, by their names in files older than the migration 0010.
+_CURRENT_NAMES = {
     "arrival": "ingest_seq",
     "sync_arrival": "sync_ingest_seq",
     "place": "position",
     "first_arrival": "first_ingest_seq",
     "unkept_count": "counted_only_count",
 }
-# Each row has its segment number in `ingest_seq`.
-_TABLES = ("event", "action", "quarantine", "loss", "sync")
-_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
-_OF_MISSING = _MISSING.format("ingest_seq >> 32")
-_LEDGER_OF_MISSING = _MISSING.format("split_part(segment, '-', 1)::bigint")
-# Tables whose rows belong to rows of another table: that table, and the condition of the rows to copy.
-_PARTS = {
+# The tables whose rows have the number of their segment in `ingest_seq`.
+_TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
+# SQL conditions: a segment number, the segment of a row, and the segment of a ledger row is missing. The table
+# `missing` has ranges of segment numbers.
+_IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
+_IS_ROW_MISSING = _IS_MISSING.format("ingest_seq >> 32")
+_IS_LEDGER_ROW_MISSING = _IS_MISSING.format("split_part(segment, '-', 1)::bigint")
+# The tables whose rows belong to rows of another table: that table, and the condition of the rows to copy.
+_DEPENDENT_TABLES = {
     "quarantine_rest": (
         "quarantine",
-        f"quarantine_id in (select quarantine_id from quarantine where {_OF_MISSING}) "
+        f"quarantine_id in (select quarantine_id from quarantine where {_IS_ROW_MISSING}) "
         "and (quarantine_id, piece) not in (select (quarantine_id, piece) from quarantine_rest)",
     ),
     "sync_file": (
         "sync",
-        f"sync_ingest_seq in (select ingest_seq from sync where {_OF_MISSING}) "
+        f"sync_ingest_seq in (select ingest_seq from sync where {_IS_ROW_MISSING}) "
         "and (sync_ingest_seq, position) not in (select (sync_ingest_seq, position) from sync_file)",
     ),
     "journal_hour": (
         "event",
-        f"{_MISSING.format('first_ingest_seq >> 32')} "
+        f"{_IS_MISSING.format('first_ingest_seq >> 32')} "
         "and first_ingest_seq not in (select first_ingest_seq from journal_hour)",
     ),
 }
-_REPLAYED = """
+_UPDATE_REPLAYED = """
 update quarantine set replayed_at = former.replayed_at
 from damaged.quarantine as former
 where former.rowid >= $1 and former.rowid < $2
@@ -67,7 +73,12 @@ order by row_group_id
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """The result: copied rows, and envelopes that a ledger counted and no file could supply."""
+    """The result of a salvage.
+
+    Args:
+        row_count: the number of copied rows.
+        lost_count: the number of envelopes that a ledger counts, and that no file has.
+    """
 
     row_count: int
     lost_count: int
@@ -80,9 +91,9 @@ def salvage(
     journal_numbers: list[int],
     on_step: Callable[[], None] = lambda: None,
 ) -> Salvaged:
-    """Copy rows of segments that neither the store nor the journal has, and write their ledgers.
+    """Copy the rows of missing segments, and write their ledger.
 
-    A kill in between leaves a part of the rows: begin again with a new file.
+    If the process is killed meanwhile, begin again with a new store: this one has only a part of the rows.
 
     Args:
         connection: a connection to the intact database.
@@ -96,22 +107,22 @@ def salvage(
     for path in files:
         with _attached(connection, path) as is_readable:
             if is_readable:
-                row_count += _Damaged(connection, on_step).copy()
+                row_count += _DamagedFile(connection, on_step).copy()
     with transaction(connection):
         connection.execute(read_sql("salvage")["rejection"])
         connection.execute(read_sql("salvage")["ledger"])
-    lost = f"select sum(lost_count) from loaded_segment where {_LEDGER_OF_MISSING}"
+    lost = f"select coalesce(sum(lost_count), 0) from loaded_segment where {_IS_LEDGER_ROW_MISSING}"
     [(lost_count,)] = connection.execute(lost).fetchall()
-    return Salvaged(row_count, int(lost_count or 0))
+    return Salvaged(row_count, int(lost_count))
 
 
 @contextlib.contextmanager
 def _attached(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[bool]:
-    """Attach a damaged file as `damaged`. Yield False when not even its catalog can be read."""
-    quoted = str(path).replace("'", "''")
+    """Attach a damaged file as `damaged` in this block. Yield whether DuckDB can attach it."""
+    escaped_path = str(path).replace("'", "''")
     try:
         with duckdb_errors_translated(opening=True):
-            connection.execute(f"attach '{quoted}' as damaged (read_only)")
+            connection.execute(f"attach '{escaped_path}' as damaged (read_only)")
     except StoreBroken:
         yield False
         return
@@ -121,8 +132,8 @@ def _attached(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[boo
         connection.execute("detach damaged")
 
 
-class _Damaged:
-    """The attached file `damaged`."""
+class _DamagedFile:
+    """The damaged file that is attached as `damaged`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_step: Callable[[], None]) -> None:
         self._connection = connection
@@ -134,47 +145,51 @@ class _Damaged:
         [(self._first_ingest_seq,)] = connection.execute("select min(first_number) << 32 from missing").fetchall()
 
     def copy(self) -> int:
-        """Copy the rows of missing segments. Return their number."""
+        """Copy the rows of missing segments. Return the number of rows, without those of dependent tables."""
         row_count = 0
-        for table in _TABLES:
-            if self._may_have_missing(self._source(table)):
-                row_count += self._for_rows(table, partial(self._copy_rows, table))
-        for table, (owner, condition) in _PARTS.items():
-            if self._may_have_missing(owner):
-                self._for_rows(table, partial(self._insert, table, condition))
-        self._for_rows("quarantine", partial(self._run, _REPLAYED))
-        new = f"{_LEDGER_OF_MISSING} and segment not in (select segment from salvaged_ledger)"
-        self._for_rows("loaded_segment", partial(self._insert, "loaded_segment", new, into="salvaged_ledger"))
+        for table in _TABLES_BY_SEGMENT:
+            if self._may_have_missing_rows(self._source(table)):
+                row_count += self._for_row_ranges(table, partial(self._copy_rows, table))
+        for table, (owner, condition) in _DEPENDENT_TABLES.items():
+            if self._may_have_missing_rows(owner):
+                self._for_row_ranges(table, partial(self._insert, table, condition))
+        self._for_row_ranges("quarantine", partial(self._run, _UPDATE_REPLAYED))
+        is_new = f"{_IS_LEDGER_ROW_MISSING} and segment not in (select segment from salvaged_ledger)"
+        self._for_row_ranges("loaded_segment", partial(self._insert, "loaded_segment", is_new, into="salvaged_ledger"))
         return row_count
 
-    def _may_have_missing(self, table: str) -> bool:
+    def _may_have_missing_rows(self, table: str) -> bool:
         """Return whether a table may have rows of missing segments. Usually it has none, which is fast to check."""
-        sql = f"select 1 from {table} where ingest_seq >= {self._first_ingest_seq:d} and {_OF_MISSING} limit 1"
+        sql = f"select 1 from {table} where ingest_seq >= {self._first_ingest_seq:d} and {_IS_ROW_MISSING} limit 1"
         try:
             with duckdb_errors_translated():
                 return self._connection.execute(sql).fetchone() is not None
-        except (StoreDamaged, SqlUnfit):
-            return True  # `_for_rows` checks whether the table exists
+        except (StoreDamaged, SqlFailed):
+            return True  # The table is damaged or does not exist. `_for_row_ranges` distinguishes the two.
 
     def _source(self, table: str) -> str:
-        """Return the table with the current names of its columns."""
-        renames = [f"{name} as {_FORMER_NAMES[name]}" for name in self._columns.get(table, ()) if name in _FORMER_NAMES]
-        if not renames:
+        """Return a SQL source with the rows of a damaged table, and the current names of its columns."""
+        former_names = [name for name in self._columns.get(table, ()) if name in _CURRENT_NAMES]
+        if not former_names:
             return f"damaged.{table}"
-        return f"(select rowid, * rename ({', '.join(renames)}) from damaged.{table})"
+        renames = ", ".join(f"{name} as {_CURRENT_NAMES[name]}" for name in former_names)
+        return f"(select rowid, * rename ({renames}) from damaged.{table})"
 
-    def _for_rows(self, table: str, act: Callable[[int, int], int]) -> int:
-        """Call `act` for each row group, or for each of its vectors if that fails. Skip unreadable vectors."""
+    def _for_row_ranges(self, table: str, copy: Callable[[int, int], int]) -> int:
+        """Call `copy` with the bounds of each row group, and return the sum of its results.
+
+        If a row group is damaged, call it with the bounds of each vector instead, and skip damaged vectors.
+        """
         if table not in self._columns:
             return 0
         row_count = 0
         for start, end in self._row_groups(table):
             try:
-                row_count += act(start, end)
+                row_count += copy(start, end)
             except StoreDamaged:
-                for first in range(start, end, _VECTOR_ROWS):
+                for vector_start in range(start, end, _VECTOR_ROWS):
                     with contextlib.suppress(StoreDamaged):
-                        row_count += act(first, min(first + _VECTOR_ROWS, end))
+                        row_count += copy(vector_start, min(vector_start + _VECTOR_ROWS, end))
             self._on_step()
         return row_count
 
@@ -187,29 +202,33 @@ class _Damaged:
             with duckdb_errors_translated():
                 sizes = "select estimated_size from duckdb_tables() where database_name = 'damaged' and table_name = $1"
                 [(size,)] = self._connection.execute(sizes, [table]).fetchall()
-            counts = [_GROUP_ROWS] * (size // _GROUP_ROWS + 1)
+            counts = [_ROW_GROUP_ROWS] * (size // _ROW_GROUP_ROWS + 1)
         yield from pairwise(accumulate(counts, initial=0))
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
+        """Copy the rows of missing segments in a range of rows, unless the store has them. Return their number."""
         bounds = (
             f"select min(ingest_seq), max(ingest_seq) from {self._source(table)} "
-            f"where rowid >= $1 and rowid < $2 and {_OF_MISSING}"
+            f"where rowid >= $1 and rowid < $2 and {_IS_ROW_MISSING}"
         )
         with duckdb_errors_translated():
-            first, last = self._connection.execute(bounds, [start, end]).fetchall()[0]
+            [(first, last)] = self._connection.execute(bounds, [start, end]).fetchall()
         if first is None:
             return 0
-        # Constants, so that DuckDB skips the other row groups.
-        here = f"ingest_seq between {first:d} and {last:d}"
-        condition = f"{here} and {_OF_MISSING} and ingest_seq not in (select ingest_seq from {table} where {here})"
-        return self._insert(table, condition, start, end)
+        # The bounds are constants, so that DuckDB skips the other row groups.
+        is_between = f"ingest_seq between {first:d} and {last:d}"
+        is_new = f"ingest_seq not in (select ingest_seq from {table} where {is_between})"
+        return self._insert(table, f"{is_between} and {_IS_ROW_MISSING} and {is_new}", start, end)
 
-    def _insert(self, table: str, condition: str, start: int, end: int, *, into: str | None = None) -> int:
+    def _insert(self, table: str, condition: str, start: int, end: int, *, into: str = "") -> int:
+        """Insert the rows of a damaged table's range that match a condition, into the same table or into another."""
+        target = into if into else table
         source = f"{self._source(table)} where rowid >= $1 and rowid < $2 and {condition}"
         rows = f"select columns(lambda c: c <> 'rowid') from {source}"
-        return self._run(f"insert into {into or table} by name {rows}", start, end)
+        return self._run(f"insert into {target} by name {rows}", start, end)
 
     def _run(self, sql: str, start: int, end: int) -> int:
+        """Run a statement for a range of rows in a transaction. Return the number of changed rows."""
         with duckdb_errors_translated(), transaction(self._connection):
             [(row_count,)] = self._connection.execute(sql, [start, end]).fetchall()
         return int(row_count)

@@ -12,7 +12,9 @@ from embedsink.errors import Misconfigured
 from embedsink.store.duckdb_errors import StoreBroken, first_line, lacks_memory
 from embedsink.store.sql_files import read_sql, read_views
 
-DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
+DUCKDB_VERSION_MIN = (1, 5, 5)
+DUCKDB_VERSION_BELOW = (3, 0, 0)
+# How long and how often a rollback that lacks memory is retried.
 _ROLL_BACK_S_MAX = 2.0
 _ROLL_BACK_PAUSE_S = 0.01
 
@@ -24,12 +26,12 @@ def check_duckdb_version() -> None:
         Misconfigured: the error names the supported versions.
     """
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
-    if not DUCKDB_RANGE[0] <= version < DUCKDB_RANGE[1]:
+    if not DUCKDB_VERSION_MIN <= version < DUCKDB_VERSION_BELOW:
         raise Misconfigured(f"duckdb {duckdb.__version__}: is not supported, 1.5.5 to 2.x is. Install duckdb==1.5.5.")
 
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Migrate the schema, and create all macros and views again if their files have changed.
+    """Migrate the schema, and create all macros and views again if their SQL has changed.
 
     Returns:
         Whether anything was written. An up-to-date store is not written to, so it opens on a full disk.
@@ -48,26 +50,28 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 
 
 def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Create all macros and views again, if their files or the version of DuckDB have changed.
+    """Create all macros and views again, if their SQL or the version of DuckDB has changed.
 
     Returns:
         Whether they were created.
     """
     if are_views_current(connection):
         return False
-    with transaction(connection):  # all or none, and a third faster
+    with transaction(connection):
         create_views(connection)
-        connection.execute(f"comment on table migration is '{_digest()}'")
+        connection.execute(f"comment on table migration is '{_views_digest()}'")
     return True
 
 
 def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether the macros and views come from these files and this version of DuckDB."""
-    known = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
-    return known == [(_digest(),)]
+    # `refresh_views` stores the digest of their sources in the comment of this table.
+    comments = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
+    return comments == [(_views_digest(),)]
 
 
-def _digest() -> str:
+def _views_digest() -> str:
+    """Return a digest of everything on which the macros and views depend."""
     sources = [duckdb.__version__, *read_sql("migrations").values(), *read_views().values()]
     return blake2s("\0".join(sources).encode(), digest_size=16).hexdigest()
 
@@ -78,25 +82,30 @@ def create_views(connection: duckdb.DuckDBPyConnection) -> None:
     Raises:
         Misconfigured: a file reads something that does not exist; the error names the file.
     """
-    # Drop old ones first: a removed view must not remain, and no view may read an outdated one.
-    old_views = connection.execute("select view_name from duckdb_views() where not internal and not temporary")
-    for (name,) in old_views.fetchall():
-        connection.execute(f'drop view "{name}"')
-    old_macros = connection.execute(
-        "select distinct function_name, function_type from duckdb_functions() "
-        "where not internal and function_type like '%macro'"
-    )
-    for name, kind in old_macros.fetchall():
-        connection.execute(f'drop {"macro table" if kind == "table_macro" else "macro"} "{name}"')
+    _drop_views(connection)
     for name, sql in read_views().items():
         try:
             connection.execute(sql)
-        except duckdb.CatalogException as error:  # it names the missing view, table or macro
+        except duckdb.CatalogException as error:  # It names the missing view, table or macro.
             raise Misconfigured(f"sql/**/{name}.sql: {first_line(error)}") from None
 
 
+def _drop_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Drop all views and macros, also those whose files were removed."""
+    views = connection.execute("select view_name from duckdb_views() where not internal and not temporary")
+    for (name,) in views.fetchall():
+        connection.execute(f'drop view "{name}"')
+    macros = connection.execute(
+        "select distinct function_name, function_type from duckdb_functions() "
+        "where not internal and function_type like '%macro'"
+    )
+    for name, function_type in macros.fetchall():
+        kind = "macro table" if function_type == "table_macro" else "macro"
+        connection.execute(f'drop {kind} "{name}"')
+
+
 def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Apply missing migrations, each with its record in one transaction. Return whether any was missing."""
+    """Apply the missing migrations, each in a transaction that also records it. Return whether any was missing."""
     applied = applied_migrations(connection)
     missing = {name: sql for name, sql in read_sql("migrations").items() if name not in applied}
     if missing:
@@ -131,10 +140,10 @@ def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> Non
 
 
 def refuse_newer_format(error: duckdb.Error, name: str) -> None:
-    """Raise Misconfigured if the file is sound but needs a newer DuckDB: a rebuild would not help."""
+    """Raise Misconfigured if an error of DuckDB means that a file needs a newer DuckDB. A rebuild would not help."""
     if "newer version of DuckDB" in str(error):
-        newer = f"{name}: was written by a newer DuckDB than {duckdb.__version__}"
-        raise Misconfigured(f"{newer}. Install that one again; nothing was changed.") from None
+        problem = f"{name}: was written by a newer DuckDB than {duckdb.__version__}"
+        raise Misconfigured(f"{problem}. Install that one again; nothing was changed.") from None
 
 
 def applied_migrations(connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -146,6 +155,7 @@ def applied_migrations(connection: duckdb.DuckDBPyConnection) -> set[str]:
 
 @contextlib.contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Run this block in a transaction, and roll it back after an error."""
     connection.execute("begin")
     try:
         yield
@@ -161,15 +171,15 @@ def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
     Raises:
         StoreBroken: memory is insufficient. The connection is unusable and must be closed.
     """
-    end = time.monotonic() + _ROLL_BACK_S_MAX
+    give_up_at = time.monotonic() + _ROLL_BACK_S_MAX
     while True:
         try:
             connection.execute("rollback")
+            return
         except duckdb.Error as error:
-            if lacks_memory(error) and "has been invalidated" not in str(error):
-                if time.monotonic() >= end:
-                    raise StoreBroken(f"a transaction can't end: {first_line(error)}") from error
-                time.sleep(_ROLL_BACK_PAUSE_S)
-                continue
-            # There was no transaction, or the database is broken and nothing was committed.
-        return
+            is_broken = "has been invalidated" in str(error)
+            if is_broken or not lacks_memory(error):
+                return  # There was no transaction, or the database is broken and nothing was committed.
+            if time.monotonic() >= give_up_at:
+                raise StoreBroken(f"a transaction can't end: {first_line(error)}") from error
+        time.sleep(_ROLL_BACK_PAUSE_S)

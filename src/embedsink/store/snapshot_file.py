@@ -1,4 +1,4 @@
-"""Verifies a published snapshot, and lists its segments."""
+"""The verification of a published snapshot, and the list of its segments."""
 
 import contextlib
 from collections.abc import Collection, Iterator
@@ -19,20 +19,23 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-# This many of the newest segments identify the journal of a server.
+# How many of the newest segments are listed. Two journals with one of these in common are those of the same server.
 COMPARED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The segments of a snapshot: the highest number, and the identities of the newest and of the requested ones.
+    """The segments of a snapshot.
 
-    `folded_to`: up to this number, ledger rows cover several segments and lack most identities.
+    Args:
+        last_number: the highest number.
+        identities: the identities of the newest segments and of the requested ones.
+        compacted_up_to: the highest number in a compacted row of the ledger, which lacks most identities; else 0.
     """
 
     last_number: int
     identities: frozenset[str]
-    folded_to: int = 0
+    compacted_up_to: int = 0
 
 
 def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
@@ -48,7 +51,7 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
     try:
         read_every_row(path)
     except (StoreDamaged, StoreRefused) as error:
-        raise Misconfigured(_refusal(error)) from None
+        raise Misconfigured(_unreadable_message(error)) from None
     return find_segments(path, numbers=numbers)
 
 
@@ -60,36 +63,42 @@ def find_segments(path: Path, *, numbers: Collection[int]) -> Segments:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a snapshot read-only in this block. Raise Misconfigured if it can't be read."""
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True, config=_CONFIG)) as connection:
             yield connection
     except duckdb.Error as error:
-        raise Misconfigured(_refusal(error)) from None
+        raise Misconfigured(_unreadable_message(error)) from None
 
 
-def _refusal(error: Exception) -> str:
+def _unreadable_message(error: Exception) -> str:
     return f"analytics.duckdb: can't be read ({first_line(error)}). No backup was made."
 
 
 def _segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
-    # Names begin with the number, in twelve digits.
-    [(last,)] = connection.execute("select max(segment) from loaded_segment").fetchall()
+    """Read the segments from the ledger. Their names begin with the number, in twelve digits."""
     query = (
         "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
         "union (from loaded_segment select segment order by segment desc limit $2)"
     )
     rows = connection.execute(query, [[f"{number:012d}" for number in numbers], COMPARED_MAX]).fetchall()
     return Segments(
-        last_number=int(last[:12]) if last else 0,
+        last_number=_highest_number(connection, "true"),
         identities=frozenset(identity_of(segment) for (segment,) in rows),
-        folded_to=_folded_to(connection),
+        compacted_up_to=_last_compacted_number(connection),
     )
 
 
-def _folded_to(connection: duckdb.DuckDBPyConnection) -> int:
+def _last_compacted_number(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the highest segment number in a compacted row of the ledger; 0 without such a row."""
     columns = "select 1 from duckdb_columns() where table_name = 'loaded_segment' and column_name = 'first_number'"
     if not connection.execute(columns).fetchall():
-        return 0  # from an older embedsink
-    folded = "select max(segment) from loaded_segment where first_number is not null"
-    [(last,)] = connection.execute(folded).fetchall()
-    return int(last[:12]) if last else 0
+        return 0  # The snapshot is from an embedsink that did not compact the ledger.
+    return _highest_number(connection, "first_number is not null")
+
+
+def _highest_number(connection: duckdb.DuckDBPyConnection, condition: str) -> int:
+    """Return the highest segment number of the ledger rows that match a condition; 0 without such a row."""
+    numbers = f"select coalesce(max(left(segment, 12)::bigint), 0) from loaded_segment where {condition}"  # noqa: S608
+    [(number,)] = connection.execute(numbers).fetchall()
+    return int(number)

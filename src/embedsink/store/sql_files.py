@@ -6,30 +6,31 @@ from pathlib import Path
 
 # The layers of macros and views, the lowest first (sql/README.md).
 LAYERS = ("macros", "staging", "intermediate", "reports")
-_ORDER = re.compile(r"^\d+_")
+_ORDER_PREFIX = re.compile(r"^\d+_")
 
 
 @cache
 def sql_folder() -> Path:
     """Return the folder with `migrations/`, `load/`, `reports/` and the others."""
-    packaged = Path(__file__).parents[1] / "sql"
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"
+    installed = Path(__file__).parents[1] / "sql"
+    in_checkout = Path(__file__).parents[3] / "sql"
+    return installed if installed.is_dir() else in_checkout
 
 
 @cache
 def read_sql(folder: str) -> dict[str, str]:
-    """Return the files of a folder in the order of their file names, by name without the number in front.
+    """Return the texts of a folder's files by name, in the order of their file names.
 
-    The number of a migration belongs to its name.
+    The name of `05_duplicate.sql` is `duplicate`. Migrations keep their number.
     """
     paths = sorted((sql_folder() / folder).glob("*.sql"))
     return {_name_of(path): path.read_text(encoding="utf-8") for path in paths}
 
 
 def read_views() -> dict[str, str]:
-    """Return the files of all macros and views, each after those that it reads."""
+    """Return the texts of all macros and views by name, each after those that it reads."""
     return {name: sql for layer in LAYERS for name, sql in read_sql(layer).items()}
 
 
 def _name_of(path: Path) -> str:
-    return path.stem if path.parent.name == "migrations" else _ORDER.sub("", path.stem)
+    return path.stem if path.parent.name == "migrations" else _ORDER_PREFIX.sub("", path.stem)

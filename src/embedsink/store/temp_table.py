@@ -1,4 +1,4 @@
-"""A temporary table with the rows of a view, for several queries that build on the view."""
+"""A temporary table with the rows of a view, so that several queries compute the view only once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,19 @@ from typing import Any
 
 import duckdb
 
-# The variables on which the rows of such a view depend, apart from the period.
-_SCOPE = ("deployments", "surface", "tenant", "now")
+# The variables on which the rows of such a view depend, besides the period.
+_SCOPE_VARIABLES = ("deployments", "surface", "tenant", "now")
 
 
 @dataclass(frozen=True, slots=True)
 class TempTable:
-    """The rows of a view in a table of one connection, and the variables at that time.
+    """A temporary table of one connection with the rows of a view, and a temporary view of the same name over it.
 
-    The connection resolves temporary names first, so every view that reads this view reads the table.
+    DuckDB prefers temporary names. So every view that reads the view reads the table instead.
+
+    Args:
+        view: the name of the view.
+        variables: the session variables when the table is created.
     """
 
     view: str
@@ -26,16 +30,18 @@ class TempTable:
         connection.execute(f"create temp view {self.view} as from temp_{self.view} where is_in_period(occurred_at)")
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Drop both, so that the name means the view again."""
+        """Drop the table and the temporary view, so that the name means the original view again."""
         connection.execute(f"drop view temp.{self.view}")
         connection.execute(f"drop table temp.temp_{self.view}")
 
     def covers(self, variables: Mapping[str, Any]) -> bool:
-        """Return whether the table has all rows of the view for these variables, and no others in their period."""
-        since, until = variables["since"], variables["until"]
-        first, end = self.variables["since"], self.variables["until"]
-        return (
-            all(variables[name] == self.variables[name] for name in _SCOPE)
-            and (first is None or (since is not None and since >= first))
-            and (end is None or (until is not None and until <= end))
-        )
+        """Return whether the table has the rows of the view for these variables: the same scope, and a period within.
+
+        A bound of None means no limit.
+        """
+        is_same_scope = all(variables[name] == self.variables[name] for name in _SCOPE_VARIABLES)
+        since, since_min = variables["since"], self.variables["since"]
+        until, until_max = variables["until"], self.variables["until"]
+        is_start_within = since_min is None or (since is not None and since >= since_min)
+        is_end_within = until_max is None or (until is not None and until <= until_max)
+        return is_same_scope and is_start_within and is_end_within

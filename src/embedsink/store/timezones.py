@@ -1,12 +1,13 @@
-"""Time zones by DuckDB's own time-zone database, which decides when days begin."""
+"""Time zones of DuckDB's own time-zone database, which reports use to find when days begin."""
 
 from datetime import datetime
 from functools import cache, lru_cache
 
 import duckdb
 
-# DuckDB returns the later of two times; since 2011 clocks were set back by these steps only (a test checks this).
-_UTC_OF = """
+# For a repeated local time, DuckDB returns the later instant. Subtract each step by which clocks were set back since
+# 2011 (a test checks these), and take the earliest instant with the same local time.
+_UTC_QUERY = """
 with later as (select timezone($1, $2) as instant),
 earlier as (
     select instant - unnest([interval 3 hours, interval 2 hours, interval 1 hour, interval 30 minutes]) as instant
@@ -20,23 +21,25 @@ left join earlier on timezone($1, earlier.instant) = $2
 
 @cache
 def timezone_names() -> frozenset[str]:
-    """Return the time zones that DuckDB knows (IANA, and older ones)."""
+    """Return the names of all time zones in DuckDB: those of IANA, and older ones."""
     with duckdb.connect(config={"threads": 1}) as connection:
         return frozenset(name for (name,) in connection.execute("select name from pg_timezone_names()").fetchall())
 
 
 @lru_cache(maxsize=256)
 def utc_of(local: datetime, timezone: str) -> datetime:
-    """Return the UTC time, without a zone, of a local time, consistent with `period_of` (sql/macros).
+    """Return the UTC time, without a zone, of a local time.
 
-    DuckDB has a time-zone database of its own, and rules change: with two databases an hour could belong to no day. A
-    repeated local time means its first occurrence. For a skipped one, the offset before the change applies.
+    A repeated local time means its first occurrence. For a skipped one, the offset before the change applies.
+
+    Python's own time-zone database may have other rules than DuckDB's, which reports use (`period_of` in sql/macros).
+    With two databases, an hour could belong to no day.
 
     Raises:
         OverflowError: the result is outside the years 1 to 9999.
     """
     with duckdb.connect(config={"threads": 1}) as connection:
-        [(instant,)] = connection.execute(_UTC_OF, [timezone, local]).fetchall()
+        [(instant,)] = connection.execute(_UTC_QUERY, [timezone, local]).fetchall()
     if not isinstance(instant, datetime):
         raise OverflowError(str(instant))
     return instant

@@ -1,4 +1,4 @@
-"""Reads every row of a database file, to detect damage."""
+"""The detection of damage in a database file by reading every row."""
 
 import contextlib
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import duckdb
 from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, duckdb_errors_translated
 
 _ROWS_AT_ONCE = 500_000
-# Enough for 2,048 rows of the longest strings.
+# The memory limit is sufficient for 2,048 rows of the longest strings, which DuckDB reads at a time.
 _CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "512MB"}
 
 
@@ -34,10 +34,11 @@ def read_every_row(path: Path, *, on_step: Callable[[], None] = lambda: None) ->
     with contextlib.closing(connection), duckdb_errors_translated():
         connection.execute("set enable_progress_bar = false")
         for (table,) in connection.execute("select table_name from duckdb_tables() where not temporary").fetchall():
-            # Not a count: deleted rows leave gaps.
-            [(last,)] = connection.execute(f'select max(rowid) from "{table}"').fetchall()  # noqa: S608
-            for start in range(0, -1 if last is None else last + 1, _ROWS_AT_ONCE):
-                rows = f"where rowid >= {start} and rowid < {start + _ROWS_AT_ONCE}"  # a parameter would load pandas
-                # DuckDB reads only the blocks of values in use.
+            # Use row ids instead of a count: deleted rows leave gaps.
+            [(end,)] = connection.execute(f'select coalesce(max(rowid) + 1, 0) from "{table}"').fetchall()  # noqa: S608
+            for start in range(0, end, _ROWS_AT_ONCE):
+                # The numbers are no parameters, because DuckDB imports pandas for a query with parameters.
+                rows = f"where rowid >= {start} and rowid < {start + _ROWS_AT_ONCE}"
+                # DuckDB reads only the values that a query uses, so hash whole rows.
                 connection.execute(f'select bit_xor(hash(t)) from "{table}" t {rows}').fetchall()  # noqa: S608
                 on_step()

@@ -55,7 +55,7 @@ def rows_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) 
         limit: up to 1,000.
         quarantine_id: selects one rejection, and returns its complete `raw`. In a list, a long `raw` is shortened.
     """
-    rows = reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST_VIEW)
+    rows = reader.set_variables(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST_VIEW)
     return orjson.dumps(rows, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 
@@ -163,7 +163,9 @@ class _Block:
 
 
 def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Block | None:
-    with engine.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, is_brief=True) as reader:
+    with engine.store.reader(
+        {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
+    ) as reader:
         rows = reader.dicts(REPLAYABLE_VIEW)
     if not rows:
         return None
@@ -178,7 +180,7 @@ def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
-    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
+    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, uses_one_thread=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["not_replayable_count"])
 
@@ -194,7 +196,7 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
         present = {name: value for name, value in context.items() if value is not None}
-        parsed = parsed.with_default_context(present, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
+        parsed = parsed.with_defaults(present, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
     except Refused:
         return None
     return None if parsed.rejected or not parsed.accepted else parsed

@@ -12,7 +12,7 @@ import pytest
 
 from embedsink.journal.segment import Segment
 from embedsink.store.duckdb_errors import StoreRefused
-from embedsink.store.ledger import Ledger
+from embedsink.store.ledger import LoadCounts
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import ID, event_or_action, view
 from tests.support.live_client import listener_count
@@ -195,7 +195,7 @@ def test_an_event_committed_despite_its_refusal_is_complete(tmp_path: Path, monk
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         load = server.engine.store.load
 
-        def load_and_lose_the_answer(*segments: Segment) -> Ledger:
+        def load_and_lose_the_answer(*segments: Segment) -> LoadCounts:
             load(*segments)
             monkeypatch.undo()
             raise StoreRefused("the answer to the commit was lost")

@@ -27,7 +27,7 @@ from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import REJECTED_FACTOR, Sender
 from embedsink.http.security_headers import NO_STORE
 from embedsink.http.sync_body import JOB_ID_CHARACTERS_MAX, FieldErrors, count_field, parse_sync
-from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync
+from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -134,7 +134,7 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
 def _result_response(result: dict[str, Any], engine: Engine) -> Response:
     """Return the response with a stored result. Its count has the vendor's field name, such as `svcCount`."""
     vendor_field = count_field(engine.settings.service_name)
-    body = {vendor_field if field == COUNT_FIELD else field: value for field, value in result.items()}
+    body = {vendor_field if field == CUBE_COUNT_FIELD else field: value for field, value in result.items()}
     return Response(orjson.dumps(body), media_type="application/json", headers=NO_STORE)
 
 

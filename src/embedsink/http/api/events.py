@@ -22,11 +22,11 @@ from embedsink.http.rate_limiter import REJECTED_FACTOR
 from embedsink.http.wire.raw_response import RawResponse, Reply
 from embedsink.ingest.pipeline import ParseResult, encode_delivery, inflate, parse_and_encode
 from embedsink.ingest.worker_pool import IngestPool
-from embedsink.protocol.validation import parse_plain
+from embedsink.protocol.validation import parse_fast
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
-# The event loop runs the full parser on bodies that `parse_plain` does not accept, up to this size and number of
+# The event loop runs the full parser on bodies that `parse_fast` does not accept, up to this size and number of
 # values. Each value takes some 4 µs. A comma precedes each value but the first; in NDJSON also a line break.
 SLOW_BYTES_MAX = 4_096
 SLOW_VALUES_MAX = 64
@@ -90,7 +90,7 @@ class IngestEndpoint:
             return None
         rules = meta.engine.rules
         # The fast parser returns None for a body that only the full parser can validate.
-        delivery = None if meta.is_ndjson else parse_plain(content, now_ms(), rules)
+        delivery = None if meta.is_ndjson else parse_fast(content, now_ms(), rules)
         if delivery is not None:
             key = meta.valid_key
             return encode_delivery(delivery, len(content), key_id=key.key_id, deployments=key.deployments)

@@ -127,7 +127,7 @@ class Docs:
 
     def _render(self, engine: Engine) -> dict[str, str]:
         """Return the HTML of all pages by URL path, with a placeholder for the base URL."""
-        with engine.store.reader(EVERYTHING, is_brief=True) as reader:
+        with engine.store.reader(EVERYTHING, uses_one_thread=True) as reader:
             reports = all_reports(reader)
         return docs_pages(self._openapi, reports, base_url=_PLACEHOLDER_URL)
 

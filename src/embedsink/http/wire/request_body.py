@@ -9,7 +9,7 @@ from starlette.types import Receive
 
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.rate_limiter import Sender
-from embedsink.ingest.pipeline import inflate, too_large
+from embedsink.ingest.pipeline import body_too_large_error, inflate
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
@@ -51,7 +51,7 @@ class BodyReader:
     def check_size(self, size: int) -> None:
         """Raise Refused (`body_too_large`) if a body of this size exceeds the limit."""
         if size > self._bytes_max:
-            raise too_large(size, bytes_max=self._bytes_max)
+            raise body_too_large_error(size, bytes_max=self._bytes_max)
 
     async def read(self, receive: Receive, sender: Sender, *, authenticate: Authenticate | None = None) -> bytes:
         """Read a body without decoding it.

@@ -1,13 +1,13 @@
--- One row per run of consecutive old segments of one day, instead of one row per segment. The variable `fold_below` is the
--- first segment number that is not merged.
-create or replace temp table folded as
+-- Replaces the ledger rows of old segments by one row per run of consecutive segments of one day. The variable
+-- `compact_below` is the number of the first segment that retains a row of its own.
+create or replace temp table compacted_ledger as
 with ledger as (
     select
         * exclude (first_number),
         split_part(segment, '-', 1)::bigint as last_number,
         coalesce(first_number, last_number) as from_number
     from loaded_segment
-    where last_number < getvariable('fold_below')::bigint
+    where last_number < getvariable('compact_below')::bigint
 ),
 marked as (
     select
@@ -34,7 +34,7 @@ select
 from numbered
 group by run;
 
-delete from loaded_segment where split_part(segment, '-', 1)::bigint < getvariable('fold_below')::bigint;
+delete from loaded_segment where split_part(segment, '-', 1)::bigint < getvariable('compact_below')::bigint;
 
 insert into loaded_segment by name
-from folded order by segment;
+from compacted_ledger order by segment;
