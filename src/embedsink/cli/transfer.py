@@ -124,7 +124,7 @@ async def _import_here(file: Path, data: Path, counts: "ImportCounts") -> None:
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
         with _open_lines(file, settings.body_bytes_max) as lines:
-            await bulk_import.import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
+            await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
     counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.error:
@@ -138,7 +138,7 @@ def _import_there(file: Path, url: str, key: str | None, counts: "ImportCounts")
 
     client, settings = connect(url, key), read_settings()
     with _open_lines(file, settings.body_bytes_max) as lines:
-        bulk_import.import_there(client, read_deliveries(lines, settings.rules(), is_remote=True), counts)
+        bulk_import.import_to_server(client, read_deliveries(lines, settings.rules(), is_remote=True), counts)
 
 
 def _print_counts(counts: "ImportCounts", source: str) -> None:
