@@ -18,7 +18,7 @@ from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, has_unloaded_events, read_loss_note, segment_numbers
-from embedsink.reports.catalog import all_reports, missing_reports
+from embedsink.reports.catalog import all_reports, missing_reports_warning
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
@@ -129,7 +129,7 @@ def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
     with reader:
         age_s = time.time() - folder.snapshot.stat().st_mtime
         message = f"is {age_s:,.0f} s old and has {folder.snapshot.stat().st_size:,} bytes."
-        missing = missing_reports(reader)
+        missing = missing_reports_warning(reader)
         yield Finding("snapshot", "wrong" if missing else "good", f"{message} {missing}" if missing else message)
         if _has_older_schema(reader):
             yield Finding(
@@ -180,7 +180,7 @@ def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
     mistakes: dict[str, Exception] = {}
     dashboards = read_dashboards(folder.dashboards, on_error=mistakes.__setitem__)
     own = [path.stem for path in dashboard_files(folder.dashboards)]
-    if reader is not None and not missing_reports(reader):
+    if reader is not None and not missing_reports_warning(reader):
         mistakes |= lint({name: dashboards[name] for name in own if name in dashboards}, all_reports(reader))
     if mistakes:
         messages = " ".join(str(error) for _, error in sorted(mistakes.items()))

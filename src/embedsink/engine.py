@@ -28,7 +28,7 @@ from embedsink.journal.writer import Journal, JournalLimits, OnDurable
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
-from embedsink.reports.opaque_numbers import OpaqueNumbers
+from embedsink.reports.number_cipher import NumberCipher
 from embedsink.settings import Settings
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
@@ -121,7 +121,7 @@ class Engine:
         self.limiters = Limiters.from_settings(settings)
         self.reader_threads = _reader_threads(settings)
         self.replay_lock = asyncio.Lock()
-        self.opaque_numbers = OpaqueNumbers()
+        self.number_cipher = NumberCipher()
         self._on_journal_failure = on_journal_failure
         self._closing_s_max = closing_s_max
         self._quarantine_budget = QuarantineBudget(

@@ -101,7 +101,7 @@ def test_days_are_aligned_with_previous_days_across_a_clock_change(
     assert period.scope.since is not None
     assert period.before.since is not None
     berlin = Clock(period.scope, period.scope.since - period.before.since)
-    first = period.scope.local(period.before.since)
+    first = period.scope.local_time(period.before.since)
     assert first.time() == time.min
     for number in range(length):
         day = first + timedelta(days=number)

@@ -31,9 +31,9 @@ every_reading = pytest.mark.parametrize(
         ("/api/v1/reports/views", "report_response.write_rows"),
         ("/api/v1/summary.zip", "api.exports.write_summary"),
         ("/api/v1/dashboards/overview/sections/use", "api.dashboards.answer_section"),
-        ("/api/v1/quarantine", "api.quarantine.rows_json"),
+        ("/api/v1/quarantine", "api.quarantine.rejections_json"),
         ("/api/v1/deployments", "api.deployments._read"),
-        ("/api/v1/inspect?session=s", "api.inspection.count_arrivals"),
+        ("/api/v1/inspect?session=s", "api.inspection.count_ingested"),
     ],
 )
 

@@ -16,7 +16,7 @@ from embedsink.dashboards.model import Gauge
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import answer_section
 from embedsink.journal.segment import inspect
-from embedsink.reports.catalog import EVENTS, all_reports, report_names, visible_columns
+from embedsink.reports.catalog import EVENT_VIEW, all_reports, report_names, visible_columns
 from embedsink.reports.format import Format
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
@@ -65,7 +65,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*report_names(), EVENTS])
+@pytest.mark.parametrize("name", [*report_names(), EVENT_VIEW])
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
 def test_each_report_is_written_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
     with reader_of(store, zone) as reader:

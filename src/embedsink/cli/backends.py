@@ -61,23 +61,23 @@ class LocalBackend:
             return [asdict(report) for report in all_reports(reader)]
 
     def describe_report(self, name: str) -> dict[str, Any]:
-        from embedsink.reports.catalog import describe, known_name
+        from embedsink.reports.catalog import check_report_name, describe_report
 
-        known_name(name)
+        check_report_name(name)
         with self._open_catalog() as reader:
-            return describe(reader, name)
+            return describe_report(reader, name)
 
     def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = json.loads(b"".join(self.read_chunks(name, params, Format.JSON)))
         return rows
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
-        from embedsink.reports.catalog import known_name
+        from embedsink.reports.catalog import check_report_name
         from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
         from embedsink.reports.scope import parse_scope
 
-        known_name(name)
+        check_report_name(name)
         scope = parse_scope(params, deployments=params["deployment"])
         request = PageRequest(params["columns"], params["limit"])
         with self._open(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
@@ -143,9 +143,9 @@ class RemoteBackend:
 
 
 def _warn_of_missing_reports(reader: "Reader") -> None:
-    from embedsink.reports.catalog import missing_reports
+    from embedsink.reports.catalog import missing_reports_warning
 
-    if missing := missing_reports(reader):
+    if missing := missing_reports_warning(reader):
         print_message(missing)
 
 

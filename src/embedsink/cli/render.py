@@ -96,7 +96,7 @@ def _read_local(name: str, params: Params, data: Path, now: datetime) -> Dashboa
     from embedsink.dashboards.query import answer_section
     from embedsink.dashboards.time_axis import span_of
     from embedsink.data_folder import DataFolder
-    from embedsink.reports.catalog import all_reports, missing_reports
+    from embedsink.reports.catalog import all_reports, missing_reports_warning
     from embedsink.settings import read_settings
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
@@ -104,7 +104,7 @@ def _read_local(name: str, params: Params, data: Path, now: datetime) -> Dashboa
     period = period_of(params, deployments=params["deployment"], now=now)
     with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
-        if missing_reports(reader) is None and reader.is_up_to_date():
+        if missing_reports_warning(reader) is None and reader.is_up_to_date():
             check_dashboards({name: dashboard}, reports.values())
         else:
             dashboard = _without_missing(name, dashboard, list(reports.values()))

@@ -10,7 +10,7 @@ from typing import Any
 
 from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Dashboard, Figure, Table, Tile
 from embedsink.errors import Misconfigured, Refused, preview, suggestion
-from embedsink.reports.catalog import Report, unknown_report
+from embedsink.reports.catalog import Report, unknown_report_message
 from embedsink.reports.scope import parse_scope
 
 NUMBERS = ("integer", "number")
@@ -77,7 +77,7 @@ def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
         return
     report = reports.get(tile.report)
     if report is None:
-        raise Misconfigured(f"{path}.report: {unknown_report(tile.report, sorted(reports))}")
+        raise Misconfigured(f"{path}.report: {unknown_report_message(tile.report, sorted(reports))}")
     try:
         parse_scope({str(name): value for name, value in tile.parameters.items()})
     except Refused as error:
@@ -93,7 +93,7 @@ def _check_marks(path: str, chart: Chart, reports: Mapping[str, Report]) -> None
         return
     name = chart.marks.report
     if name not in reports:
-        raise Misconfigured(f"{path}.marks.report: {unknown_report(name, sorted(reports))}")
+        raise Misconfigured(f"{path}.marks.report: {unknown_report_message(name, sorted(reports))}")
     _check_time_column(f"{path}.marks.at", chart.marks.at, reports[name])
 
 

@@ -105,7 +105,11 @@ def _previous_of_custom(scope: Scope, now: datetime) -> tuple[str, str] | None:
     """Return the previous period of a custom period: it ends where the custom period starts."""
     start = scope.since or datetime.min
     try:
-        if scope.since and scope.until and (days := _whole_days(scope.local(scope.since), scope.local(scope.until))):
+        if (
+            scope.since
+            and scope.until
+            and (days := _whole_days(scope.local_time(scope.since), scope.local_time(scope.until)))
+        ):
             return days
         return f"{(start - _length(scope, now)).isoformat()}Z", f"{start.isoformat()}Z"
     except OverflowError:

@@ -51,7 +51,7 @@ class Clock:
     def shown(self, value: Any, *, is_before: bool = False) -> Any:
         """Return a row value for a chart: times as local epoch milliseconds, other values unchanged."""
         if isinstance(value, datetime):
-            shown = _ms_of(self.scope.local(value))
+            shown = _ms_of(self.scope.local_time(value))
         elif isinstance(value, date):
             shown = _ms_of(datetime(value.year, value.month, value.day))
         else:
@@ -60,7 +60,9 @@ class Clock:
 
     def _shift_ms(self) -> int:
         since = self.scope.since
-        return (self.shift if since is None else self.scope.local(since) - self.scope.local(since - self.shift)) // _MS
+        return (
+            self.shift if since is None else self.scope.local_time(since) - self.scope.local_time(since - self.shift)
+        ) // _MS
 
     def period_columns(self, start_ms: int, *, is_day: bool = False) -> list[int]:
         """Return the added columns of a period: its end, its middle, and the start and end of its bar."""

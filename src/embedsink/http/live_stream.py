@@ -18,7 +18,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.execute import run_query
 from embedsink.http.query_params import EVENT_FILTERS, parse_event_filter, parse_limit, parse_switch
-from embedsink.reports.recent_events import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
+from embedsink.reports.recent_events import ROWS_MAX, IngestedCounts, SegmentRange, count_ingested, newest_ingested
 from embedsink.store.reader import Reader
 
 # nginx and other proxies close a connection that is silent for a minute.
@@ -114,7 +114,7 @@ class LiveStream:
     async def _next_message(self) -> bytes | None:
         """Return the message about the loads since the last one; None if they contain nothing for this client."""
         self._wakeup.clear()
-        span = Span(self._position, self._notifier.position)
+        span = SegmentRange(self._position, self._notifier.position)
         if span.last <= span.after:
             return None
         try:
@@ -142,17 +142,17 @@ class LiveStream:
                 break
         return rows
 
-    def _recent_spans(self) -> list[Span]:
+    def _recent_spans(self) -> list[SegmentRange]:
         counts = [RESUME_SEGMENTS_MAX // 360, RESUME_SEGMENTS_MAX]
         if self._filter.deployments is not None:
             counts[1] = self._position  # The number of other deployments' segments is secret; RECENT_DAYS is the bound.
-        return [Span(max(0, self._position - count), self._position) for count in counts]
+        return [SegmentRange(max(0, self._position - count), self._position) for count in counts]
 
     def _message_id(self) -> int | str:
         """Return the position as a message id; opaque for a key with a scope, to hide other deployments' loads."""
         if self._filter.deployments is None:
             return self._shown_position
-        return f"{self._engine.opaque_numbers.hide(self._shown_position):016x}"
+        return f"{self._engine.number_cipher.encrypt(self._shown_position):016x}"
 
     def _connected_message(self) -> bytes:
         content = {"revision": revision_of(self._engine, self._filter.deployments), "segment": self._message_id()}
@@ -183,7 +183,7 @@ def _shown_position(engine: Engine, filter: LiveFilter, newest: int) -> int:
     return min(newest, max(engine.load_notifier.first_position, last))
 
 
-async def _query_load(engine: Engine, filter: LiveFilter, span: Span, *, key_id: str) -> dict[str, Any] | None:
+async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> dict[str, Any] | None:
     """Return the content of a `loaded` message; None if the filter excludes the whole load."""
     revision = revision_of(engine, filter.deployments)
     read = partial(_read, wants_rows=filter.wants_rows)
@@ -195,25 +195,25 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: Span, *, key_id:
         return None
     content = {
         "revision": revision,
-        "counts": counts.by_outcome(has_duplicates=not filter.is_narrowed),
+        "counts": counts.by_outcome(includes_duplicates=not filter.is_narrowed),
         "events": counts.events,
         "actions": counts.actions,
     }
     return content | ({"rows": rows, "droppedCount": counts.row_count - len(rows)} if filter.wants_rows else {})
 
 
-async def _query_recent(engine: Engine, filter: LiveFilter, span: Span, *, key_id: str) -> list[dict[str, Any]]:
+async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> list[dict[str, Any]]:
     # Uses a report's slot: in a long journal a search for rare events takes as long as a report.
-    read = partial(newest_arrivals, limit=filter.recent_count)
+    read = partial(newest_ingested, limit=filter.recent_count)
     variables = filter.variables | span.variables()
     if filter.deployments is not None:
         variables["since"] = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=RECENT_DAYS)
     return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
 
 
-def _read(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
+def _read(reader: Reader, *, wants_rows: bool) -> tuple[IngestedCounts, list[dict[str, Any]]]:
     with reader.consistent():
-        return count_arrivals(reader), newest_arrivals(reader) if wants_rows else []
+        return count_ingested(reader), newest_ingested(reader) if wants_rows else []
 
 
 async def _wait_for(event: asyncio.Event, timeout_s: float) -> None:

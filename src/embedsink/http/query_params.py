@@ -14,8 +14,8 @@ from embedsink.protocol.messages import ACTIONS, EVENTS
 from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
 from embedsink.reports.csv_writer import CsvOptions
-from embedsink.reports.opaque_numbers import OpaqueNumbers
-from embedsink.reports.pagination import PageRequest, parse_number
+from embedsink.reports.number_cipher import NumberCipher
+from embedsink.reports.pagination import PageRequest, parse_integer
 from embedsink.reports.scope import PARAMETERS, parse_scope
 from embedsink.reports.scope import Scope as ReportScope
 
@@ -79,7 +79,7 @@ def parse_limit(name: str, text: str | None, *, default: int, maximum: int, mini
     Raises:
         Refused: `bad_parameter`.
     """
-    number = parse_number(name, text, least=minimum, most=maximum)
+    number = parse_integer(name, text, minimum=minimum, maximum=maximum)
     return default if number is None else number
 
 
@@ -132,17 +132,17 @@ def parse_csv_options(query: QueryParams) -> CsvOptions:
     return CsvOptions(guard=parse_switch(query, "guard", "on"), bom=parse_switch(query, "bom", "off"))
 
 
-def parse_page(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> PageRequest:
+def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> PageRequest:
     """Return the requested columns and page. A cursor is valid for one report and scope, in any format.
 
     Args:
         query: the query parameters.
         name: the name of the report.
-        opaque: encodes the cursors for a key with a scope.
+        cipher: encrypts the cursors for a key with a scope.
     """
     scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
     columns, limit, cursor = (query.get(part) for part in PAGE_PARAMETERS)
-    return PageRequest(columns, limit, cursor, query=repr((name, scope)), opaque=opaque)
+    return PageRequest(columns, limit, cursor, query_id=repr((name, scope)), cipher=cipher)
 
 
 def _parse_choice(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:

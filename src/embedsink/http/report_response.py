@@ -69,7 +69,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
     scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
-    page = parse_page(query, rows.name, None if key.deployments is None else engine.opaque_numbers)
+    page = parse_page(query, rows.name, None if key.deployments is None else engine.number_cipher)
     csv = parse_csv_options(query)
     etag = EtagCheck.of(request, key, is_timed=rows.is_timed or scope.is_relative)
     if etag.is_known:
@@ -99,7 +99,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
 
 def file_stem(name: str, scope: Scope) -> str:
     """Return a file name without suffix: the resource and the period, in the reader's time zone."""
-    period = [scope.local(moment).strftime("%Y-%m-%d") for moment in (scope.since, scope.until) if moment]
+    period = [scope.local_time(moment).strftime("%Y-%m-%d") for moment in (scope.since, scope.until) if moment]
     return "_".join([name, *period])
 
 
@@ -114,7 +114,7 @@ def _next_page_headers(request: Request, next_cursor: Cursor | None, page: PageR
     """Return the link to the next page (RFC 8288)."""
     if next_cursor is None:
         return {}
-    cursor = next_cursor.encode(page.query, page.opaque)
+    cursor = next_cursor.encode(page.query_id, page.cipher)
     other = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     return {
         "Link": f'<{request.url.path}?{urlencode([*other, ("cursor", cursor)])}>; rel="next"',

@@ -18,7 +18,7 @@ from embedsink.http.openapi.parts import ref
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_event_filter, parse_limit
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
-from embedsink.reports.recent_events import Counts, count_arrivals, rejected_arrivals
+from embedsink.reports.recent_events import IngestedCounts, count_ingested, first_rejections
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 
@@ -50,12 +50,12 @@ async def inspect(request: Request) -> Response:
     return JSONResponse(_content(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 
 
-def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
+def _read(reader: Reader) -> tuple[IngestedCounts, list[dict[str, Any]]]:
     with reader.consistent():
-        return count_arrivals(reader), rejected_arrivals(reader)
+        return count_ingested(reader), first_rejections(reader)
 
 
-def _content(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+def _content(counts: IngestedCounts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
     return {
         "isComplete": is_complete,
         "acceptedCount": counts.outcomes["accepted"],

@@ -21,7 +21,7 @@ from embedsink.http.query_params import check_parameters
 from embedsink.http.report_response import PAGED_HEADERS, RowsRequest, answer_rows, rows_content
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import all_reports, describe, is_timed, known_name, report_names
+from embedsink.reports.catalog import all_reports, check_report_name, depends_on_clock, describe_report, report_names
 from embedsink.reports.format import REPORT_FORMATS, Format
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
@@ -39,9 +39,9 @@ async def list_reports(request: Request) -> Response:
 async def show_schema(request: Request) -> Response:
     """Answer with the description of a report, and the JSON Schema of its rows."""
     key = require_key(request, KeyKind.READ)
-    name = known_name(request.path_params["name"])
+    name = check_report_name(request.path_params["name"])
     check_parameters(request.query_params, ())
-    described = await run_short_query(request.state.engine, key, partial(describe, name=name))
+    described = await run_short_query(request.state.engine, key, partial(describe_report, name=name))
     return JSONResponse(described, headers=NO_CACHE)
 
 
@@ -49,11 +49,11 @@ async def show_report(request: Request) -> Response:
     """Answer with the rows of a report, in the reader's scope."""
     key = require_key(request, KeyKind.READ)
     name, _, suffix = request.path_params["name"].partition(".")
-    name, suffix = known_name(name), suffix or Format.JSON
+    name, suffix = check_report_name(name), suffix or Format.JSON
     if suffix not in REPORT_FORMATS:
         formats = f"{', '.join(f'.{format}' for format in REPORT_FORMATS[:-1])} and .{REPORT_FORMATS[-1]}"
         raise Refused(Reason.NOT_FOUND, f"report {preview(f'{name}.{suffix}')} does not exist. Formats: {formats}.")
-    return await answer_rows(request, key, RowsRequest(name, name, Format(suffix), is_timed(name)))
+    return await answer_rows(request, key, RowsRequest(name, name, Format(suffix), depends_on_clock(name)))
 
 
 def _list(reader: Reader) -> list[dict[str, Any]]:
