@@ -216,7 +216,7 @@ class Engine:
                 rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for the repair, so today's budgets start at zero.
-            log.warning("quarantine_not_counted", extra={"detail": str(error)})
+            log.warning("quarantine_count_failed", extra={"detail": str(error)})
             return
         self._quarantine_budget.begin_with((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 

@@ -25,7 +25,7 @@ from embedsink.cli.options import (
 from embedsink.cli.output import atomic_write, print_message
 
 if TYPE_CHECKING:
-    from embedsink.dashboards.image.sheet import Answers
+    from embedsink.dashboards.image.sheet import DataBySection
     from embedsink.dashboards.model import Dashboard
     from embedsink.reports.catalog import Report
 
@@ -38,7 +38,7 @@ FILTERS = ("surface", "deployment", "tenant")
 # Parameters of the HTTP API by their names.
 Params = dict[str, Any]
 # The dashboard, its data, and the start and end of the period.
-DashboardData = tuple["Dashboard", "Answers", tuple[int, int]]
+DashboardData = tuple["Dashboard", "DataBySection", tuple[int, int]]
 
 
 def render(
@@ -81,11 +81,11 @@ def render(
     params["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
     read = _read_local(name, params, data, now) if url is None else _read_remote(name, params, url, key)
-    dashboard, answers, span = read
+    dashboard, data_by_section, span = read
     filters = {one: ", ".join(params[one]) if one == "deployment" else params[one] for one in FILTERS if params[one]}
     snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
     caption = Caption(span, now, timezone or "UTC", filters, snapshot_at)
-    drawn = rendered(dashboard, answers, caption, format=format, is_dark=dark)
+    drawn = rendered(dashboard, data_by_section, caption, format=format, is_dark=dark)
     with atomic_write(output) as part:
         part.write_bytes(drawn)
 
@@ -93,7 +93,7 @@ def render(
 def _read_local(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
-    from embedsink.dashboards.query import answer_section
+    from embedsink.dashboards.query import query_section
     from embedsink.dashboards.time_axis import span_of
     from embedsink.data_folder import DataFolder
     from embedsink.reports.catalog import all_reports, missing_reports_warning
@@ -108,16 +108,16 @@ def _read_local(name: str, params: Params, data: Path, now: datetime) -> Dashboa
             check_dashboards({name: dashboard}, reports.values())
         else:
             dashboard = _without_missing(name, dashboard, list(reports.values()))
-        answers: dict[str, Any] = {}
+        data_by_section: dict[str, Any] = {}
         for section in dashboard.sections:
-            if charts := answer_section(reader, section, period, reports=reports, now=now):
-                answers[section.id] = {id: asdict(chart) for id, chart in charts.items()}
+            if tiles := query_section(reader, section, period, reports=reports, now=now):
+                data_by_section[section.id] = {id: asdict(tile) for id, tile in tiles.items()}
     start, end = span_of(period.scope, now=now)
-    return dashboard, answers, (start, end)
+    return dashboard, data_by_section, (start, end)
 
 
 def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
-    """Return the dashboard without charts that a snapshot of an older embedsink lacks."""
+    """Return the dashboard without tiles that a snapshot of an older embedsink lacks."""
     from embedsink.dashboards.lint import drop_invalid_tiles
     from embedsink.store.reader import OLDER_SNAPSHOT
 
@@ -134,13 +134,13 @@ def _read_remote(name: str, params: Params, url: str, key: str | None) -> Dashbo
     # The server may have dashboards that this machine lacks, or others with the same name.
     definition = client.get_object("dashboards", name, members=("title", "sections"))
     dashboard = parse_dashboard(definition, f"dashboard {name} of {url}")
-    answers: dict[str, Any] = {}
+    data_by_section: dict[str, Any] = {}
     for section in dashboard.sections:
         path = ("dashboards", name, "sections", section.id)
         response = client.get_object(*path, members=("span", "charts"), query=params)
-        answers[section.id] = response["charts"]
+        data_by_section[section.id] = response["charts"]
         start, end = response["span"]
-    return dashboard, answers, (start, end)
+    return dashboard, data_by_section, (start, end)
 
 
 def _find(name: str, data: Path) -> "Dashboard":

@@ -18,7 +18,7 @@ def read_gauges(engine: Engine, section: Section, *, is_hidden: bool) -> dict[st
     """
     return {
         tile.id: {"value": None if is_hidden else MEASURES[tile.measure](engine)}
-        for tile in section.charts
+        for tile in section.tiles
         if isinstance(tile, Gauge)
     }
 

@@ -45,16 +45,16 @@ def is_https(request: Request) -> bool:
     return request.scope["scheme"] == "https" or transport is not Transport.ANYTHING
 
 
-def is_own_page(request: Request, *, or_navigation: bool = False) -> bool:
+def is_own_page(request: Request, *, allow_cross_site_navigation: bool = False) -> bool:
     """Return whether a page of this server or no page sent the request, by Fetch Metadata and `Origin`.
 
     Args:
         request: a request with a cookie, which a page of another site may have caused.
-        or_navigation: whether to accept a link on a page of another site.
+        allow_cross_site_navigation: whether to accept a click on a link of another site.
     """
     site = request.headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none"):
-        return or_navigation and request.headers.get("sec-fetch-mode") == "navigate"
+        return allow_cross_site_navigation and request.headers.get("sec-fetch-mode") == "navigate"
     origin = request.headers.get("origin")
     # Compared as text: parsing fails on some values that a client may send.
     return origin is None or origin.partition("://")[2] == request.headers.get("host")

@@ -14,7 +14,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.dashboards.model import Dashboard, Gauge, Section
 from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS, Period, period_of
-from embedsink.dashboards.query import answer_section
+from embedsink.dashboards.query import query_section
 from embedsink.dashboards.time_axis import span_of
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
@@ -80,7 +80,7 @@ async def show_section(request: Request) -> Response:
     if etag.is_known:
         return etag.not_modified(NO_CACHE)
     engine: Engine = request.state.engine
-    if all(isinstance(tile, Gauge) for tile in section.charts):
+    if all(isinstance(tile, Gauge) for tile in section.tiles):
         # Gauges are current values, so they are never cached. They need no query.
         content = await run_in_threadpool(_content, section, period, engine, now=datetime.now(UTC), charts={})
         body = orjson.dumps(content)
@@ -135,7 +135,7 @@ def _read_section(
     # Runs in a thread.
     reports: dict[str, Report] = dashboards.reports(engine, name)
     now = datetime.now(UTC)
-    charts = answer_section(reader, section, period, reports=reports, now=now)
+    charts = query_section(reader, section, period, reports=reports, now=now)
     return orjson.dumps(_content(section, period, engine, now=now, charts=charts))
 
 

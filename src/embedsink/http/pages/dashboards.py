@@ -83,7 +83,7 @@ class DashboardPages:
             Refused: `bad_parameter` for a misspelt name, because ignoring a filter would show unfiltered data.
         """
         check_transport(request.scope)
-        key = session_key(request, or_navigation=True) or self._demo_key(request)
+        key = session_key(request, allow_cross_site_navigation=True) or self._demo_key(request)
         if key is None:
             return RedirectResponse(_login_url(request), 303, headers=self.headers)
         check_kind(key, [KeyKind.READ])
@@ -101,7 +101,7 @@ class DashboardPages:
         page = await run_in_threadpool(render, template, links=self._links(), **variables)
         headers = self.headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
-        if session_key(request, or_navigation=True) is None and (key := self._demo_key(request)):
+        if session_key(request, allow_cross_site_navigation=True) is None and (key := self._demo_key(request)):
             headers["Set-Cookie"] = sessions.cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
@@ -145,7 +145,7 @@ def _foreign_parameters(names: Sequence[str], known: Sequence[str]) -> set[str]:
 
 def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega_path: str) -> dict[str, Any]:
     """Return the configuration of the page's scripts."""
-    used = {tile.report for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)}
+    used = {tile.report for section in dashboard.sections for tile in section.tiles if not isinstance(tile, Gauge)}
     return {
         "name": name,
         "sections": [_section_config(section) for section in dashboard.sections],
@@ -161,7 +161,7 @@ def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], ve
 
 
 def _section_config(section: Section) -> dict[str, Any]:
-    return {"id": section.id, "tiles": [_tile_config(tile) for tile in section.charts]}
+    return {"id": section.id, "tiles": [_tile_config(tile) for tile in section.tiles]}
 
 
 def _tile_config(tile: Tile) -> dict[str, Any]:

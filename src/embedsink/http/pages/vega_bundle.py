@@ -103,7 +103,7 @@ class VegaBundle:
             draft.replace(self._file)
         except OSError as error:
             # The page still gets the bundle; the next start builds it again.
-            log.warning("bundle_not_stored", extra={"detail": f"{self._file}: {error.strerror}."})
+            log.warning("bundle_write_failed", extra={"detail": f"{self._file}: {error.strerror}."})
             with contextlib.suppress(OSError):
                 self._file.with_suffix(".new").unlink()  # An incomplete file would use disk space.
 
@@ -136,7 +136,7 @@ def _has_failed(task: "asyncio.Task[bytes]") -> bool:
 
 def _note_failure(task: "asyncio.Task[bytes]") -> None:
     if not task.cancelled() and (error := task.exception()):
-        log.error("bundle_not_made", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."})
+        log.error("bundle_build_failed", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."})
 
 
 async def show_bundle(request: Request) -> Response:

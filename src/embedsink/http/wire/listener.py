@@ -86,6 +86,6 @@ class Listener:
         task.add_done_callback(end)
 
     def _pause(self, error: OSError) -> None:
-        log.warning("not_accepting", extra={"detail": error.strerror})
+        log.warning("accept_failed", extra={"detail": error.strerror})
         self._loop.remove_reader(self._listener)
         self._resuming = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept_all)
