@@ -102,6 +102,8 @@ def session_key(request: Request, *, allow_cross_site_navigation: bool = False) 
         allow_cross_site_navigation: whether to accept a click on a link of another site.
     """
     sessions: Sessions = request.state.sessions
-    if request.method not in ("GET", "HEAD") or not is_own_page(request, allow_cross_site_navigation=allow_cross_site_navigation):
+    if request.method not in ("GET", "HEAD") or not is_own_page(
+        request, allow_cross_site_navigation=allow_cross_site_navigation
+    ):
         return None
     return sessions.key_of(request, request.state.engine.keys)

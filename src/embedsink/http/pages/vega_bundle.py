@@ -136,7 +136,9 @@ def _has_failed(task: "asyncio.Task[bytes]") -> bool:
 
 def _note_failure(task: "asyncio.Task[bytes]") -> None:
     if not task.cancelled() and (error := task.exception()):
-        log.error("bundle_build_failed", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."})
+        log.error(
+            "bundle_build_failed", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."}
+        )
 
 
 async def show_bundle(request: Request) -> Response:
