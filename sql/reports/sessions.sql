@@ -5,7 +5,7 @@
 -- would take more memory: 833,000 more sessions would not fit into 64 MiB.
 -- Traits: windows.
 create or replace view sessions as
-with session_event as (
+with session_summary as (
     select
         deployment,
         session,
@@ -34,16 +34,16 @@ with session_event as (
     group by deployment, session
 )
 select
-    session_event.deployment,
-    session_event.session,
+    session_summary.deployment,
+    session_summary.session,
     started_at,
     ended_at,
     duration_s,
-    session_event.* exclude (deployment, session, started_at, ended_at)
-from session_event
+    session_summary.* exclude (deployment, session, started_at, ended_at)
+from session_summary
 join session_duration
-    on session_event.session = session_duration.session
-    and null_safe_key(session_event.deployment) = null_safe_key(session_duration.deployment)
+    on session_summary.session = session_duration.session
+    and null_safe_key(session_summary.deployment) = null_safe_key(session_duration.deployment)
 order by started_at, ingest_seq;
 
 comment on view sessions is
