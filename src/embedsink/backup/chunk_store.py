@@ -91,6 +91,7 @@ class ChunkStore:
         return digest
 
     def _path_of(self, digest: str) -> Path:
+        """Return the path of a chunk. Validate the digest, because a manifest may be forged."""
         if not _DIGEST.fullmatch(digest):
             raise BackupDamaged(f"chunk {digest[:64]!r}: is not a SHA-256")
         return self._folder / digest[:2] / digest
@@ -123,6 +124,7 @@ def open_private(path: str, flags: int) -> int:
 
 
 def _has_content(path: Path, content: bytes) -> bool:
+    """Return whether a file is readable and has exactly this content."""
     try:
         with path.open("rb") as file:
             return file.read(len(content) + 1) == content

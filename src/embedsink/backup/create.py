@@ -52,6 +52,7 @@ def create_backup(folder: DataFolder, target: Path) -> BackupResult:
 
 
 def _check(folder: DataFolder, target: Path) -> None:
+    """Refuse a folder that is not a data folder, or a target inside it."""
     if not folder.journal.is_dir():
         raise Misconfigured(
             f"{folder.path}: is not a data folder, since it has no journal/. Name the data folder with --data."
@@ -89,6 +90,7 @@ class _Backup:
         return Generation(started_at, _now(), __version__, (*sealed, *needed_open, *others, *snapshot), newest)
 
     def _store_journal(self) -> Iterable[StoredFile]:
+        """Store each segment. Damaged segments are stored unchanged, with a warning."""
         for name, content in read_journal(self._folder):
             if damage := damage_of(Path(name).name, content):
                 self.warnings.append(f"{name}: {damage.cause} after offset {damage.end:,}. It was backed up unchanged.")

@@ -71,4 +71,5 @@ def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:
 
 
 def _number_of(identity: str) -> int:
+    """Return the segment number of an identity such as `000000000012-1a2b3c4d`."""
     return int(identity.partition("-")[0])

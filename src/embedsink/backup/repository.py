@@ -113,6 +113,7 @@ class Repository:
         return len(names[:-keep])
 
     def _create(self) -> None:
+        """Create the missing folders durably. Refuse a folder with other content."""
         if not self.generations.is_dir():
             if self.path.is_dir() and any(path.name != LOST_AND_FOUND for path in self.path.iterdir()):
                 raise Misconfigured(f"{self.path}: is not empty and not a backup. Name a new folder or a backup.")

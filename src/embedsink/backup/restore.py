@@ -71,6 +71,7 @@ def _advise(repository: Repository, damaged: str, folder: DataFolder) -> str:
 
 
 def _is_intact(repository: Repository, name: str) -> bool:
+    """Return whether the manifest and all chunks of a generation are readable and match their checksums."""
     try:
         for chunk in repository.read(name).chunks:
             repository.chunks.load(chunk)
@@ -130,6 +131,7 @@ class _StagingFolder:
             raise BackupDamaged(f"{repository.path}: {file.name}: its chunks don't match the file's checksum")
 
     def _refuse_nonempty(self) -> None:
+        """Refuse a data folder with content, which a restore could mix with the backup's files."""
         names = {path.name for path in self._folder.iterdir()} - {LOST_AND_FOUND}
         if self._path.name in names:
             raise Misconfigured(
@@ -140,6 +142,7 @@ class _StagingFolder:
             raise Misconfigured(f"data folder {self._folder}: is not empty. Name a new folder with --data.")
 
     def _move_files(self) -> None:
+        """Move the written files into the data folder, and delete the subfolder."""
         for path in self._path.iterdir():
             if path.is_dir():
                 path.chmod(FOLDER_MODE)

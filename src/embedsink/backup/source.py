@@ -89,6 +89,7 @@ def _sealed_name(journal: Path, open_name: str) -> str | None:
 
 
 def _open_files(subfolder: Path, *, excluding: str | None = None) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files of a subfolder, open for reading, except those with `excluding` in their names."""
     if not subfolder.is_dir():
         return
     for name in sorted(os.listdir(subfolder)):  # noqa: PTH208  only names are needed

@@ -80,6 +80,7 @@ class NumberAggregator:
 
     @staticmethod
     def _initial_number(tile: NumberTile) -> int | None:
+        """Return the number of a report without rows."""
         if tile.how == "newest":
             return None
         # The report `totals` has no row without events. A count is then 0, and a share is None.

@@ -29,6 +29,7 @@ def text_filters(tiles: Sequence[NumberTile | Chart | Table]) -> tuple[tuple[str
 
 
 def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
+    """Return the names of the columns that a tile reads."""
     columns = {*tile.where, *tile.older_days}
     if tile.nonzero:
         columns.add(tile.nonzero)
@@ -47,6 +48,7 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
 
 
 def _columns_of_chart(report: Report, chart: Chart) -> set[str]:
+    """Return the names of the columns that a chart's spec, comparison or series may read."""
     # All columns that are not numbers are dimensions, and so is the number of a deployment.
     columns = {"deployment", *(column.name for column in report.columns if column.type not in ("integer", "number"))}
     # Expressions can name a column anywhere in the spec.

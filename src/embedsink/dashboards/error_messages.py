@@ -74,6 +74,7 @@ def first_error(error: ValidationError, content: Any) -> str:
 
 
 def _unknown_field(name: str, owner: type[BaseModel], present: dict[str, Any]) -> str:
+    """Return the message for a field that the model `owner` lacks, in an object with the fields `present`."""
     kinds = [kind for kind, tile in TILES_BY_KIND.items() if name in tile.model_fields]
     if kinds and owner in TILES_BY_KIND.values():
         return f"is a field of the kind {' or '.join(kinds)}. Remove it, or change the kind."
@@ -84,6 +85,7 @@ def _unknown_field(name: str, owner: type[BaseModel], present: dict[str, Any]) -
 
 
 def _unknown_value(value: object, known: Iterable[str]) -> str:
+    """Return the message for a value that is not one of the known ones."""
     names = list(known)
     advice = "Write one of these."
     if isinstance(value, str) and value not in names:
@@ -106,6 +108,7 @@ def _owner(location: Location) -> type[BaseModel]:
 
 
 def _value_at(location: Location, content: Any) -> Any:
+    """Return the value at a location of a file's content."""
     value = content
     for step in _without_kind(location):
         value = value[step]

@@ -37,6 +37,7 @@ def fill_gaps(
 
 
 def _zero_row(names: Sequence[str], zero_column: str, axis: TimeAxis, start_ms: int) -> list[Any]:
+    """Return the row of a period with 0 in one column. Columns other than those of the period are None."""
     values = dict(zip(PERIOD_END_COLUMNS, axis.period_columns(start_ms), strict=True))
     values |= {"period_start": start_ms, zero_column: 0}
     return [values.get(name) for name in names]

@@ -93,6 +93,7 @@ def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
 
 
 def _check_marks(path: str, chart: Chart, reports: Mapping[str, Report]) -> None:
+    """Check the report and the column of the marked times."""
     if chart.marks is None:
         return
     name = chart.marks.report
@@ -127,6 +128,7 @@ def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
 
 
 def _check_shown_columns(path: str, tile: Chart | Table, report: Report) -> None:
+    """Check that the columns that a tile shows or sorts by exist in its rows."""
     row_columns = tile.group.columns if tile.group else [column.name for column in report.columns]
     owner = "this group" if tile.group else f"report {report.name}"
     if tile.sort:
@@ -148,6 +150,7 @@ def _check_column(path: str, column: str, known: Collection[str], owner: str) ->
 
 
 def _check_group(path: str, tile: Chart | Table) -> None:
+    """Check the combination of group, sort and leading."""
     if isinstance(tile, Chart) and tile.leading and (tile.group or tile.sort):
         raise Misconfigured(f"{path}.leading: can't be combined with group or sort. Remove one of them.")
     if tile.group and not (tile.group.sum or tile.group.median or tile.group.count or tile.sort):
@@ -157,6 +160,7 @@ def _check_group(path: str, tile: Chart | Table) -> None:
 
 
 def _check_number(path: str, tile: NumberTile, report: Report) -> None:
+    """Check that a number has the fields that its computation requires."""
     required_fields = {
         "sum": ("column",),
         "newest": ("column",),

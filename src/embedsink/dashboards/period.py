@@ -143,12 +143,14 @@ def _previous_days(start: datetime, end: datetime) -> _Limits | None:
 
 
 def _length(scope: Scope, now: datetime) -> timedelta:
+    """Return the length of a period. Without `until` it ends now, and without `since` its length is 0."""
     end = scope.until or now.astimezone(UTC).replace(tzinfo=None)
     start = scope.since or end
     return max(end - start, timedelta())
 
 
 def _interval(length: timedelta) -> str:
+    """Return the interval of a period of this length."""
     for length_max, interval in _INTERVALS_BY_LENGTH_MAX:
         if length <= length_max:
             return interval

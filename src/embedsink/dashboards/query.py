@@ -128,6 +128,7 @@ def query_section(
 
 
 def _group_by_source(tiles: Sequence[_ReportTile]) -> dict[_Source, list[_ReportTile]]:
+    """Group the tiles that read the same report with the same parameters."""
     tiles_by_source: dict[_Source, list[_ReportTile]] = {}
     for tile in tiles:
         parameters = tuple(sorted((str(name), value) for name, value in tile.parameters.items()))

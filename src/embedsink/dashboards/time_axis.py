@@ -65,6 +65,7 @@ class TimeAxis:
         return min(local_ms + self._local_shift_ms(), _LAST_MS) if is_previous else local_ms
 
     def _local_shift_ms(self) -> int:
+        """Return the time from the start of the previous period to that of the current one, by local clocks."""
         since = self.scope.since
         if since is None:
             return self.shift // _MS

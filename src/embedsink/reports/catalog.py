@@ -195,6 +195,7 @@ def _read_report(reader: Reader, name: str) -> Report:
 
 
 def _parse_column(column: Column) -> ReportColumn:
+    """Return a column as its comment describes it."""
     comment = _COLUMN_COMMENT.match(column.comment)
     if comment is None:
         return ReportColumn(column.name, type_of(column), unit="", description=column.comment)

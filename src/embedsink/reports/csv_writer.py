@@ -106,6 +106,7 @@ def _begins_formula(text: str, start: int = 0) -> bool:
 
 
 def _is_invisible(character: str) -> bool:
+    """Return whether a spreadsheet may remove this character before it reads the cell."""
     if character in _CONTROLS:
         return False  # It may end a cell. The next cell is checked separately.
     return category(character) in _INVISIBLE_CATEGORIES or _IGNORABLE.match(character) is not None

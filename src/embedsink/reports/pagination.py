@@ -162,6 +162,7 @@ def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1
 
 
 def _digest(numbers: tuple[int, ...], query_id: str, cipher: NumberCipher | None) -> bytes:
+    """Return a digest of a cursor's numbers and its query. With a cipher, only this process can compute it."""
     content = f"{numbers} {query_id}".encode(errors="surrogatepass")
     key = b"" if cipher is None else cipher.secret
     return blake2s(content, digest_size=_DIGEST_BYTES, key=key).digest()

@@ -206,6 +206,7 @@ def _parse_age(name: str, text: str, now: datetime) -> datetime:
 
 
 def _not_a_time(name: str, text: str) -> Refused:
+    """Return the refusal of a text that is neither a time nor an age."""
     # An unescaped + in a URL is decoded as a space.
     has_lost_plus = " " in text and _TIME.fullmatch(text.replace(" ", "+"))
     advice = " In a URL, write + as %2B." if has_lost_plus else ""

@@ -155,6 +155,7 @@ def _appends(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
 
 
 def _append_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Append:
+    """Return the journal lines of a valid delivery: its accepted envelopes and its rejections."""
     # Each envelope has an id already, so only rejections need new ids.
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
     lines = delivery_lines(
@@ -167,6 +168,7 @@ def _append_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Append:
 
 
 def _append_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _Append:
+    """Return the journal line that quarantines a delivery as a whole."""
     line = body_rejection_line(
         Rejection(None, refusal.reason, str(refusal), delivery.body),
         received_at=received_at,

@@ -69,7 +69,7 @@ class Delivery:
         return encode(self.shared | clock | {"events": self.events})
 
     def halves(self) -> tuple["Delivery", "Delivery"]:
-        """Split the delivery in two. Only the first half reports lost events, so they count once."""
+        """Return two deliveries with half of the events each. Lost events count once: only the first reports them."""
         middle = len(self.events) // 2
         shared = {name: member for name, member in self.shared.items() if name != "lost"}
         return self._slice(slice(middle), self.shared), self._slice(slice(middle, None), shared)
@@ -189,6 +189,7 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
 
 
 def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
+    """Return the delivery of a line that is a request body, as an export writes it."""
     shared = dict(body)
     envelopes = shared.pop("events")
     received_at = _pop_received_at(shared)
@@ -204,6 +205,7 @@ def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
 
 
 def _delivery_of(number: int, line: bytes, envelopes: Any) -> Delivery:
+    """Return a delivery of a line's envelopes. Envelopes without an id get one."""
     if not isinstance(envelopes, list) or not envelopes:
         return _unparsed(number, line)
     digest = sha256(line).hexdigest()
@@ -220,7 +222,7 @@ def _unparsed(number: int, line: bytes) -> Delivery:
 def _pop_received_at(shared: dict[str, Any]) -> int | None:
     """Remove and return `receivedAt`. An invalid value stays in `shared`.
 
-    If it is missing, remove `sentAt` too: the time of the import, perhaps a year later, says nothing about the clock.
+    If it is missing, remove `sentAt` too: without the time of receipt, it does not show the skew of the client's clock.
     """
     received_at = shared.get("receivedAt")
     is_bool = isinstance(received_at, bool)  # a subclass of int
@@ -250,6 +252,7 @@ def _with_skew(delivery: Delivery) -> Delivery:
 
 
 def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
+    """Return whether the events of the second delivery may join the first, with the same context and times."""
     return (
         first.raw is None
         and second.raw is None

@@ -186,6 +186,7 @@ def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
+    """Return the number of rejections that a replay does not validate."""
     with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["not_replayable_count"])

@@ -28,17 +28,35 @@ WIDTH = 1_200
 MARGIN = 40
 GAP = 16
 COLUMNS = 6
-# Lengths in pixels.
+# Lengths in pixels. A baseline is the distance from the top of its section or tile.
+HEAD_HEIGHT = 90.0
+SECTION_TITLE_BASELINE = 38
+SECTION_TITLE_HEIGHT = 52
 PADDING = 18
-NUMBER_HEIGHT = 118
-ROW_HEIGHT = 26
-TABLE_HEAD_HEIGHT = 28
-EMPTY_HEIGHT = 110
+TITLE_BASELINE = PADDING + 14
 LINE_HEIGHT = 17
+# The distance of a table or chart from the text above it.
+CONTENT_MARGIN = 12
+EMPTY_HEIGHT = 116
+EMPTY_LINE_HEIGHT = 19
+TABLE_HEAD_BASELINE = 18
+TABLE_HEAD_HEIGHT = 28
+TABLE_PADDING_BOTTOM = 20
+ROW_HEIGHT = 26
+# The part of a row below the baseline of its text.
+ROW_DESCENT = 9
 CELL_PADDING = 12
 CELL_WIDTH_MAX = 340.0
+NUMBER_HEIGHT = 118
+NUMBER_TITLE_BASELINE = 30
+NUMBER_TITLE_LINE_HEIGHT = 16
+NUMBER_BASELINE = 80
+CHANGE_BASELINE = 102
+# Font sizes.
 _TEXT_SIZE = 13
+_TITLE_SIZE = 15
 _NUMBER_SIZE = 28
+_CHANGE_SIZE = 12
 # The formats of numeric columns by the ends of their names.
 _FORMATS_BY_SUFFIX = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _NUMERIC_SUFFIXES = ("_count", *_FORMATS_BY_SUFFIX, "_p50", "_p95")
@@ -87,7 +105,7 @@ class Caption:
 def draw(dashboard: Dashboard, data: DataBySection, caption: Caption, palette: Palette) -> str:
     """Return the dashboard as a self-contained SVG."""
     parts = _head(dashboard, caption, palette)
-    y = MARGIN + 90.0
+    y = MARGIN + HEAD_HEIGHT
     for section in dashboard.sections:
         if section.id in data:
             section_parts, y = _section(section, data[section.id], palette, y)
@@ -101,6 +119,7 @@ def draw(dashboard: Dashboard, data: DataBySection, caption: Caption, palette: P
 
 
 def _head(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]:
+    """Return the title, the description and the caption. Their baselines are 28, 56 and 82 pixels below the margin."""
     width = WIDTH - 2 * MARGIN
     return [
         text_line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.text, is_bold=True),
@@ -112,8 +131,9 @@ def _head(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]
 
 def _section(section: Section, data: Mapping[str, TileFields], palette: Palette, y: float) -> tuple[list[str], float]:
     """Return the elements of a section that begins at `y`, and the position of its end."""
-    parts = [text_line(section.title, MARGIN, y + 38, size=19, colour=palette.text, is_bold=True)]
-    y += 52
+    baseline = y + SECTION_TITLE_BASELINE
+    parts = [text_line(section.title, MARGIN, baseline, size=19, colour=palette.text, is_bold=True)]
+    y += SECTION_TITLE_HEIGHT
     for row in _rows_of([tile for tile in section.tiles if tile.id in data]):
         height = max(_height(tile, data[tile.id]) for tile in row)
         x = float(MARGIN)
@@ -164,19 +184,22 @@ class _Box:
 
 
 def _width(tile: Tile) -> float:
+    """Return the width of a tile in pixels, with the gaps between its columns."""
     return tile.span * _COLUMN_WIDTH + (tile.span - 1) * GAP
 
 
 def _height(tile: Tile, data: TileFields) -> float:
+    """Return the height of a tile in pixels."""
     if isinstance(tile, NumberTile | Gauge):
         return NUMBER_HEIGHT
     description = _description(tile, data, _width(tile) - 2 * PADDING)
-    heading_height = 2 * PADDING + 20 + LINE_HEIGHT * len(description)
+    text_height = TITLE_BASELINE + LINE_HEIGHT * len(description)
     if isinstance(tile, Chart):
-        return heading_height + tile.height - 6
+        return text_height + tile.height + PADDING
     if not data["rows"]:
-        return heading_height + EMPTY_HEIGHT
-    return heading_height + TABLE_HEAD_HEIGHT + len(data["rows"]) * ROW_HEIGHT + 8
+        return text_height + EMPTY_HEIGHT + PADDING
+    table_height = TABLE_HEAD_HEIGHT + len(data["rows"]) * ROW_HEIGHT
+    return text_height + CONTENT_MARGIN + table_height + TABLE_PADDING_BOTTOM
 
 
 def _description(tile: Tile, data: TileFields, inner_width: float) -> list[str]:
@@ -197,25 +220,27 @@ def _has_dashed_line(tile: Tile, data: TileFields) -> bool:
 
 
 def _tile(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+    """Yield the elements of a tile: its card, title, description and content."""
     yield card(box.x, box.y, box.width, box.height, background=palette.card, line=palette.border)
     if isinstance(tile, NumberTile | Gauge):
         yield from _number(tile, data, palette, box)
         return
-    y = box.y + PADDING + 14
-    title_width = box.inner_width
-    if row_note := _row_note(tile, data):
-        title_width -= text_width(row_note, _TEXT_SIZE) + 12
+    y = box.y + TITLE_BASELINE
+    row_note = _row_note(tile, data)
+    note_width = text_width(row_note, _TEXT_SIZE) + CONTENT_MARGIN if row_note else 0
+    title_width = box.inner_width - note_width
+    yield text_line(tile.title, box.left, y, size=_TITLE_SIZE, colour=palette.text, is_bold=True, width_max=title_width)
+    if row_note:
         yield text_line(row_note, box.right, y, size=_TEXT_SIZE, colour=palette.muted, anchor="end")
-    yield text_line(tile.title, box.left, y, size=15, colour=palette.text, is_bold=True, width_max=title_width)
     for text in _description(tile, data, box.inner_width):
         y += LINE_HEIGHT
         yield text_line(text, box.left, y, size=_TEXT_SIZE, colour=palette.muted)
     if not data["rows"]:
         yield from _empty(tile, palette, box, y)
     elif isinstance(tile, Table):
-        yield from _table(tile, data, palette, box, y + 12)
+        yield from _table(tile, data, palette, box, y + CONTENT_MARGIN)
     else:
-        y += 12
+        y += CONTENT_MARGIN
         # A chart fills its card, so that the charts of a row end at the same height.
         height = box.y + box.height - PADDING - y
         svg = chart_svg(spec_with_data(tile, data, palette, width=box.inner_width, height=height), tile=tile.id)
@@ -231,15 +256,16 @@ def _row_note(tile: Tile, data: TileFields) -> str:
 
 
 def _number(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+    """Yield the title, the value and the change of a number. A long value has a smaller font."""
     for index, line in enumerate(wrap(tile.title, _TEXT_SIZE, box.inner_width, lines_max=2)):
-        yield text_line(line, box.left, box.y + 30 + 16 * index, size=_TEXT_SIZE, colour=palette.muted)
+        y = box.y + NUMBER_TITLE_BASELINE + NUMBER_TITLE_LINE_HEIGHT * index
+        yield text_line(line, box.left, y, size=_TEXT_SIZE, colour=palette.muted)
     value = format_value(data.get("value"), tile.format)[:TEXT_CHARACTERS_MAX]
     size = _NUMBER_SIZE
     while size > _TEXT_SIZE and text_width(value, size, is_bold=True) > box.inner_width:
         size -= 1
-    yield text_line(
-        value, box.left, box.y + 80, size=size, colour=palette.text, is_bold=True, width_max=box.inner_width
-    )
+    y = box.y + NUMBER_BASELINE
+    yield text_line(value, box.left, y, size=size, colour=palette.text, is_bold=True, width_max=box.inner_width)
     yield from _change(tile, data, palette, box)
 
 
@@ -253,9 +279,10 @@ def _change(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _
     if isinstance(change, Mapping) and change["is_good"] is not None:
         colour = palette.good if change["is_good"] else palette.bad
     text = _ARROWS.get(direction, "") + text
-    if text_width(text, 12) > box.inner_width:
+    if text_width(text, _CHANGE_SIZE) > box.inner_width:
         text = text.partition(" from ")[0]
-    yield text_line(text, box.left, box.y + 102, size=12, colour=colour, width_max=box.inner_width)
+    y = box.y + CHANGE_BASELINE
+    yield text_line(text, box.left, y, size=_CHANGE_SIZE, colour=colour, width_max=box.inner_width)
 
 
 def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterator[str]:
@@ -266,11 +293,12 @@ def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterat
     if tile.empty:
         without_code_marks = tile.empty.replace("`", "")
         for line in wrap(without_code_marks, _TEXT_SIZE, box.inner_width * 0.8, lines_max=2):
-            y += 19
+            y += EMPTY_LINE_HEIGHT
             yield text_line(line, middle, y, size=_TEXT_SIZE, colour=palette.muted, anchor="middle")
 
 
 def _table(tile: Table, data: TileFields, palette: Palette, box: _Box, y: float) -> Iterator[str]:
+    """Yield the rows of a table that begins at `y`: the column titles, then the cells."""
     names = data["columns"]
     cells = [[_cell(name, value) for name, value in zip(names, row, strict=True)] for row in data["rows"]]
     titles = [tile.columns.get(name, name.replace("_", " ")) for name in names]
@@ -278,7 +306,7 @@ def _table(tile: Table, data: TileFields, palette: Palette, box: _Box, y: float)
         widths=_column_widths(titles, cells, box.inner_width),
         are_numeric=[_is_numeric(name, [row[index] for row in data["rows"]]) for index, name in enumerate(names)],
     )
-    baseline = y + 18
+    baseline = y + TABLE_HEAD_BASELINE
     yield from _table_row(titles, columns, palette.muted, palette, box, baseline)
     baseline += TABLE_HEAD_HEIGHT
     for row in cells:
@@ -304,10 +332,11 @@ def _table_row(
             text, anchor_x, baseline, size=_TEXT_SIZE, colour=colour, anchor=anchor, width_max=text_width_max
         )
         x += width
-    yield rule(box.left, box.right, baseline + 9, colour=palette.border)
+    yield rule(box.left, box.right, baseline + ROW_DESCENT, colour=palette.border)
 
 
 def _is_numeric(name: str, values: Sequence[Any]) -> bool:
+    """Return whether a column contains numbers, which are aligned to the right."""
     if name == "deployment" or _is_time(name):
         return False
     # By the name, so that a column without values is aligned as usual.
@@ -319,6 +348,7 @@ def _is_time(name: str) -> bool:
 
 
 def _cell(name: str, value: Any) -> str:
+    """Return the text of a cell. The name of the column determines the format."""
     if value is None:
         return NONE
     if name == "day":

@@ -117,6 +117,7 @@ def group(label: str, *parts: str) -> str:
 
 
 def _character_width(character: str) -> float:
+    """Return the approximate width of a character as a share of the font size."""
     if character in _WIDTHS:
         return _WIDTHS[character]
     if character.isascii():

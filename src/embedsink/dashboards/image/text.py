@@ -76,6 +76,7 @@ def _bytes(value: float) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return a duration in the largest suitable unit."""
     if seconds != 0 and seconds < _MILLISECONDS_BELOW_S:
         return f"{seconds * 1_000:,.0f} ms"
     for minimum, unit_s, unit, digits in _DURATION_UNITS:
