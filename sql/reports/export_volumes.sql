@@ -1,7 +1,6 @@
--- One row per day, deployment and viewer with a download. The usual volume comes from the 28 days before the day, or from the
--- days since the first download in scope if they are fewer, also outside the period (macro usual_volume_max). A volume is
--- unusual if it exceeds both what is usual for the viewer and what is usual for any viewer. Otherwise each first download
--- would be unusual, and each viewer with large daily downloads.
+-- One row per day, deployment and viewer with a download. The usual volume is computed from the 28 days before the day, or from
+-- the days since the first download in scope if they are fewer (macro usual_volume_max). A volume is unusual if it exceeds the
+-- usual volumes of the viewer and of all viewers.
 -- Traits: windows.
 create or replace view export_volumes as
 with daily_export as materialized (

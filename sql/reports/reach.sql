@@ -1,6 +1,6 @@
--- One row per deployment, surface and stage: all seven stages wherever a session has an event. A session reaches a stage with
--- the stage's event on the surface, even without earlier stages, and counts once in it.
--- A stage is a bit, and a session the combination of its bits: one pass over the events, with little memory.
+-- One row per deployment, surface and stage: all seven stages if a session has an event there. A session reaches a stage with
+-- an event of the stage on the surface, even without earlier stages. It counts once in each stage.
+-- Each stage is a bit, so that one pass over the events with little memory finds the stages of each session.
 create or replace view reach as
 with stage (stage_number, stage, bit) as (
     values

@@ -1,7 +1,6 @@
 -- One row per tenant with any event in scope; all events without a known tenant share one row.
 -- A drilldown, a download or an AI answer is a value event. A session counts by its events of this tenant.
--- Days are days of the reader's time zone. No midnight and no omitted gap falls within a quarter of an hour, so the time to the
--- first value can be added up from quarters (macro active_us).
+-- Days are days of the reader's time zone. No day begins within a quarter of an hour, and no omitted gap is shorter than one.
 -- Traits: clock, windows.
 create or replace view tenants as
 with tenant_activity as (

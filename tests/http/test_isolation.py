@@ -284,7 +284,7 @@ def test_an_inspection_does_not_wait_for_others(quiet: House) -> None:
     assert quiet.get("/api/v1/inspect?since=1h&wait=0").json()["isComplete"]
 
 
-def test_opaque_numbers_are_a_permutation() -> None:
+def test_encrypted_numbers_are_a_permutation() -> None:
     cipher, other = NumberCipher(), NumberCipher()
     numbers = [0, 1, 2, 41, 2**32, 2**63 - 1, 2**64 - 1]
     hidden = [cipher.encrypt(number) for number in numbers]
