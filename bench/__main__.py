@@ -1,5 +1,6 @@
 """`scripts/bench`: the command line of the benchmarks."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from bench import abuse, deliveries, ingest, pages, reports, size, start, visibl
 from bench.results import Result, results_table, write_json
 from embedsink.errors import EmbedsinkError
 
-MEASUREMENTS: dict[str, Callable[..., Iterator[Result]]] = {
+BENCHMARKS: dict[str, Callable[..., Iterator[Result]]] = {
     "ingest": ingest.measure,
     "deliveries": deliveries.measure,
     "size": size.measure,
@@ -25,26 +26,29 @@ MEASUREMENTS: dict[str, Callable[..., Iterator[Result]]] = {
 }
 
 
+# The width of tables in files and pipes, where rich would assume 80 columns.
+FILE_COLUMNS = 140
+
+
 def _report(results: Iterable[Result], json: Path | None) -> None:
-    """Print the results, including those from before an error."""
-    # Tables in files and pipes may be wider than 80 columns.
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    """Print the results. After an error, print those that were measured before it."""
+    console = Console() if sys.stdout.isatty() else Console(width=FILE_COLUMNS)
     measured: list[Result] = []
     try:
         with console.status("measuring"):
             measured.extend(results)
     finally:
-        table, others = reports.reports_table(measured)
+        table, other_results = reports.reports_table(measured)
         if table.rows:
             console.print(table)
-        if others:
-            console.print(results_table(others))
+        if other_results:
+            console.print(results_table(other_results))
         if json is not None:
             write_json(measured, json)
 
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, result_callback=_report)
-for _name, _measure in MEASUREMENTS.items():
+for _name, _measure in BENCHMARKS.items():
     app.command(_name)(_measure)
 
 
@@ -61,11 +65,17 @@ def read_options(
 @app.command("all")
 def measure_all() -> Iterator[Result]:
     """Run all benchmarks with their default options, one after another."""
-    for measure in MEASUREMENTS.values():
+    for measure in BENCHMARKS.values():
         yield from measure()
 
 
+def _exit_on_signal(number: int, _: object) -> None:
+    """Exit with an exception, so that each context manager stops its server and deletes its data folder."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         app()
     except EmbedsinkError as error:

@@ -19,7 +19,10 @@ from embedsink.http.cors import INGEST_PATH
 
 KIB, MIB = 1_024, 1_048_576
 _RECEIVE_BYTES = MIB
-_SLOW_PIECE_BYTES = 16 * KIB
+# The bytes that a slow client sends at once.
+_SLOW_CHUNK_BYTES = 16 * KIB
+# Kept free below a limit in bytes, so that no body exceeds it.
+_MARGIN_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,8 @@ class Attack:
     Args:
         body: returns the body of a POST; None for a flood of GET requests.
         pipelined: the number of requests that a connection sends at once.
-        pause_s: the pause between two pieces of a slow body.
-        reads: False if clients never read responses. Their connections stay open until the server closes them.
+        pause_s: the pause between two chunks of a slow body.
+        reads_responses: whether clients read. Otherwise connections stay open until the server closes them.
     """
 
     connections: int
@@ -40,7 +43,7 @@ class Attack:
     headers: str = ""
     pipelined: int = 1
     pause_s: float = 0.0
-    reads: bool = True
+    reads_responses: bool = True
 
     def request(self, key: str) -> bytes:
         """Return the bytes that a connection sends at once."""
@@ -56,7 +59,7 @@ class Attack:
 
 
 def hostile_json(size: int) -> bytes:
-    """Return an object with many duplicate keys: only the slow JSON reader can describe its error."""
+    """Return an object with many duplicate keys. Only the slow JSON reader can describe its error."""
     return (b"{" + b'"a":1,' * (size // 6))[: size - 8] + b'"a":1}'
 
 
@@ -65,28 +68,30 @@ def _many_events(count: int) -> bytes:
 
 
 ATTACKS: dict[str, Attack] = {
-    "hostile JSON without a key, 1 MiB": Attack(8, lambda: hostile_json(MIB - 64), has_key=False),
-    "hostile JSON, 1 MiB": Attack(8, lambda: hostile_json(MIB - 64)),
-    "hostile JSON, 32 KiB": Attack(64, lambda: hostile_json(32 * KIB - 64)),
+    "hostile JSON without a key, 1 MiB": Attack(8, lambda: hostile_json(MIB - _MARGIN_BYTES), has_key=False),
+    "hostile JSON, 1 MiB": Attack(8, lambda: hostile_json(MIB - _MARGIN_BYTES)),
+    "hostile JSON, 32 KiB": Attack(64, lambda: hostile_json(32 * KIB - _MARGIN_BYTES)),
     "deliveries of 1,000": Attack(16, lambda: _many_events(1_000)),
     "deliveries of 1,000 rejected": Attack(16, lambda: json.dumps({"events": [1] * 1_000}).encode()),
-    "unreadable bodies": Attack(16, lambda: b"x" * (MIB - 64)),
+    "unreadable bodies": Attack(16, lambda: b"x" * (MIB - _MARGIN_BYTES)),
     "gzip bombs": Attack(16, lambda: gzip.compress(bytes(64 * MIB)), headers="Content-Encoding: gzip\r\n"),
-    "slow bodies": Attack(256, lambda: b" " * (MIB - 64), pause_s=0.5),
+    "slow bodies": Attack(256, lambda: b" " * (MIB - _MARGIN_BYTES), pause_s=0.5),
     "wrong keys": Attack(64, lambda: b"{}", headers="Authorization: Bearer es_ingest_x\r\n", has_key=False),
     "GET flood, 64 connections": Attack(64, path="/nothing"),
     "GET flood, 400 connections": Attack(400, path="/nothing"),
     "GET flood, 4,000 connections": Attack(4_000, path="/nothing"),
     "GET /healthz flood, 400 connections": Attack(400, path="/healthz"),
-    "stalled readers": Attack(4_500, path="/docs/api/reading", pipelined=5, reads=False),
+    "stalled readers": Attack(4_500, path="/docs/api/reading", pipelined=5, reads_responses=False),
 }
 
 
 def send(address: tuple[str, int], attack: Attack, key: str) -> None:
     """Send until the process is killed."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (attack.connections + 64, hard))
-    request, epoll, clients = attack.request(key), select.epoll(), {}
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (attack.connections + 64, hard_limit))
+    request = attack.request(key)
+    epoll = select.epoll()
+    clients: dict[int, _Client] = {}
 
     def connect() -> None:
         client = _Client(address, attack, request)
@@ -106,20 +111,22 @@ def send(address: tuple[str, int], attack: Attack, key: str) -> None:
 
 
 class _Client:
+    """A connection that repeats one request."""
+
     def __init__(self, address: tuple[str, int], attack: Attack, request: bytes) -> None:
         self._request = self._unsent = memoryview(request)
-        self._piece_bytes = _SLOW_PIECE_BYTES if attack.pause_s else len(request)
-        self._reads = attack.reads
-        self._head = b""
-        self._remaining_bytes = 0  # of the response body
+        self._chunk_bytes = _SLOW_CHUNK_BYTES if attack.pause_s else len(request)
+        self._reads_responses = attack.reads_responses
+        self._response_head = b""
+        self._unread_body_bytes = 0
         self.connection = socket.socket()
-        if not attack.reads:
+        if not attack.reads_responses:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         self.connection.setblocking(False)
         self.connection.connect_ex(address)
 
     def step(self) -> int:
-        """Send or receive. Return the epoll events to wait for; without any, epoll still reports a closed connection.
+        """Send or receive. Return the epoll events to wait for. Epoll always reports a closed connection too.
 
         Raises:
             OSError: the connection is closed.
@@ -127,24 +134,26 @@ class _Client:
         if not self._unsent and self._has_response():
             self._unsent = self._request
         if self._unsent:
-            self._unsent = self._unsent[self.connection.send(self._unsent[: self._piece_bytes]) :]
+            self._unsent = self._unsent[self.connection.send(self._unsent[: self._chunk_bytes]) :]
         if self._unsent:
             return select.EPOLLOUT
-        return select.EPOLLIN if self._reads else 0
+        return select.EPOLLIN if self._reads_responses else 0
 
     def _has_response(self) -> bool:
+        """Receive a part of the response. Return whether the response is complete."""
         received = self.connection.recv(_RECEIVE_BYTES)
         if not received:
             raise ConnectionResetError
-        if not self._remaining_bytes:
-            self._head += received
-            head, end, received = self._head.partition(b"\r\n\r\n")
-            if not end:
+        if not self._unread_body_bytes:
+            self._response_head += received
+            head, separator, received = self._response_head.partition(b"\r\n\r\n")
+            if not separator:
                 return False
-            self._remaining_bytes = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
-            self._head = b""
-        self._remaining_bytes -= len(received)
-        return self._remaining_bytes <= 0
+            content_length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            self._unread_body_bytes = int(content_length or 0)
+            self._response_head = b""
+        self._unread_body_bytes -= len(received)
+        return self._unread_body_bytes <= 0
 
 
 if __name__ == "__main__":

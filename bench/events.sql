@@ -1,9 +1,10 @@
--- The events of a year of real use: growing, eleven a session, few deployments with most of the viewers, most dashboards
--- with few views. Variables: event_count, ends_at (timestamp). Hashes replace random numbers, so that all runs are equal.
+-- The events of a year of growing use: eleven events per session, a few deployments with most of the viewers, and many
+-- dashboards with few views. Variables: event_count, ends_at (timestamp). The random numbers a to d, from 0 to 1, are
+-- hashes, so that all runs have equal events.
 
 -- One row per session, in the order of their start.
 create temp table visit as
-with dice as (
+with random_number as (
     select i, hash(i, 1) / 2::double ^ 64 as a, hash(i, 2) / 2::double ^ 64 as b, hash(i, 3) / 2::double ^ 64 as c, hash(i, 4) / 2::double ^ 64 as d
     from range(getvariable('event_count')::bigint // 11) as t(i)
 )
@@ -15,37 +16,41 @@ select
     'viewer ' || (60000 * b ^ 2)::bigint as viewer,
     case when c < 0.6 then 'dashboard' when c < 0.85 then 'app' else 'chat' end as surface,
     'dashboard ' || (300 * d ^ 2)::bigint as public_id
-from dice;
+from random_number;
 
 -- One row per action of a viewer, with the events that it sends: two on average.
-create temp table act as
-with dice as (
-    select visit.*, act, hash(number, act, 5) / 2::double ^ 64 as a, hash(number, act, 6) / 2::double ^ 64 as b
-    from visit, range(6) as t(act)
+create temp table viewer_action as
+with random_number as (
+    select
+        visit.*,
+        action_number,
+        hash(number, action_number, 5) / 2::double ^ 64 as a,
+        hash(number, action_number, 6) / 2::double ^ 64 as b
+    from visit, range(6) as t(action_number)
 )
 select
     *,
     case
-        when act = 0 then if(surface = 'dashboard', ['ready', 'view', 'dashboard-loaded'], ['ready', 'view'])
+        when action_number = 0 then if(surface = 'dashboard', ['ready', 'view', 'dashboard-loaded'], ['ready', 'view'])
         when surface = 'chat' or a < 0.12 then if(b < 0.93, ['submitted', if(b < 0.86, 'completed', 'error')], ['submitted'])
         when a < 0.45 then if(surface = 'dashboard', ['navigate', 'view', 'dashboard-loaded'], ['navigate', 'view'])
         when a < 0.80 then ['drilldown']
         when a < 0.97 then ['download']
         else ['failure']
     end as stages
-from dice;
+from random_number;
 
 insert into event by name
 with stage as (
-    select * exclude (stages), unnest(stages) as stage, generate_subscripts(stages, 1) as position from act
+    select * exclude (stages), unnest(stages) as stage, generate_subscripts(stages, 1) as position from viewer_action
 ),
 sent as (
-    select *, row_number() over (partition by number order by act, position) - 1 as seq from stage
+    select *, row_number() over (partition by number order by action_number, position) - 1 as seq from stage
 )
 select
     uuid() as event_id,
     4294967296 * (1 + number // 2000) + row_number() over () as ingest_seq,
-    began_at + to_milliseconds(act * 40000 + position * 900 + (4000 * b)::bigint) as occurred_at,
+    began_at + to_milliseconds(action_number * 40000 + position * 900 + (4000 * b)::bigint) as occurred_at,
     occurred_at as client_at,
     occurred_at + interval 1 second as sent_at,
     occurred_at + interval 1 second as received_at,
@@ -72,7 +77,7 @@ select
     case when stage = 'drilldown' then 'orders.measure_' || (60 * b ^ 2)::bigint end as member,
     case
         when type = 'ai-query'
-        then ['revenue by region in ' || (2020 + number % 7), 'top ' || (5 + number % 20) || ' customers', 'why did churn rise?'][1 + act % 3]
+        then ['revenue by region in ' || (2020 + number % 7), 'top ' || (5 + number % 20) || ' customers', 'why did churn rise?'][1 + action_number % 3]
     end as query,
     case when type = 'ai-query' then stage end as status,
     case when type = 'ai-query' then 'chat ' || number end as chat_id,

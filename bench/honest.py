@@ -1,4 +1,4 @@
-"""Honest senders: single events at a steady rate, on connections that stay open."""
+"""Honest senders: single events at a steady rate, on persistent connections."""
 
 import http.client
 import json
@@ -11,13 +11,13 @@ from bench.traffic import view
 from embedsink.http.cors import INGEST_PATH
 
 CONNECTIONS = 32
-PER_S = 400
+REQUESTS_PER_S = 400
 _TIMEOUT_S = 10.0
 
 
 @dataclass(slots=True)
 class Latencies:
-    """The seconds until each 202, the number of due requests, and the number of requests without a 202."""
+    """The latencies of the requests that were answered with 202, and the numbers of due and of failed requests."""
 
     durations_s: list[float] = field(default_factory=list)
     due_count: int = 0
@@ -29,12 +29,16 @@ class Latencies:
         return len(self.durations_s) / self.due_count
 
     def percentile_ms(self, percent: int) -> float:
-        """Return a percentile; infinite without a 202."""
-        ordered = sorted(self.durations_s)
-        return 1e3 * ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] if ordered else float("inf")
+        """Return a percentile of the latencies; infinity if no request was answered with 202."""
+        if not self.durations_s:
+            return float("inf")
+        index = min(len(self.durations_s) * percent // 100, len(self.durations_s) - 1)
+        return 1e3 * sorted(self.durations_s)[index]
 
 
-def send_for(url: str, key: str, *, seconds: float, connections: int = CONNECTIONS, per_s: float = PER_S) -> Latencies:
+def send_for(
+    url: str, key: str, *, seconds: float, connections: int = CONNECTIONS, per_s: float = REQUESTS_PER_S
+) -> Latencies:
     """Send at a steady rate. A connection that waits for a response misses the requests that are due meanwhile."""
     latencies = Latencies(due_count=int(seconds * per_s))
     ends_at = time.monotonic() + seconds
@@ -65,5 +69,6 @@ def _send(url: str, key: str, interval_s: float, ends_at: float, latencies: Late
                 latencies.durations_s.append(time.monotonic() - started_at)
             else:
                 latencies.failure_count += 1
+        # After a slow response, skip the requests that became due in the meantime.
         due_at = max(due_at + interval_s, time.monotonic() - interval_s)
     connection.close()

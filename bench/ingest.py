@@ -14,8 +14,8 @@ WARM_UP_S = 1
 
 def measure(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
     """Throughput, latency and CPU time of single events on 64 connections, against an empty handler."""
-    of_empty: list[Burst] = []
-    of_server: list[Burst] = []
+    baseline_bursts: list[Burst] = []
+    server_bursts: list[Burst] = []
     with (
         fresh_folder(data_root) as folder,
         MeasuredServer(baseline.COMMAND, ready_path="/healthz") as empty,
@@ -23,14 +23,14 @@ def measure(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPO
     ):
         bodies, key = write_single_bodies(folder.path / "bodies"), server.ingest_key
         for length in [WARM_UP_S] + [seconds] * rounds:
-            of_empty.append(burst(empty, bodies, key=key, connections=CONNECTIONS, seconds=length))
-            of_server.append(burst(server, bodies, key=key, connections=CONNECTIONS, seconds=length))
+            baseline_bursts.append(burst(empty, bodies, key=key, connections=CONNECTIONS, seconds=length))
+            server_bursts.append(burst(server, bodies, key=key, connections=CONNECTIONS, seconds=length))
             # The server loads during its own rounds. It must not load during the next round of the empty handler.
             server.catch_up()
-    del of_empty[0], of_server[0]
-    for name, bursts in (("empty handler", of_empty), ("ingest", of_server)):
+    del baseline_bursts[0], server_bursts[0]  # of the warm-up
+    for name, bursts in (("empty handler", baseline_bursts), ("ingest", server_bursts)):
         yield from speed_and_latency(name, bursts)
         yield median_of(f"{name}, CPU time", "µs/request", [one.cpu_us for one in bursts])
         yield median_of(f"{name}, CPU time of the event loop", "µs/request", [one.loop_cpu_us for one in bursts])
     name = "ingest / empty handler"
-    yield from ratios(name, of_server, of_empty, speed=Goal(at_least=0.6), p99=Goal(at_most=3))
+    yield from ratios(name, server_bursts, baseline_bursts, speed=Goal(at_least=0.6), p99=Goal(at_most=3))

@@ -1,36 +1,37 @@
--- The script of wrk. Each request is a line of the bodies file, in which a hex counter replaces `@@@@@@@@` in every id.
--- No two events of a run share an id, so that the server finds no duplicates.
-local mark, requests, position, sent = "@@@@@@@@", {}, 0, 0
+-- The script of wrk. Each request is a line of the bodies file. A hexadecimal counter replaces `@@@@@@@@` in each id,
+-- so that the server finds no duplicates.
+local placeholder = "@@@@@@@@"
+local requests, position, counter = {}, 0, 0
 
 local function split(text)
-    local pieces, start = {}, 1
+    local parts, start = {}, 1
     while true do
-        local first, last = text:find(mark, start, true)
+        local first, last = text:find(placeholder, start, true)
         if not first then break end
-        pieces[#pieces + 1] = text:sub(start, first - 1)
-        pieces[#pieces + 1] = mark
+        parts[#parts + 1] = text:sub(start, first - 1)
+        parts[#parts + 1] = placeholder
         start = last + 1
     end
-    pieces[#pieces + 1] = text:sub(start)
-    return pieces
+    parts[#parts + 1] = text:sub(start)
+    return parts
 end
 
 function init(arguments)
-    local bodies, count, key = arguments[1], arguments[2], arguments[3]
-    sent = tonumber(count)
+    local bodies, first_id, key = arguments[1], arguments[2], arguments[3]
+    counter = tonumber(first_id)
     local headers = { ["Content-Type"] = "application/json", ["Authorization"] = "Bearer " .. key }
     for name, value in pairs(wrk.headers) do headers[name] = value end
     for line in io.lines(bodies) do
-        -- Ids keep their length, so Content-Length stays right.
+        -- Ids keep their length, so Content-Length stays correct.
         requests[#requests + 1] = split(wrk.format("POST", nil, headers, line))
     end
 end
 
 function request()
-    position, sent = position % #requests + 1, sent + 1
-    local pieces, id = requests[position], string.format("%08x", sent)
-    for index = 2, #pieces, 2 do pieces[index] = id end
-    return table.concat(pieces)
+    position, counter = position % #requests + 1, counter + 1
+    local parts, id = requests[position], string.format("%08x", counter)
+    for index = 2, #parts, 2 do parts[index] = id end
+    return table.concat(parts)
 end
 
 function done(summary, latency)

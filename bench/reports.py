@@ -1,8 +1,8 @@
 """The time of each report over millions of events, and its ratio to the same SELECT written by hand without scope.
 
-A SELECT by hand reads the table `event`, with the period in its WHERE clause. So each report gets a copy whose base
-views do that, with literals instead of variables. Report and copy run interleaved, in one process with a server's
-memory limit and threads.
+A SELECT by hand reads the table `event`, with the period in its WHERE clause. So each report has a copy, named
+`…_by_hand`, whose base views do that. The copy has literals instead of variables. The report and its copy run
+interleaved, in one process with a server's memory limit and threads.
 """
 
 import multiprocessing
@@ -30,15 +30,16 @@ from embedsink.store.sql_files import read_views
 
 ENDS_AT = datetime(2026, 11, 21)
 PERIOD_DAYS = {"1 day": 1, "30 days": 30, "all time": None}
-_MEASURED = ("", ", busiest thread", ", by hand")
+# The ends of the names of a report's results.
+_METRICS = ("", ", busiest thread", ", by hand")
 ROUNDS = 3
-# Slower reports run once: cached columns make no difference to them.
+# Slower reports run once, because cached columns make no difference to them.
 LONG_MS = 1_000
-BY_HAND_MAX = 1.5
+BY_HAND_RATIO_MAX = 1.5
 THIRTY_DAYS_MS_MAX = 1_000
 DAILY_COUNTERS = ("views", "downloads", "error_rates")
 DAILY_COUNTER_MS_MAX = 250
-_FILLING = StoreLimits(memory_bytes=2 * 1_073_741_824, threads=2)
+_FILL_LIMITS = StoreLimits(memory_bytes=2 * 1_073_741_824, threads=2)
 
 
 def measure(
@@ -74,7 +75,7 @@ def reports_table(results: list[Result]) -> tuple[Table, list[Result]]:
     by_name = {result.name: result for result in results}
     table = Table(
         caption="duration in ms, CPU time of the busiest thread in ms, and ratio to the SELECT by hand "
-        f"(goal ≤ {BY_HAND_MAX}); !!: misses its goal"
+        f"(goal ≤ {BY_HAND_RATIO_MAX}); !!: misses its goal"
     )
     table.add_column("report", no_wrap=True)
     for period in reversed(PERIOD_DAYS):
@@ -82,10 +83,10 @@ def reports_table(results: list[Result]) -> tuple[Table, list[Result]]:
             table.add_column(heading, justify="right", no_wrap=True)
     shown = set()
     for name in report_names():
-        columns = [f"{name}, {period}{of}" for period in reversed(PERIOD_DAYS) for of in _MEASURED]
-        if by_name.keys() >= set(columns):
-            table.add_row(name, *(_cell(by_name[column]) for column in columns))
-            shown.update(columns)
+        result_names = [f"{name}, {period}{metric}" for period in reversed(PERIOD_DAYS) for metric in _METRICS]
+        if by_name.keys() >= set(result_names):
+            table.add_row(name, *(_cell(by_name[result_name]) for result_name in result_names))
+            shown.update(result_names)
     return table, [result for result in results if result.name not in shown]
 
 
@@ -109,7 +110,7 @@ def _measure(store: Store, name: str, period: str, since: datetime | None) -> It
     yield median_of(f"{name}, {period}", "ms", [run.duration_ms for run in scoped], goal)
     yield median_of(f"{name}, {period}, busiest thread", "ms", [run.busy_ms for run in scoped])
     ratio = ratio_of("", [run.duration_ms for run in scoped], [run.duration_ms for run in by_hand])
-    yield median_of(f"{name}, {period}, by hand", "x", ratio.rounds, Goal(at_most=BY_HAND_MAX))
+    yield median_of(f"{name}, {period}, by hand", "x", ratio.rounds, Goal(at_most=BY_HAND_RATIO_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ def _run(store: Store, view: str, since: datetime | None) -> _Run:
 
 
 def _cpu_ms() -> dict[str, float]:
+    """Return the CPU time of each thread of this process."""
     # The first field of schedstat (Linux only) is the CPU time in nanoseconds.
     files = Path("/proc/self/task").glob("*/schedstat")
     return {path.parent.name: int(path.read_text(encoding="utf-8").split()[0]) / 1e6 for path in files}
@@ -146,7 +148,7 @@ def fill_in_child(path: Path, event_count: int) -> None:
 
 
 def _fill(path: Path, event_count: int) -> None:
-    store = Store(path, _FILLING)
+    store = Store(path, _FILL_LIMITS)
     store.open()
     with store.reader(EVERYTHING) as writer:
         writer.run(f"set variable event_count = {event_count:d}; set variable ends_at = timestamp '{ENDS_AT}'")
@@ -159,16 +161,16 @@ def _fill(path: Path, event_count: int) -> None:
 
 def _create_by_hand(store: Store, since: datetime | None) -> None:
     """Create a copy of every view and macro, named `…_by_hand`, without scope variables."""
-    period = f"occurred_at >= timestamp '{since}'" if since else "true"
+    is_in_period = f"occurred_at >= timestamp '{since}'" if since else "true"
     pending = read_views()
     for name in ("event_on_any_surface", "event_at_any_time", "event_of_any_tenant"):
         pending[name] = f"create or replace view {name} as select * from event"
-    # These macros need not give the same values in every version of DuckDB, so they use plain text and `hash`.
+    # A query by hand uses plain text and `hash`, because its values need not be equal in all versions of DuckDB.
     pending["digest_of"] = "create or replace macro digest_of(text) as text"
     pending["question_key_of"] = (
         "create or replace macro question_key_of(session, chat, query) as hash(session, chat, query)"
     )
-    pending["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
+    pending["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {is_in_period}"
     for name in ("event_between", "session_context_between"):
         del pending[name]
     pending = {name: _by_hand(sql, pending, since) for name, sql in pending.items()}
@@ -182,13 +184,14 @@ def _create_by_hand(store: Store, since: datetime | None) -> None:
 
 
 def _by_hand(sql: str, names: Collection[str], since: datetime | None) -> str:
+    """Return the statement of a view or macro without scope variables, with the suffix `_by_hand` on all names."""
     sql = re.split(r"(?m)^comment on", sql)[0]
     any_name = "|".join(names)
     sql = re.sub(rf"(?i)\b(view|macro)\s+({any_name})\b", r"\1 \2_by_hand", sql)
     sql = re.sub(rf"(?i)\b(from|join)\s+({any_name})\b(?!\s+as\b|\()", r"\1 \2_by_hand as \2", sql)
     sql = re.sub(rf"\b({any_name})\(", r"\1_by_hand(", sql)
     sql = sql.replace("getvariable('since')", f"timestamp '{since}'" if since else "null")
-    # Both use the same `now`.
+    # The report and its copy use the same `now`.
     return re.sub(r"getvariable\('(?!now')\w+'\)", "null", sql)
 
 

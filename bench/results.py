@@ -25,7 +25,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One number. `rounds` has the value of each round and shows how steady it is."""
+    """One measured number. `rounds` has the value of each round."""
 
     name: str
     value: float
@@ -57,9 +57,9 @@ def results_table(results: list[Result]) -> Table:
         table.add_column(heading, justify="left" if heading in ("result", "") else "right", no_wrap=True)
     for result in results:
         measured = f"{_short(result.value)} {result.unit}".strip()
-        spread = f"{_short(min(result.rounds))} to {_short(max(result.rounds))}" if len(result.rounds) > 1 else ""
+        value_range = f"{_short(min(result.rounds))} to {_short(max(result.rounds))}" if len(result.rounds) > 1 else ""
         verdict = {None: "", True: "[green]met[/]", False: "[red]missed[/]"}[result.is_met]
-        table.add_row(result.name, measured, spread, str(result.goal or ""), verdict)
+        table.add_row(result.name, measured, value_range, str(result.goal or ""), verdict)
     return table
 
 

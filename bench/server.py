@@ -30,7 +30,7 @@ class BenchError(EmbedsinkError):
 
 
 class MeasuredServer(ChildServer):
-    """A server whose CPU time and memory are measured; it must end cleanly."""
+    """A server whose CPU time and memory are measured. It must exit without an error."""
 
     def __init__(self, module: list[str], *, ready_path: str) -> None:
         port = next(free_ports(*PORTS))
@@ -38,7 +38,7 @@ class MeasuredServer(ChildServer):
 
     def __exit__(self, *error: object) -> None:
         code = self.stop()
-        # uvicorn raises SIGTERM again after a clean end.
+        # After a clean shutdown, uvicorn ends itself with the SIGTERM that it received.
         if code not in (0, -signal.SIGTERM) and error[0] is None:
             raise BenchError(f"{self.url}: ended with exit code {code}.")
 
@@ -55,9 +55,9 @@ class MeasuredServer(ChildServer):
         return _memory_peak_mib(self.pid)
 
     def tree_memory_peak_mib(self) -> float:
-        """Return the peaks of the server and its worker processes, added up."""
-        tasks = Path(f"/proc/{self.pid}/task").glob("*/children")
-        children = [pid for path in tasks for pid in path.read_text(encoding="ascii").split()]
+        """Return the sum of the peaks of the server and its worker processes."""
+        child_lists = Path(f"/proc/{self.pid}/task").glob("*/children")
+        children = [pid for path in child_lists for pid in path.read_text(encoding="ascii").split()]
         return self.memory_peak_mib() + sum(_memory_peak_mib(int(pid)) for pid in children)
 
 
@@ -71,8 +71,8 @@ class Ledger:
     duplicate: int
 
     @property
-    def behind(self) -> int:
-        """The number of durable envelopes that are not loaded yet."""
+    def backlog(self) -> int:
+        """The number of accepted envelopes that are not loaded yet."""
         return self.accepted - self.loaded - self.duplicate
 
 
@@ -87,16 +87,16 @@ class Server(MeasuredServer):
         self.browsers = Browsers(self.port, dict.fromkeys(ORIGINS, self.ingest_key), SendCounts())
 
     def ledger(self) -> Ledger:
-        """Return the counts now."""
+        """Return the current counts."""
         loaded, received = self.loaded_counts(), self.received_counts()
         return Ledger(received["accepted"], received["quarantined"], loaded["accepted"], loaded["duplicate"])
 
     def catch_up(self) -> float:
         """Wait until all accepted envelopes are loaded. Return the seconds that it took."""
         started_at = time.monotonic()
-        while (behind := self.ledger().behind) > 0:
+        while (backlog := self.ledger().backlog) > 0:
             if time.monotonic() - started_at > CATCH_UP_TIMEOUT_S:
-                raise BenchError(f"loader: still {behind:,} envelopes behind after {CATCH_UP_TIMEOUT_S} s.")
+                raise BenchError(f"loader: {backlog:,} envelopes are not loaded after {CATCH_UP_TIMEOUT_S} s.")
             time.sleep(0.05)
         return time.monotonic() - started_at
 

@@ -25,12 +25,12 @@ FIRST_PROBE_DEPLOYMENT = 1_000
 
 def measure(data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
     """Seconds from the 202 of an event until a report counts it, under light load."""
-    rng = random.Random(3)
+    generator = random.Random(3)
     waits_s = []
     with fresh_folder(data_root) as folder, Server(folder) as server, background([partial(_send_light_load, server)]):
         for number in range(PROBES):
-            # A random phase of the one-second segments, instead of just after the previous probe was loaded.
-            time.sleep(rng.random())
+            # Start at a random moment of a segment, which lasts a second. The previous probe ended with a load.
+            time.sleep(generator.random())
             waits_s.append(probe(server, FIRST_PROBE_DEPLOYMENT + number))
     yield median_of("ack to visible, p50", "s", waits_s)
     p95_s = quantiles(waits_s, n=20, method="inclusive")[-1]
@@ -49,9 +49,9 @@ def probe(server: Server, deployment: int) -> float:
     raise BenchError(f"{REPORT_PATH}: does not count an acknowledged view after {VISIBLE_TIMEOUT_S} s.")
 
 
-def _send_light_load(server: Server, ended: threading.Event) -> None:
+def _send_light_load(server: Server, block_ended: threading.Event) -> None:
     """Send the events of a visit every 50 ms."""
     for visit in visits(4):
-        if ended.wait(LIGHT_LOAD_PAUSE_S):
+        if block_ended.wait(LIGHT_LOAD_PAUSE_S):
             return
         server.browsers.send_visit([delivery_of(visit)])

@@ -21,12 +21,13 @@ SINGLE_BODIES = 4_000
 DELIVERY_BODIES = 200
 # Most visits of this length have more than 100 envelopes.
 LONG_VISITS = 20.0
-# load.lua counts ids in 32 bits. Each run has a range of its own, so that no run repeats the ids of another.
+# load.lua counts ids in 32 bits. Each run has a separate range, so that no two runs send the same id.
 IDS_PER_RUN = 2**25
 _SCRIPT = Path(__file__).with_name("load.lua")
-_MARK = "@@@@@@@@"
+# The placeholder for the unique part of an id.
+_PLACEHOLDER = "@@@@@@@@"
 
-_runs = itertools.count()
+_run_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Burst:
 
 def write_single_bodies(path: Path) -> Path:
     """Write bodies with one bare envelope each."""
-    envelopes = (envelope for visit in visits(1) for envelope in _marked(visit.envelopes))
+    envelopes = (envelope for visit in visits(1) for envelope in _with_placeholders(visit.envelopes))
     return _write(path, islice(envelopes, SINGLE_BODIES))
 
 
@@ -52,7 +53,7 @@ def write_delivery_bodies(path: Path, *, event_count: int) -> Path:
         {
             "sentAt": visit.envelopes[event_count - 1]["timestamp"],
             "context": visit.context,
-            "events": _marked(visit.envelopes[:event_count]),
+            "events": _with_placeholders(visit.envelopes[:event_count]),
         }
         for visit in visits(1, length_factor=LONG_VISITS)
         if len(visit.envelopes) >= event_count
@@ -66,13 +67,16 @@ def burst(server: MeasuredServer, bodies: Path, *, key: str, connections: int, s
     Raises:
         BenchError: wrk failed, or a response was not a 2xx.
     """
-    url, length, first_id = server.url + INGEST_PATH, f"{max(1, round(seconds))}s", str(next(_runs) * IDS_PER_RUN)
+    url = server.url + INGEST_PATH
+    length = f"{max(1, round(seconds))}s"
+    first_id = str(next(_run_numbers) * IDS_PER_RUN)
     command = ["wrk", "-t1", f"-c{connections}", f"-d{length}", "--timeout", "10s", "-s", str(_SCRIPT), url]
-    cpu_s, loop_cpu_s = server.cpu_s(), server.loop_cpu_s()
+    cpu_s_before, loop_cpu_s_before = server.cpu_s(), server.loop_cpu_s()
     finished = subprocess.run(
         [*command, "--", str(bodies), first_id, key], capture_output=True, text=True, timeout=seconds + 60
     )
-    cpu_s, loop_cpu_s = server.cpu_s() - cpu_s, server.loop_cpu_s() - loop_cpu_s
+    cpu_s = server.cpu_s() - cpu_s_before
+    loop_cpu_s = server.loop_cpu_s() - loop_cpu_s_before
     output = re.search(r"^RESULT (.*)", finished.stdout, re.MULTILINE)
     if finished.returncode != 0 or not output:
         raise BenchError(f"wrk: {finished.stderr.strip() or finished.stdout.strip()}")
@@ -101,16 +105,16 @@ def speed_and_latency(name: str, bursts: list[Burst]) -> Iterator[Result]:
 def ratios(
     name: str, bursts: list[Burst], base: list[Burst], *, speed: Goal | None = None, p99: Goal | None = None
 ) -> Iterator[Result]:
-    """Yield the ratios of requests/s and p99 to those of other bursts, with their goals."""
-    ours, theirs = ([one.requests_per_s for one in side] for side in (bursts, base))
-    yield ratio_of(f"{name}, requests/s", ours, theirs, speed)
-    ours, theirs = ([one.p99_ms for one in side] for side in (bursts, base))
-    yield ratio_of(f"{name}, p99", ours, theirs, p99)
+    """Yield the ratios of requests/s and p99 to those of the bursts `base`, with their goals."""
+    speeds, base_speeds = [one.requests_per_s for one in bursts], [one.requests_per_s for one in base]
+    yield ratio_of(f"{name}, requests/s", speeds, base_speeds, speed)
+    p99s_ms, base_p99s_ms = [one.p99_ms for one in bursts], [one.p99_ms for one in base]
+    yield ratio_of(f"{name}, p99", p99s_ms, base_p99s_ms, p99)
 
 
-def _marked(envelopes: list[Envelope]) -> list[Envelope]:
-    """Replace the first part of each id by the mark."""
-    return [envelope | {"id": _MARK + envelope["id"][len(_MARK) :]} for envelope in envelopes]
+def _with_placeholders(envelopes: list[Envelope]) -> list[Envelope]:
+    """Replace the first part of each id by the placeholder."""
+    return [envelope | {"id": _PLACEHOLDER + envelope["id"][len(_PLACEHOLDER) :]} for envelope in envelopes]
 
 
 def _write(path: Path, bodies: Iterator[Any]) -> Path:

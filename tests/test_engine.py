@@ -86,7 +86,7 @@ def test_a_start_does_not_wait_for_an_unreadable_store(
                 assert engine.journal.last_number is not None
 
     asyncio.run(run())
-    [line] = [record for record in caplog.records if record.getMessage() == "quarantine_not_counted"]
+    [line] = [record for record in caplog.records if record.getMessage() == "quarantine_count_failed"]
     assert line.__dict__["detail"] == "store: Corrupt database file. Retry."
 
 

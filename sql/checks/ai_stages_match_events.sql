@@ -1,5 +1,5 @@
--- One row per day, key, deployment, tenant and surface for which question_stage differs from the events. Reports pair these
--- stages.
+-- One row per day, key, deployment, tenant and surface for which question_stage differs from the events. Reports read
+-- this table.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
 -- `embedsink rebuild`: it computes the rollups again.
 with stage as (
@@ -10,7 +10,7 @@ with stage as (
     select 'stages' as only_in, * exclude (batch_id)
     from question_stage
 ),
-total as (
+daily_total as (
     select
         only_in,
         occurred_at::date as day,
@@ -28,7 +28,7 @@ total as (
 )
 -- A row without its equal from the other table is a difference.
 select any_value(only_in) as only_in, * exclude (only_in)
-from total
+from daily_total
 group by all
 having count(*) = 1
 order by day, key_id, deployment, tenant, surface, only_in;

@@ -1,6 +1,5 @@
--- One row per ledger that differs from the tables: received = accepted + duplicate + quarantined + lost, and the tables have
--- as many rows as the ledger, apart from rejections that are only counted. A ledger covers one segment, or many old ones. A
--- null segment has rows without a ledger.
+-- One row per ledger with received <> accepted + duplicate + quarantined + lost, or with other numbers of rows than the
+-- tables. A ledger covers one segment, or many old ones. The segment is null for rows without a ledger.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
 -- `embedsink rebuild`.
 with ledger as (

@@ -2,7 +2,7 @@
 -- rollups.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
 -- `embedsink rebuild`: it computes the rollups again.
-with part as (
+with rollup_row as (
     select 'events' as only_in, * exclude (ingest_seq, occurred_at)
     from session_15min_of_event()
     where ingest_seq <= (select max(watermark) from rollup_batch) and occurred_at >= timestamp '2012-01-01'
@@ -10,7 +10,7 @@ with part as (
     select 'rollups' as only_in, * exclude (batch_id)
     from session_15min
 ),
-total as (
+daily_total as (
     select
         only_in,
         began_at::date as day,
@@ -24,12 +24,12 @@ total as (
         min(first_at) as first_at,
         max(last_at) as last_at,
         min(first_value_at) as first_value_at
-    from part
+    from rollup_row
     group by all
 )
 -- A row without its equal from the other table is a difference.
 select any_value(only_in) as only_in, * exclude (only_in)
-from total
+from daily_total
 group by all
 having count(*) = 1
 order by day, key_id, deployment, tenant, surface, only_in;

@@ -1,7 +1,7 @@
 -- One row per table and segment number with rows, if no such segment was loaded, or if a row has no line number.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
 -- `embedsink rebuild`.
-with segment_row as (
+with stored_row as (
     select 'event' as table_name, ingest_seq, ingest_seq >> 32 as segment_number from event
     union all
     select 'action', ingest_seq, ingest_seq >> 32 from action
@@ -16,14 +16,14 @@ ledger as (
     select split_part(segment, '-', 1)::bigint as last_number, coalesce(first_number, last_number) as from_number
     from loaded_segment
 ),
-segment_rows as (
+segment_summary as (
     select table_name, segment_number, count(*) as row_count, min(ingest_seq) as first_ingest_seq,
         bool_or(ingest_seq is null or ingest_seq & 4294967295 = 0) as has_no_line
-    from segment_row
+    from stored_row
     group by table_name, segment_number
 )
 select table_name, segment_number, row_count, first_ingest_seq
-from segment_rows
+from segment_summary
 asof left join ledger on segment_number >= from_number
 where has_no_line
    or last_number is null

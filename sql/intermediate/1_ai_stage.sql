@@ -1,6 +1,6 @@
--- One row per stage of an AI query in the period, and per stage of the same questions at any other time: the input of ai_pair,
--- of any tenant and surface. All events without a session count as one session here.
--- `queue` is one number for deployment and question, because a window over one number takes a quarter less time.
+-- One row per stage of an AI query in the period, and per stage of the same questions at any other time, of any tenant and
+-- surface: the input of ai_pair. All events without a session count as one session.
+-- queue_key is one number for deployment, session, chat and text. A window over one number takes a quarter less time.
 create or replace view ai_stage as
 select
     ingest_seq,
@@ -8,7 +8,7 @@ select
     seq,
     status,
     deployment,
-    hash(deployment, question_key) as queue,
+    hash(deployment, question_key) as queue_key,
     surface,
     tenant,
     viewer,

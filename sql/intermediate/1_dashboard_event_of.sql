@@ -1,47 +1,46 @@
--- One row per view event, per load, and per action (download, drilldown or error) before action_end, in the period and the day
--- after it, with its dashboard as public_id: its own, or else that of the last view event before it in the same deployment,
--- session and surface, at most a day earlier (ordered by occurred_at, seq and ingest_seq). In the protocol only view and
--- dashboard-loaded have a public_id. It is null without a session, or if that view event has none.
--- All tenants are included; readers filter by tenant afterwards, so that the numbers of a tenant are part of the total. The
--- day before `since` makes the result independent of the period. viewer and title are set only where the event has a public_id
--- of its own. An impossible load duration or widget count (negative, longer than a day, above 100,000, a fraction) is null.
+-- One row per view event, per load, and per action (download, drilldown or error) before action_end, in the period and the
+-- day after it, of all tenants. Readers filter by tenant. public_id is the dashboard of the event: its own, or else that of
+-- the last view event before it in the same deployment, session and surface, at most a day earlier. It is null without a
+-- session, or if that view event has none. viewer and title are null for events without a public_id of their own.
+-- The day before `since` is read, so that the dashboard of an event does not depend on the period.
+-- An impossible load duration or widget count (negative, longer than a day, above 100,000, a fraction) is null.
 create or replace macro dashboard_event_of(action_end) as table
-with nearby as not materialized (
+with candidate as not materialized (
     select
         *,
-        null_safe_key(deployment) as own_deployment,
+        null_safe_key(deployment) as deployment_key,
         -- Events without a seq come last: seq is below 2^53.
-        {occurred_at: occurred_at, seq: coalesce(seq, 9007199254740992), ingest_seq: ingest_seq} as turn
+        {occurred_at: occurred_at, seq: coalesce(seq, 9007199254740992), ingest_seq: ingest_seq} as sort_key
     from event_of_any_tenant
     where is_on_surface(surface)
       and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 1 day)
       and (getvariable('until') is null or occurred_at < getvariable('until')::timestamp + interval 1 day)
 ),
-unnamed as not materialized (
-    from nearby
+event_without_public_id as not materialized (
+    from candidate
     where public_id is null
       and (type = 'dashboard-loaded' or (type in ('download', 'drilldown', 'error') and occurred_at < action_end))
 ),
-placed as (
-    select * exclude (own_deployment, turn)
-    from nearby
+assigned as (
+    select * exclude (deployment_key, sort_key)
+    from candidate
     where type = 'view' or (type in ('dashboard-loaded', 'download', 'drilldown', 'error') and public_id is not null)
     union all by name
     select
-        event.* exclude (own_deployment, turn, viewer, title) replace (
+        event.* exclude (deployment_key, sort_key, viewer, title) replace (
             if(last_view.occurred_at >= event.occurred_at - interval 1 day, last_view.public_id, null) as public_id
         )
-    from unnamed as event
+    from event_without_public_id as event
     asof left join (
         -- No null sessions: sql/README.md.
-        from nearby
-        where type = 'view' and session in (select session from unnamed)
+        from candidate
+        where type = 'view' and session in (select session from event_without_public_id)
     ) as last_view
         -- Session first: sql/README.md.
         on event.session = last_view.session
         and event.surface = last_view.surface
-        and event.own_deployment = last_view.own_deployment
-        and event.turn >= last_view.turn
+        and event.deployment_key = last_view.deployment_key
+        and event.sort_key >= last_view.sort_key
 )
 select * replace (
     if(type = 'dashboard-loaded', valid_duration_ms(load_duration_ms), null) as load_duration_ms,
@@ -50,5 +49,5 @@ select * replace (
         widget_count, null
     ) as widget_count
 )
-from placed
+from assigned
 where getvariable('since') is null or occurred_at >= getvariable('since')::timestamp;

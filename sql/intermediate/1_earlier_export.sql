@@ -1,7 +1,6 @@
--- One row if any viewer in scope exported before the days of export_day, otherwise none: `since` must not hide the first
--- export. It reads rollups and stops at the first row.
+-- One row if any viewer in scope exported before the days of export_day, otherwise none. It stops at the first row.
 create or replace view earlier_export as
-select true as is_there
+select true as has_earlier_export
 from session_15min_between(null::timestamp, getvariable('since')::timestamp - interval 30 days)
 where getvariable('since') is not null
   and download_count > 0

@@ -1,17 +1,17 @@
 -- One row per event in scope with missing events before it in its session: how many, by `seq`, which starts at 0.
--- Events of any time or scope fill gaps, as do numbered actions and late events. So a filter by period or surface makes no gap.
--- A gap before an action counts at the next event. If several events have one number, the first counts.
--- Numbers from a million on are ignored: no session has that many events, and a sender could claim quadrillions of losses.
+-- Events outside the scope and actions fill gaps too. A gap before an action counts at the next event. If several events
+-- have one number, the first counts.
+-- Numbers from a million on are ignored: no session has that many events, and a sender could claim any number of losses.
 create or replace view seq_gap as
--- For speed, first exclude the sessions without a gap in scope: in a bit mask of their numbers, all bits are ones.
-with suspect as (
+-- For speed, first exclude most sessions without a gap: in a bit mask of their numbers, all bits are ones.
+with session_with_possible_gap as (
     select key_id, session
     from event_in_scope
     where session is not null and seq between 0 and 999999
     group by key_id, session
     having max(seq) > 62 or bit_or(1::ubigint << least(seq, 62)::ubigint) <> (1::ubigint << (max(seq) + 1)::ubigint) - 1
 ),
-numbered as (
+numbered_envelope as (
     select key_id, session, seq, occurred_at, ingest_seq, ingest_seq as event_ingest_seq from event
     union all
     select key_id, session, seq, occurred_at, ingest_seq, null from action
@@ -20,9 +20,9 @@ gap as (
     select
         greatest(seq - 1 - lag(seq, 1, -1) over numbers, 0) as missing_count,
         first_value(event_ingest_seq ignore nulls) over (numbers rows between current row and unbounded following) as ingest_seq
-    from numbered
+    from numbered_envelope
     where seq between 0 and 999999
-      and session in (select session from suspect)
+      and session in (select session from session_with_possible_gap)
     window numbers as (partition by key_id, session order by seq, occurred_at, ingest_seq)
     qualify missing_count > 0
 )

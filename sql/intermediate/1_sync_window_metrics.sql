@@ -1,9 +1,8 @@
 -- One row per dbt sync in scope with a view, an error or a load time of its deployment in the 24 hours before or after it, on
 -- the surface and of the tenant in scope. The windows reach beyond the period.
--- Syncs are repeated for each day of their windows, so that events join by day (a hash join). The period, extended by 24
--- hours, limits the scan.
+-- A sync has a row for each day of its windows, so that events join by day (a hash join).
 create or replace view sync_window_metrics as
-with near as (
+with sync_day as (
     select
         ingest_seq,
         deployment,
@@ -21,7 +20,7 @@ select
     count(*) filter (type = 'error' and occurred_at >= completed_at) as error_count_after,
     quantile_cont(load_duration_ms, 0.95) filter (occurred_at < completed_at) as load_p95_before_ms,
     quantile_cont(load_duration_ms, 0.95) filter (occurred_at >= completed_at) as load_p95_after_ms
-from near
+from sync_day
 join (
     select
         deployment,
@@ -33,7 +32,7 @@ join (
       and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 24 hour)
       and (getvariable('until') is null or occurred_at < getvariable('until')::timestamp + interval 24 hour)
 ) as event
-on event.deployment = near.deployment
+on event.deployment = sync_day.deployment
     and date_trunc('day', occurred_at) = day
     and occurred_at >= completed_at - interval 24 hour
     and occurred_at < completed_at + interval 24 hour

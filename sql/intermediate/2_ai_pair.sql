@@ -1,8 +1,8 @@
--- One row per AI query in scope. The protocol has no query id, so stages pair by order: within one deployment, session, chat
--- and text, each end (completed or error) closes the oldest open question (submitted). An end without an open question is a
--- row of its own, without submitted_at.
--- Stages of all times, surfaces and tenants are paired, and the pairs are filtered afterwards: a question before midnight with
--- an answer after it is one row, and the rows of a tenant are part of the total.
+-- One row per AI query in scope. The protocol has no query id, so stages are paired by their order: within a deployment,
+-- session, chat and text, each end (completed or error) closes the oldest open question (submitted). An end without an open
+-- question is a separate row, without submitted_at.
+-- Stages of all times, surfaces and tenants are paired, and the pairs are filtered afterwards. So a question before midnight
+-- with an answer after it is one row. A queue is the stages of one deployment, session, chat and text.
 create or replace view ai_pair as
 with counted as (
     select
@@ -14,11 +14,11 @@ with counted as (
         lead(status) over so_far = 'submitted' as is_before_question
     from ai_stage
     window so_far as (
-        partition by queue order by occurred_at, seq, ingest_seq
+        partition by queue_key order by occurred_at, seq, ingest_seq
         rows between unbounded preceding and current row
     )
 ),
--- Each end without an open question is a new minimum of the number of questions minus the number of ends.
+-- An end without an open question lowers the minimum of the number of questions minus the number of ends.
 matched as (
     select
         *,
@@ -26,11 +26,12 @@ matched as (
         question_count - end_count + unmatched_before as open_count -- -1 for an end without an open question
     from counted
     window before as (
-        partition by queue order by occurred_at, seq, ingest_seq
+        partition by queue_key order by occurred_at, seq, ingest_seq
         rows between unbounded preceding and 1 preceding
     )
 ),
--- The nth question of a queue and the nth end that closes one share a position. Other ends have negative positions.
+-- The nth question of a queue and the nth end that closes a question are one group. Every other end is a group, with
+-- a negative number.
 paired as (
     select
         any_value(deployment) as deployment,
@@ -47,7 +48,7 @@ paired as (
             or coalesce(bool_or(is_question and (open_count > 1 or is_before_question)), false) as is_ambiguous
     from matched
     group by
-        queue,
+        queue_key,
         case
             when is_question then question_count
             when open_count < 0 then -1 - unmatched_before

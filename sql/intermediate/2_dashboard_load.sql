@@ -1,11 +1,9 @@
 -- One row per view event and dashboard-loaded event in scope on the surface `dashboard`; other surfaces send no loads.
 -- is_loaded states for a view event whether the next event of its dashboard, deployment and session is a load, at most a day
--- later. Events of other dashboards don't count, because a page may contain several. It is null while the load may still come
--- (a minute, by the server's clock), without a session or public id, and for loads.
--- View events and loads are paired before the filter by tenant. Events after `until` are read, so that a dashboard viewed
--- before midnight and loaded after it does not count as failed.
+-- later. It is null for a minute after the view event, without a session or a public id, and for loads.
+-- Events after `until` are read, so that a dashboard viewed before midnight and loaded after it does not count as failed.
 create or replace view dashboard_load as
-with queued as (
+with event_with_next_load as (
     select
         *,
         -- Session first: sql/README.md.
@@ -24,7 +22,7 @@ select
             > current_moment() then null
         else false
     end as is_loaded
-from queued
+from event_with_next_load
 where is_in_period(occurred_at) and is_of_tenant(tenant);
 
 comment on view dashboard_load is

@@ -1,16 +1,15 @@
--- One row per AI query in scope (ai_lifecycle), with what its session did within 10 minutes: whether it asked a question of the
--- same shape again, and whether it drilled down or downloaded. The follow-up may be after the period, on another surface,
--- or of another tenant.
--- A follow-up is later in the same slot of 10 minutes, or early enough in the next one. So the first and the last event of
--- each slot are sufficient, and nothing is sorted.
+-- One row per AI query in scope (ai_lifecycle): whether its session asked a question of the same shape again within 10
+-- minutes, and whether a drilldown or download followed. The follow-up may be after the period, on another surface, or of
+-- another tenant.
+-- A follow-up is later in the same slot of 10 minutes, or in the next slot. So the first and last event of a slot suffice.
 create or replace view ai_follow_up as
 with question as (
     select
         deployment, session, submitted_at, finished_at, surface, viewer, status, occurred_at, ingest_seq, query
     from ai_lifecycle
     union all by name
-    -- Questions that can only be follow-ups: after the period, on other surfaces, of other tenants. A question in both parts
-    -- makes no difference, because only the first and the last of a slot count.
+    -- Questions that can only be follow-ups: after the period, on other surfaces, of other tenants. Some are also above,
+    -- which makes no difference.
     select deployment, session, occurred_at as submitted_at, query
     from event_of_any_tenant
     where type = 'ai-query'

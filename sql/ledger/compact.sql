@@ -9,16 +9,16 @@ with ledger as (
     from loaded_segment
     where last_number < getvariable('compact_below')::bigint
 ),
-marked as (
+ledger_with_run_start as (
     select
         *,
         from_number - 1 is distinct from lag(last_number) over (order by last_number)
         or loaded_at::date is distinct from lag(loaded_at::date) over (order by last_number) as begins_run
     from ledger
 ),
-numbered as (
-    select *, count(*) filter (begins_run) over (order by last_number) as run
-    from marked
+numbered_ledger as (
+    select *, count(*) filter (begins_run) over (order by last_number) as run_number
+    from ledger_with_run_start
 )
 select
     max(segment) as segment,
@@ -31,8 +31,8 @@ select
     sum(counted_only_count)::bigint as counted_only_count,
     sum(lost_count)::bigint as lost_count,
     nullif(min(from_number), max(last_number)) as first_number
-from numbered
-group by run;
+from numbered_ledger
+group by run_number;
 
 delete from loaded_segment where split_part(segment, '-', 1)::bigint < getvariable('compact_below')::bigint;
 

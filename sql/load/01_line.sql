@@ -1,14 +1,14 @@
 -- Journal segments, line by line. Only this file, 03_incoming_line and 10_conflict_rejection depend on the format of journal
 -- lines (embedsink.ingest.records). One row per line, in the order of the journal. The trailers of groups have no kind.
 
--- By file: what to add to the number of a line among all lines to get its ingest_seq.
+-- By file: the difference between the ingest_seq of a line and its number among the lines of all segments.
 set variable ingest_seq_base = (
     select map(list(path), list(number * 4294967296 - lines_before))
     from (select unnest(getvariable('segments'), recursive := true))
 );
 
--- A view: each query parses the segments again, but only the fields that it reads. That takes a third less time than a
--- temporary table with all fields, and no memory.
+-- A view: each query parses the segments again, but only the fields that it reads. That is faster than a temporary table
+-- with all fields, and takes no memory.
 create or replace temp view line as
 select * exclude (filename), getvariable('ingest_seq_base')[filename] + row_number() over () as ingest_seq
 from read_json(

@@ -1,9 +1,9 @@
 -- Columns of events and actions for journal lines.
 
--- One row per accepted envelope. The client's clock is corrected by the server's only if they differ by more than a minute,
+-- One row per accepted envelope. Its time is corrected only if the clocks of client and server differ by more than a minute,
 -- because transit takes time too. No event occurs more than a minute after its receipt.
 create or replace temp view incoming_envelope as
-with clock as (
+with envelope_with_skew as (
     select
         *,
         coalesce(envelope.id, id)::uuid as envelope_id,
@@ -23,7 +23,7 @@ select
         ),
         timestamp '0001-01-01'
     ) as occurred_at
-from clock;
+from envelope_with_skew;
 
 -- One row per event. Deployment and tenant come from the context, or else from the payload of a `ready` event.
 create or replace temp view incoming_event as

@@ -1,4 +1,4 @@
--- One row per line of the segments, with the columns for deduplication and for the ledger only.
+-- One row per line of the segments, with only the columns that deduplication and the ledger need.
 create or replace temp table incoming_line as
 select kind, coalesce(envelope.id, id)::uuid as id, received_at, key_id = 'import' as is_imported, rejected_count, ingest_seq
 from (

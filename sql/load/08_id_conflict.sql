@@ -2,7 +2,7 @@
 -- One row per duplicate id whose content differs from that of the first envelope with this id. A retry may have another time
 -- and context, so only the embed's own fields are compared; for a `ready` these include deployment and tenant.
 insert into id_conflict
-with delivered as (
+with envelope as (
     select true as is_new, 'event' as kind, event_id as id, * exclude (event_id)
     from incoming_event
     where ingest_seq in (select ingest_seq from duplicate_line)
@@ -21,7 +21,7 @@ with delivered as (
     where ingest_seq >= getvariable('dedup_from')::bigint
       and action_id in (select id from duplicate_line where kind = 'action')
 ),
-compared as (
+envelope_content as (
     select
         is_new,
         kind,
@@ -34,9 +34,9 @@ compared as (
                 key_id, deployment, session, viewer, tenant, page
             ))
         )) as content
-    from delivered
+    from envelope
 )
-select distinct repeat.ingest_seq, repeat.id
-from compared as repeat
-join compared as earlier using (kind, id)
-where repeat.is_new and not earlier.is_new and repeat.content != earlier.content;
+select distinct repeated.ingest_seq, repeated.id
+from envelope_content as repeated
+join envelope_content as earlier using (kind, id)
+where repeated.is_new and not earlier.is_new and repeated.content != earlier.content;

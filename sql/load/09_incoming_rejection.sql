@@ -1,7 +1,7 @@
--- Rejections of these segments, each once: the rejections of a file have the same ids at each import. Ids are known as long as
--- those of events. Only ids that occur again are held in memory.
+-- Rejections of these segments without duplicates: the rejections of a file have the same ids at each import. Ids are compared
+-- for as many days as those of events.
 insert into incoming_rejection by name
-with stored_again as (
+with repeated_id as (
     select quarantine_id
     from quarantine
     where ingest_seq >= getvariable('dedup_from')::bigint
@@ -27,5 +27,5 @@ select
     whole_sha256
 from line
 where kind = 'quarantined'
-  and quarantine_id::uuid not in (from stored_again)
+  and quarantine_id::uuid not in (from repeated_id)
 qualify row_number() over (partition by quarantine_id order by ingest_seq) = 1;

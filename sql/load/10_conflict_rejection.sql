@@ -1,14 +1,14 @@
 -- Envelopes whose id belongs to other content, as they were sent, within the quarantine limits of their key and UTC day
--- (quarantine_bytes_per_day, quarantine_count_per_day). Others are only counted (12_counted_rejection); all are if
--- keeps_conflicts is false. It parses the segments again, so it runs only if id_conflict has rows.
+-- (quarantine_bytes_per_day, quarantine_count_per_day). Beyond the limits, or if keeps_conflicts is false, they are only
+-- counted (12_counted_rejection). It parses the segments again, so it runs only if id_conflict has rows.
 insert into incoming_rejection by name
-with spent as (
+with used_quota as (
     select key_id, received_at::date as day, sum(raw_length + 256)::bigint as byte_count, count(*) as row_count
     from quarantine
     where received_at >= (select min(received_timestamp)::date from incoming_envelope semi join id_conflict using (ingest_seq))
     group by key_id, day
 ),
-sent as (
+sent_envelope as (
     select getvariable('ingest_seq_base')[filename] + row_number() over () as ingest_seq, envelope
     from read_json(
         getvariable('segment_paths'),
@@ -34,17 +34,17 @@ conflicting as (
         'id: ' || id_conflict.id || ' was received before with other content. Create a new id for each event.' as detail,
         -- Puts unknown fields, which the journal stores separately, back into the envelope.
         json_merge_patch(
-            sent.envelope,
+            sent_envelope.envelope,
             json_object('payload', coalesce(incoming_envelope.extra, '{}'::json)),
             coalesce(incoming_envelope.envelope_extra, '{}'::json)
         )::varchar as raw
-    from sent
+    from sent_envelope
     join (id_conflict join incoming_envelope using (ingest_seq)) using (ingest_seq)
 )
 select conflicting.*
 from conflicting
-left join spent on spent.key_id = conflicting.key_id and spent.day = conflicting.received_at::date
+left join used_quota on used_quota.key_id = conflicting.key_id and used_quota.day = conflicting.received_at::date
 where getvariable('keeps_conflicts')::boolean
-window before_it as (partition by conflicting.key_id, conflicting.received_at::date order by conflicting.ingest_seq)
-qualify coalesce(spent.byte_count, 0) + sum(length(raw) + 256) over before_it <= getvariable('quarantine_bytes_per_day')::bigint
-   and coalesce(spent.row_count, 0) + count(*) over before_it <= getvariable('quarantine_count_per_day')::bigint;
+window so_far as (partition by conflicting.key_id, conflicting.received_at::date order by conflicting.ingest_seq)
+qualify coalesce(used_quota.byte_count, 0) + sum(length(raw) + 256) over so_far <= getvariable('quarantine_bytes_per_day')::bigint
+   and coalesce(used_quota.row_count, 0) + count(*) over so_far <= getvariable('quarantine_count_per_day')::bigint;

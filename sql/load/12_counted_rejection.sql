@@ -1,5 +1,5 @@
--- Rejections of which only a count arrived, or of which only a count is stored: conflicts beyond the limits of their key. The
--- deployment of a conflict is unchecked, so they count without one.
+-- One row per key, deployment, reason and quarter of an hour: rejections that are only counted. The server counted them, or
+-- they are conflicts beyond the limits of their key. The deployment of a conflict is unchecked, so it is null.
 create or replace temp table counted_rejection as
 with rejection as (
     select key_id, context.deployment as deployment, reason, received_at, rejected_count

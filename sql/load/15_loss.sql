@@ -1,7 +1,7 @@
--- Losses that forwarders report. A sender that gets no response reports its counts again, and they may have grown. So only the
--- increase over the highest earlier count of the same id becomes a row. A report without an id always counts.
+-- Losses that forwarders report. A forwarder that gets no response reports again, possibly with a higher count. So a row has
+-- the increase over the highest earlier count of the same id. A report without an id always counts.
 insert into loss by name
-with reported as materialized (
+with incoming_report as materialized (
     select
         *,
         id::uuid as loss_id,
@@ -13,22 +13,22 @@ with reported as materialized (
     from line
     where kind = 'lost'
 ),
-stored as (
+stored_loss as (
     select loss_id, sum(lost_count) as lost_count
     from loss
     where ingest_seq >= getvariable('dedup_from')::bigint
-      and loss_id in (select loss_id from reported)
+      and loss_id in (select loss_id from incoming_report)
     group by loss_id
 )
 select
-    reported.ingest_seq,
-    make_timestamp(reported.received_at * 1000) as received_at,
-    reported.key_id,
-    reported.context.deployment as deployment,
-    reported.context.session as session,
-    reported.reason,
-    (reported.lost_count - greatest(reported.earlier_lost_count, stored.lost_count, 0))::bigint as lost_count,
-    reported.loss_id
-from reported
-left join stored using (loss_id)
-where reported.lost_count > greatest(reported.earlier_lost_count, stored.lost_count, 0);
+    incoming_report.ingest_seq,
+    make_timestamp(incoming_report.received_at * 1000) as received_at,
+    incoming_report.key_id,
+    incoming_report.context.deployment as deployment,
+    incoming_report.context.session as session,
+    incoming_report.reason,
+    (incoming_report.lost_count - greatest(incoming_report.earlier_lost_count, stored_loss.lost_count, 0))::bigint as lost_count,
+    incoming_report.loss_id
+from incoming_report
+left join stored_loss using (loss_id)
+where incoming_report.lost_count > greatest(incoming_report.earlier_lost_count, stored_loss.lost_count, 0);

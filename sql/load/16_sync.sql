@@ -1,5 +1,4 @@
--- Dbt syncs, the first result of each job. Other results of a job are refused on receipt (409), so a second line has the same
--- result.
+-- The first result of each dbt sync job. Different results of a job are refused on receipt (409).
 insert into sync by name
 select
     ingest_seq,

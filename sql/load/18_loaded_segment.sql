@@ -1,4 +1,4 @@
--- The ledgers of the segments, in the same transaction as their rows. A conflict is quarantined; other repeated envelopes and
+-- The ledgers of the segments, in the same transaction as their rows. A conflict is quarantined. Other repeated envelopes and
 -- rejections are duplicates. Rejections that are only counted are quarantined without a row.
 insert into loaded_segment by name
 with outcome as (
@@ -11,7 +11,7 @@ with outcome as (
     from incoming_line
     where kind in ('event', 'action', 'quarantined')
 ),
-counted as (
+counted_rejection_of_segment as (
     select ingest_seq // 4294967296 as number, sum(rejected_count)::bigint as counted_only_count
     from incoming_line
     where kind = 'counted'
@@ -28,6 +28,6 @@ select
     count(*) filter (is_conflict and not is_stored) + coalesce(any_value(counted_only_count), 0) as counted_only_count
 from (select unnest(getvariable('segments'), recursive := true)) as segment
 left join outcome using (number)
-left join counted using (number)
+left join counted_rejection_of_segment using (number)
 group by name, byte_count
 order by name;

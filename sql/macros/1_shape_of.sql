@@ -1,12 +1,10 @@
 -- A text without differences in case, spacing, numbers, ids and quoted parts: `Sales of "Acme"  in 2025?` and
--- `sales of 'Initech' in 2026?` both become `sales of "…" in #?`. An apostrophe within a word is no quotation mark. An id is a
--- UUID, a text that begins with 0x, or hexadecimal: eight or more characters, or six or seven with a decimal digit, so that
--- `facade` and `effaced` stay words. RE2 has no look-ahead, so each position of the first digit is an alternative. A sign
--- belongs to its number unless a word precedes it: `week-5`.
+-- `sales of 'Initech' in 2026?` both become `sales of "…" in #?`. An id is a UUID, a text that begins with 0x, or hexadecimal:
+-- eight or more characters, or six or seven with a decimal digit, so that `facade` stays a word. RE2 has no look-ahead, so each
+-- position of the first digit is an alternative.
 --
--- Senders choose these texts, and each report computes their shapes again. So only the first 1,000 characters count, up to the
--- last space. In a run of more than 30 combining marks, only the first 30 remain (UAX #15, section 13: no language has that
--- many), because sorting them takes quadratic time.
+-- Senders choose these texts, so their length is limited: only the first 1,000 characters count, up to the last space. In a
+-- run of more than 30 combining marks, only the first 30 remain (UAX #15, section 13), because sorting takes quadratic time.
 create or replace macro shape_of(original) as
 trim(regexp_replace(
     regexp_replace(

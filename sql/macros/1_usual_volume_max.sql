@@ -1,9 +1,9 @@
--- The largest usual volume. `volumes` are those of the days with exports, out of `days` days (0 to 28). The result is the
--- greater of twice the median of these volumes, and the median of all days plus four deviations (1.4826 × the median deviation
--- is a standard deviation). Medians, so that one unusual volume does not make the next one usual. At least 1,000 rows, because
--- after 28 days without an export every median is 0. Null for fewer than 3 days.
--- If more than half of the days had none, the median and the deviation of all days are 0. That is true of most viewers, and
--- filling lists with those zeros is the expensive part.
+-- The largest usual volume. `volumes` are the volumes of the days with exports, out of `days` days (0 to 28). The result is
+-- the greater of twice the median of these volumes, and the median of all days plus four standard deviations (1.4826 × the
+-- median deviation). It is at least 1,000 rows, and null for fewer than 3 days. Medians keep one unusual volume from making
+-- the next one usual.
+-- If more than half of the days had no export, the median and the deviation of all days are 0 without a list of zeros, which
+-- would be slow.
 create or replace macro usual_volume_max(volumes, days) as
 if(
     days >= 3,

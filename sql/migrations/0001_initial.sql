@@ -2,7 +2,7 @@
 
 -- One row per accepted event (an envelope of direction `event`), as the viewer's embed reported it.
 create table event (
-    event_id         uuid,      -- the envelope's id, or ours where it had none
+    event_id         uuid,      -- the envelope's id; without one, an id of the server
     arrival          bigint,    -- the order of journaling: segment number × 2^32 + line
     occurred_at      timestamp, -- when it happened, by the corrected client clock
     client_at        timestamp, -- when it happened, by the raw client clock
@@ -43,7 +43,7 @@ create table event (
     error_name       varchar,
     error_context    varchar,
     fatal            boolean,
-    -- what the catalog does not know
+    -- members that the catalog does not contain
     extra            json,      -- of the payload
     envelope_extra   json       -- of the envelope
 );
@@ -73,7 +73,7 @@ create table action (
     envelope_extra       json
 );
 
--- One row per stored rejection: an envelope, or a whole body that could not be read (then "index" is null).
+-- One row per stored rejection: an envelope, or a whole body that could not be parsed ("index" is null).
 create table quarantine (
     quarantine_id uuid,
     arrival       bigint,
@@ -86,12 +86,12 @@ create table quarantine (
     tenant        varchar,
     page          varchar,
     "index"       bigint,    -- its index in the delivery, from 0
-    reason        varchar,   -- one of the closed list of docs/wire.md
+    reason        varchar,   -- one of the closed list in docs/wire.md
     detail        varchar,
-    raw           varchar,   -- as it was sent: the first 16,384 characters of it, and quarantine_rest has the others
-    raw_length    bigint,    -- characters of the whole
-    raw_encoding  varchar,   -- base64 where it is no text
-    replayed_at   timestamp  -- when it was accepted after all
+    raw           varchar,   -- the first 16,384 characters of the rejected text; quarantine_rest has the others
+    raw_length    bigint,    -- the characters of the whole text
+    raw_encoding  varchar,   -- base64 if the rejected bytes are not UTF-8
+    replayed_at   timestamp  -- the time at which a replay accepted it
 );
 
 -- One row per further 16,384 characters of a stored rejection. DuckDB reads 2,048 rows at a time, regardless of their length:
@@ -102,7 +102,7 @@ create table quarantine_rest (
     raw           varchar
 );
 
--- One row per delivery and reason: how many events the forwarder says it had to give up.
+-- One row per delivery and reason: how many events the forwarder reports as lost.
 create table loss (
     arrival     bigint,
     received_at timestamp,
@@ -114,7 +114,7 @@ create table loss (
 );
 
 -- One row per journal segment in this store, with its ledger: received = accepted + duplicate + quarantined.
--- It is written with the segment's rows in one transaction, which is what makes loading exactly-once.
+-- It is inserted in one transaction with the segment's rows, so that each segment is loaded exactly once.
 create table loaded_segment (
     segment           varchar,
     loaded_at         timestamp,

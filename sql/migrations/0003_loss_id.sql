@@ -1,3 +1,3 @@
--- What makes a loss count once, however often its delivery is sent. Null where nothing in the delivery had an id, and for what
--- was loaded before there were such. Rows of one id add up: the later ones say what the first did not know yet.
+-- The id of a loss report, so that a retried delivery counts once. Null if the delivery contains no id, and for older rows.
+-- The rows of one id add up: each later row has an increase of the count.
 alter table loss add column loss_id uuid;

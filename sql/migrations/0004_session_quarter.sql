@@ -2,7 +2,7 @@
 -- contain them. Built from `event` alone (docs/decisions/0012). Only the macro session_quarter_between reads it, which adds the
 -- events that are not rolled up yet.
 create table session_quarter (
-    summed_in      bigint,    -- `number` of the summing
+    summed_in      bigint,    -- `number` of the rollup batch
     began_at       timestamp, -- the quarter, by occurred_at
     key_id         varchar,
     deployment     bigint,
@@ -25,7 +25,7 @@ create table session_quarter (
     first_value_at timestamp  -- of the first drilldown, download or AI answer
 );
 
--- One row per summing: after it, session_quarter has the events of every arrival up to this one.
+-- One row per rollup batch: session_quarter then contains all events with an arrival up to `up_to`.
 create table summed (
     number bigint, -- from 1 on
     up_to  bigint

@@ -2,7 +2,7 @@
 -- `event` alone (docs/decisions/0012). Only the macro question_stage_between reads it, which adds the events that are not rolled
 -- up yet.
 create table question_stage (
-    summed_in   bigint,    -- `number` of the summing
+    summed_in   bigint,    -- `number` of the rollup batch
     arrival     bigint,
     occurred_at timestamp,
     key_id      varchar,
@@ -17,11 +17,11 @@ create table question_stage (
     question    ubigint   -- of its session, chat and text: the macro question_of
 );
 
--- All is summed up once more: what was summed up before this has no stages, and texts for digests. A new table, since DuckDB
--- 1.5.5 can't commit that one of which rows were deleted has another type.
+-- All rollups are computed again, because the older ones have texts instead of digests, and no stages. A new table, because
+-- DuckDB 1.5.5 can't commit a change of a column's type after rows were deleted.
 drop table session_quarter;
 create table session_quarter (
-    summed_in      bigint,    -- `number` of the summing
+    summed_in      bigint,    -- `number` of the rollup batch
     began_at       timestamp, -- the quarter, by occurred_at
     key_id         varchar,
     deployment     bigint,

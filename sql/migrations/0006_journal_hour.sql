@@ -1,8 +1,8 @@
--- One row per hour in which something was received and loaded, by the journal's order. Ids are remembered for a number of these
--- hours, so a clock that jumps does not shorten that (docs/decisions/0019). Never more than a row an hour.
+-- One row per hour in which a delivery was received and loaded, in the order of the journal. Ids are compared with those of a
+-- number of these hours, so a clock that jumps does not shorten the deduplication (docs/decisions/0019).
 create table journal_hour (
-    first_arrival bigint,   -- where the hour begins in the order of arrival
-    began_at      timestamp -- when, by the server's clock
+    first_arrival bigint,   -- the first arrival of the hour
+    began_at      timestamp -- the start of the hour, by the server's clock
 );
 
 insert into journal_hour

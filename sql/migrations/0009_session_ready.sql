@@ -1,5 +1,5 @@
--- One row per key and session whose `ready` events name a deployment or a tenant: the least and the greatest of each. Where they
--- differ, the `ready` events disagree. Empty until an event lacks what a `ready` event names (docs/decisions/0014).
+-- One row per key and session whose `ready` events name a deployment or a tenant: the minimum and the maximum of each. If they
+-- differ, the `ready` events disagree. Empty until an event lacks a value that a `ready` event names (docs/decisions/0014).
 create table session_ready (
     key_id         varchar,
     session        varchar,

@@ -1,4 +1,4 @@
--- Names of the field for tables and columns.
+-- Renames tables and columns to the terms of the field.
 alter table event rename column arrival to ingest_seq;
 alter table action rename column arrival to ingest_seq;
 alter table quarantine rename column arrival to ingest_seq;

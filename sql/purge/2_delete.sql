@@ -1,6 +1,6 @@
 -- Deletes the rows of purge_batch from the quarantine, and counts them in their ledgers.
 update loaded_segment
-set counted_only_count = coalesce(counted_only_count, 0) + gone.row_count
+set counted_only_count = coalesce(counted_only_count, 0) + purged.row_count
 from (
     select ledger.segment, count(*) as row_count
     from purge_batch
@@ -9,8 +9,8 @@ from (
             coalesce(ledger.first_number, split_part(ledger.segment, '-', 1)::bigint)
             and split_part(ledger.segment, '-', 1)::bigint
     group by ledger.segment
-) as gone
-where loaded_segment.segment = gone.segment;
+) as purged
+where loaded_segment.segment = purged.segment;
 
 delete from quarantine_rest where quarantine_id in (select quarantine_id from purge_batch);
 

@@ -6,7 +6,7 @@ create or replace view activity as
 with viewer_day as materialized (
     from viewer_return
 ),
-change as (
+count_change as (
     -- A viewer counts for 1, 7 and 30 days from the active day, but only until the next active day.
     select
         deployment,
@@ -20,25 +20,25 @@ change as (
     select deployment, active_on + unnest(range(30))::integer as day, 0, 0, 0
     from (select distinct deployment, active_on from viewer_day)
 ),
-counted as (
+active_count as (
     select
         day,
         deployment,
         sum(sum(daily)) over so_far as daily,
         sum(sum(weekly)) over so_far as weekly,
         sum(sum(monthly)) over so_far as monthly
-    from change
+    from count_change
     group by day, deployment
     window so_far as (partition by deployment order by day)
 ),
-bounded as (
+active_count_in_period as (
     select
         *,
         day <= day_of(least(
             current_moment(),
             getvariable('until')::timestamp - interval 1 microsecond
         )) as is_past
-    from counted
+    from active_count
     where (getvariable('since') is null or day >= day_of(getvariable('since')::timestamp))
 )
 select
@@ -47,7 +47,7 @@ select
     daily::bigint as daily_viewer_count,
     if(is_past, weekly, daily)::bigint as weekly_viewer_count,
     if(is_past, monthly, daily)::bigint as monthly_viewer_count
-from bounded
+from active_count_in_period
 where daily > 0 or (is_past and monthly > 0)
 order by day, deployment;
 

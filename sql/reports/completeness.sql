@@ -1,20 +1,20 @@
 -- One row per period and deployment with received, missing or lost events.
--- A lost event is also missing once a later event of its session arrives. So the two counts are never added.
+-- A lost event is also missing once a later event of its session arrives, so the two counts must not be added.
 -- Traits: windows.
 create or replace view completeness as
-with lost as (
+with reported_loss as (
     select
         period_of(received_at) as period_start,
         deployment,
         reason,
-        -- An upper limit of one report: sums of larger claims would overflow.
+        -- Senders choose the counts, so each has a limit: the sum must not overflow.
         sum(least(lost_count, 1000000000))::bigint as lost,
         row_number() over (partition by period_start, deployment order by lost desc, reason) as rank
     from loss_in_scope
     where lost_count > 0
     group by period_start, deployment, reason
 ),
-counted as (
+period_count as (
     select period_of(began_at) as period_start, deployment, sum(event_count) as received
     from session_15min_in_scope
     group by period_start, deployment
@@ -29,7 +29,7 @@ counted as (
         sum(lost) as lost,
         -- Senders choose the reasons, so their number needs a limit.
         to_json(map_from_entries(list((reason, lost) order by rank) filter (rank <= 32))) as lost_by_reason
-    from lost
+    from reported_loss
     group by period_start, deployment
 )
 select
@@ -40,7 +40,7 @@ select
     coalesce(sum(lost), 0)::bigint as lost_count,
     coalesce(any_value(lost_by_reason), '{}'::json) as lost_by_reason,
     received_count / nullif(received_count + missing_count, 0) as completeness_rate
-from counted
+from period_count
 group by period_start, deployment
 order by period_start, deployment;
 

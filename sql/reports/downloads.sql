@@ -2,7 +2,7 @@
 -- An impossible row count (negative, above a hundred billion, or with a fraction) is not added. The sum is null when no
 -- download has a row count; images have none. A separate step makes viewers distinct (sql/README.md).
 create or replace view downloads as
-with exported as (
+with viewer_downloads as (
     select
         period_of(occurred_at) as period_start,
         deployment,
@@ -25,7 +25,7 @@ select
     sum(download_count)::bigint as download_count,
     sum(exported_row_count)::bigint as exported_row_count,
     count(viewer) as viewer_count
-from exported
+from viewer_downloads
 group by all
 order by period_start, deployment, surface, format, target;
 

@@ -2,14 +2,14 @@
 -- Nested fields count as their outermost field. Two scans, so that the statistics of each column exclude the row groups without
 -- unknown fields.
 create or replace view drift as
-with unknown as (
+with unknown_members as (
     select type, 'payload.' as prefix, extra as members, occurred_at, ingest_seq from event_in_scope where extra is not null
     union all
     select type, '', envelope_extra, occurred_at, ingest_seq from event_in_scope where envelope_extra is not null
 ),
-member as (
+unknown_member as (
     select type, prefix, occurred_at, ingest_seq, unnest(map_entries(members::map(varchar, json)), recursive := true)
-    from unknown
+    from unknown_members
 )
 select
     type,
@@ -18,7 +18,7 @@ select
     count(*) as event_count,
     left(arg_min(coalesce(value::varchar, 'null'), (occurred_at, ingest_seq)), 64) as example,
     max(occurred_at) as last_seen_at
-from member
+from unknown_member
 group by type, field
 order by event_count desc, type, field;
 

@@ -1,39 +1,38 @@
--- One row per day, deployment and viewer with a download. The usual volume comes from the 28 days before the day, or from the
--- days since the first download in scope if they are fewer, also outside the period (macro usual_volume_max). A volume is
--- unusual if it exceeds both what is usual for the viewer and what is usual for any viewer. Otherwise each first download
--- would be unusual, and each viewer with large daily downloads.
+-- One row per day, deployment and viewer with a download. The usual volume is computed from the 28 days before the day, or from
+-- the days since the first download in scope if they are fewer (macro usual_volume_max). A volume is unusual if it exceeds the
+-- usual volumes of the viewer and of all viewers.
 -- Traits: windows.
 create or replace view export_volumes as
-with exporting as materialized (
+with daily_export as materialized (
     from export_day
 ),
-began as (
+first_export as (
     -- A day is compared with 28 days at most, so the date of an earlier export does not matter.
-    select min(day) - if((select count(*) from earlier_export) > 0, 28, 0) as first_day from exporting
+    select min(day) - if((select count(*) from earlier_export) > 0, 28, 0) as first_day from daily_export
 ),
-exported as (
+export_with_history as (
     select
-        exporting.*,
+        daily_export.*,
         least(28, day - first_day) as day_count_before,
         list(exported_row_count) filter (exported_row_count > 0) over (
             partition by deployment, viewer order by day
             range between interval 28 days preceding and interval 1 day preceding
         ) as volumes
-    from exporting
-    cross join began
+    from daily_export
+    cross join first_export
 ),
-any_viewer as (
+limit_of_any_viewer as (
     select
-        later.day,
+        day_after.day,
         ceil(greatest(
             2 * median(exported_row_count), median(exported_row_count) + 4 * 1.4826 * mad(exported_row_count)
         ))::bigint as usual_row_count_max
-    from (select distinct day from exporting) as later
-    join exporting on exporting.day between later.day - 28 and later.day - 1
+    from (select distinct day from daily_export) as day_after
+    join daily_export on daily_export.day between day_after.day - 28 and day_after.day - 1
     where exported_row_count > 0
-    group by later.day
+    group by day_after.day
 ),
-total as (
+daily_total as (
     select
         day,
         sum(exported_row_count)::bigint as row_count,
@@ -43,23 +42,23 @@ total as (
             ),
             least(28, day - first_day)
         ) as usual_row_count_max
-    from exporting
-    cross join began
+    from daily_export
+    cross join first_export
     group by day, first_day
 ),
-compared as (
+export_with_limits as (
     select
-        exported.*,
+        export_with_history.*,
         if(
             day_count_before >= 3,
-            greatest(usual_volume_max(volumes, day_count_before), any_viewer.usual_row_count_max),
+            greatest(usual_volume_max(volumes, day_count_before), limit_of_any_viewer.usual_row_count_max),
             null
         ) as usual_row_count_max,
         row_count as total_row_count,
-        total.usual_row_count_max as usual_total_row_count_max
-    from exported
-    join total using (day)
-    left join any_viewer using (day)
+        daily_total.usual_row_count_max as usual_total_row_count_max
+    from export_with_history
+    join daily_total using (day)
+    left join limit_of_any_viewer using (day)
 )
 select
     day,
@@ -72,7 +71,7 @@ select
     total_row_count,
     usual_total_row_count_max,
     coalesce(total_row_count > usual_total_row_count_max, false) as is_total_unusual
-from compared
+from export_with_limits
 where getvariable('since') is null or day >= day_of(getvariable('since')::timestamp)
 order by day, deployment, viewer;
 

@@ -1,6 +1,6 @@
--- One row per deployment, surface and stage: all seven stages wherever a session has an event. A session reaches a stage with
--- the stage's event on the surface, even without earlier stages, and counts once in it.
--- A stage is a bit, and a session the combination of its bits: one pass over the events, with little memory.
+-- One row per deployment, surface and stage: all seven stages if a session has an event there. A session reaches a stage with
+-- an event of the stage on the surface, even without earlier stages. It counts once in each stage.
+-- Each stage is a bit, so that one pass over the events with little memory finds the stages of each session.
 create or replace view reach as
 with stage (stage_number, stage, bit) as (
     values
@@ -12,7 +12,7 @@ with stage (stage_number, stage, bit) as (
     (6, 'ai_query', 32),
     (7, 'ai_answered', 64)
 ),
-reached as (
+session_stages as (
     select
         deployment,
         surface,
@@ -29,21 +29,21 @@ reached as (
     where session is not null
     group by deployment, surface, session
 ),
-alike as (
-    select deployment, surface, bits, count(*) as alike_count
-    from reached
+sessions_by_stages as (
+    select deployment, surface, bits, count(*) as sessions_alike_count
+    from session_stages
     group by deployment, surface, bits
 ),
-counted as (
+stage_count as (
     select
         deployment,
         surface,
         stage,
         stage_number,
-        coalesce(sum(alike_count) filter (bits & bit > 0), 0)::bigint as session_count,
-        coalesce(sum(alike_count) filter (bits & bit > 0 and bits & 1 > 0), 0)::bigint as session_with_ready_count,
-        coalesce(sum(alike_count) filter (bits & 1 > 0), 0)::bigint as ready_count
-    from alike
+        coalesce(sum(sessions_alike_count) filter (bits & bit > 0), 0)::bigint as session_count,
+        coalesce(sum(sessions_alike_count) filter (bits & bit > 0 and bits & 1 > 0), 0)::bigint as session_with_ready_count,
+        coalesce(sum(sessions_alike_count) filter (bits & 1 > 0), 0)::bigint as ready_count
+    from sessions_by_stages
     cross join stage
     group by deployment, surface, stage, stage_number
 )
@@ -56,7 +56,7 @@ select
     session_with_ready_count / nullif(ready_count, 0) as share_of_ready,
     stage_number::bigint as stage_number,
     session_with_ready_count
-from counted
+from stage_count
 order by deployment, surface, stage_number;
 
 comment on view reach is

@@ -1,11 +1,9 @@
 -- One row per deployment and session with any event in scope, in the order in which the sessions began.
--- The deployment is part of a session's identity: a session id in another deployment adds nothing here, and no reader sees
--- another deployment's part. The key is not part of it: a new key must not split a session.
--- Texts are set only where all events agree. Surfaces and modes are few, so they are bits. The minimum and maximum of each text
--- would take more memory: 833,000 more sessions would not fit into 64 MiB.
+-- The same session id in two deployments is two sessions. Two keys of a deployment share a session.
+-- A text is set only if all events agree. Surfaces and modes are bits, because minimum and maximum take more memory.
 -- Traits: windows.
 create or replace view sessions as
-with session_event as (
+with session_summary as (
     select
         deployment,
         session,
@@ -34,16 +32,16 @@ with session_event as (
     group by deployment, session
 )
 select
-    session_event.deployment,
-    session_event.session,
+    session_summary.deployment,
+    session_summary.session,
     started_at,
     ended_at,
     duration_s,
-    session_event.* exclude (deployment, session, started_at, ended_at)
-from session_event
+    session_summary.* exclude (deployment, session, started_at, ended_at)
+from session_summary
 join session_duration
-    on session_event.session = session_duration.session
-    and null_safe_key(session_event.deployment) = null_safe_key(session_duration.deployment)
+    on session_summary.session = session_duration.session
+    and null_safe_key(session_summary.deployment) = null_safe_key(session_duration.deployment)
 order by started_at, ingest_seq;
 
 comment on view sessions is

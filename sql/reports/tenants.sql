@@ -1,10 +1,9 @@
 -- One row per tenant with any event in scope; all events without a known tenant share one row.
 -- A drilldown, a download or an AI answer is a value event. A session counts by its events of this tenant.
--- Days are days of the reader's time zone. No midnight and no omitted gap falls within a quarter of an hour, so the time to the
--- first value can be added up from quarters (macro active_us).
+-- Days are days of the reader's time zone. No day begins within a quarter of an hour, and no omitted gap is shorter than one.
 -- Traits: clock, windows.
 create or replace view tenants as
-with present as (
+with tenant_activity as (
     select
         tenant,
         count(distinct viewer) as viewer_count,
@@ -15,7 +14,7 @@ with present as (
     from session_15min_in_scope
     group by tenant
 ),
-quarter as (
+session_quarter_hour as (
     select
         tenant,
         deployment,
@@ -28,45 +27,45 @@ quarter as (
     where session is not null
     group by tenant, deployment, session, began_at
 ),
-spent as (
+session_active_time as (
     select
         *,
         active_us(lag(last_at) over (partition by session, deployment, tenant order by began_at), first_at)
-            + epoch_us(last_at) - epoch_us(first_at) as spent_us
-    from quarter
+            + epoch_us(last_at) - epoch_us(first_at) as active_time_us
+    from session_quarter_hour
 ),
-valued as (
+session_value_time as (
     select
         tenant,
         deployment,
         session,
         first_value_at,
         -- Time to the end of the quarter, without the part after the value event.
-        sum(spent_us) over (partition by session, deployment, tenant order by began_at)
-            - (epoch_us(last_at) - epoch_us(first_value_at)) as delay_us
-    from spent
+        sum(active_time_us) over (partition by session, deployment, tenant order by began_at)
+            - (epoch_us(last_at) - epoch_us(first_value_at)) as time_to_value_us
+    from session_active_time
 ),
-delayed as (
-    select tenant, quantile_cont(delay_us / 1e6, 0.5) as seconds_to_first_value_p50
+tenant_value_time as (
+    select tenant, quantile_cont(time_to_value_us / 1e6, 0.5) as seconds_to_first_value_p50
     from (
-        select tenant, min(delay_us) as delay_us
-        from valued
+        select tenant, min(time_to_value_us) as time_to_value_us
+        from session_value_time
         where first_value_at is not null
         group by tenant, deployment, session
     )
     group by tenant
 )
 select
-    present.*,
+    tenant_activity.*,
     seconds_to_first_value_p50,
     -- A period that reaches into the future ends now.
     last_seen_at < least(
         getvariable('until')::timestamp,
         current_moment()
     ) - interval 14 days as is_quiet
-from present
-left join delayed on present.tenant is not distinct from delayed.tenant
-order by present.tenant;
+from tenant_activity
+left join tenant_value_time on tenant_activity.tenant is not distinct from tenant_value_time.tenant
+order by tenant_activity.tenant;
 
 comment on view tenants is
 'Tenants

@@ -8,11 +8,11 @@ with session_error as (
     where session is not null
     group by deployment, session
 ),
-session_counted as (
+session_totals as (
     select count(*) as session_count, count(*) filter (has_error) as session_with_error_count
     from session_error
 ),
-counted as (
+event_totals as (
     select
         count(distinct viewer) as viewer_count,
         sum(event_count)::bigint as event_count,
@@ -42,8 +42,8 @@ select
     fatal_count,
     session_with_error_count,
     (session_count - session_with_error_count) / nullif(session_count, 0) as error_free_session_rate
-from counted
-cross join session_counted
+from event_totals
+cross join session_totals
 where event_count > 0;
 
 comment on view totals is

@@ -1,20 +1,19 @@
--- One row per stored rejection that a replay tries, oldest first: not replayed yet, and possibly valid now. If `quarantine_id`
--- is set, only that rejection. The rows begin after the ingest_seq `after`: one rejection, and the next ones while they are
--- small, because whole bodies of a megabyte must fit into memory. Times are epoch milliseconds, as in a delivery. `raw` is the
--- whole text.
+-- One row per stored rejection that a replay tries, oldest first: it was not replayed yet, and may be valid now. If
+-- `quarantine_id` is set, only that rejection. The rows follow the ingest_seq `after`: the first rejection, and the next ones
+-- as long as the texts before them have less than 262,144 characters. Times are epoch milliseconds. `raw` is the whole text.
 create or replace view quarantine_replayable as
 with candidate as (
     select ingest_seq, quarantine_id, raw_length
     from quarantine
     where replayed_at is null
       and is_replayable(reason)
-  and whole_bytes is null
+      and whole_bytes is null
       and ingest_seq > coalesce(getvariable('after')::bigint, -1)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
     order by ingest_seq
     limit 64
 ),
-next as (
+batch as (
     select ingest_seq, quarantine_id
     from candidate
     qualify sum(raw_length) over (order by ingest_seq) - raw_length < 262144
@@ -22,7 +21,7 @@ next as (
 rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw
     from quarantine_rest
-    where quarantine_id in (select quarantine_id from next)
+    where quarantine_id in (select quarantine_id from batch)
     group by quarantine_id
 )
 select
@@ -40,7 +39,7 @@ select
     raw_encoding
 from quarantine
 left join rest using (quarantine_id)
-where ingest_seq in (select ingest_seq from next)
+where ingest_seq in (select ingest_seq from batch)
 order by ingest_seq;
 
 comment on view quarantine_replayable is 'Stored rejections that a replay tries, oldest first.';

@@ -5,7 +5,7 @@
 -- one they are visible only to readers of all deployments. The type of a rejection is unchecked text, so it is shortened.
 create or replace view ingested_in_scope as
 with rejected as (
-    select *, try_cast(raw as json) as sent
+    select *, try_cast(raw as json) as body
     from quarantine
     where is_in_deployments(deployment)
       and is_of_tenant(tenant)
@@ -26,12 +26,12 @@ ingested as (
     select
         ingest_seq, 'quarantined' as outcome, quarantine_id as id, received_at, key_id, deployment, session, viewer, tenant, page,
         reason, detail, replayed_at,
-        if(coalesce(sent ->> '$.direction', sent ->> '$.events[0].direction') = 'action', 'action', 'event') as direction,
+        if(coalesce(body ->> '$.direction', body ->> '$.events[0].direction') = 'action', 'action', 'event') as direction,
         left(
             regexp_replace(
                 coalesce(
-                    sent ->> '$.type',
-                    sent ->> '$.events[0].type',
+                    body ->> '$.type',
+                    body ->> '$.events[0].type',
                     -- The end of a long text is in quarantine_rest, so the text here is not valid JSON.
                     if(raw_length > length(raw), nullif(regexp_extract(raw, '"type"\s*:\s*"([^"\\]{1,128})"', 1), ''), null)
                 ),

@@ -2,7 +2,7 @@
 -- an action or a dbt sync names. Ordered by number, after the variable `after`, at most row_limit rows. Times are times of
 -- receipt.
 create or replace view deployment_in_scope as
-with named as (
+with mention as (
     select
         unnest(getvariable('key_deployments')::bigint[]) as deployment,
         'key' as kind,
@@ -22,7 +22,7 @@ select
     count(*) filter (kind = 'action') as action_count,
     count(*) filter (kind = 'sync') as sync_count,
     count(*) filter (kind = 'key') as key_count
-from named
+from mention
 where deployment is not null
   and is_in_deployments(deployment)
   and (getvariable('after') is null or deployment > getvariable('after')::bigint)

@@ -18,7 +18,7 @@ from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, has_unloaded_events, read_loss_note, segment_numbers
-from embedsink.reports.catalog import all_reports, missing_reports
+from embedsink.reports.catalog import all_reports, missing_reports_warning
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
@@ -152,7 +152,7 @@ def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
     status = snapshot.stat()
     age_s = time.time() - status.st_mtime
     message = f"is {age_s:,.0f} s old and has {status.st_size:,} bytes."
-    missing = missing_reports(reader)
+    missing = missing_reports_warning(reader)
     if missing:
         return _problem("snapshot", f"{message} {missing}")
     return _ok("snapshot", message)
@@ -212,7 +212,7 @@ def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
     errors: dict[str, Exception] = {}
     dashboards = read_dashboards(folder.dashboards, on_error=errors.__setitem__)
     own_names = [path.stem for path in dashboard_files(folder.dashboards)]
-    if reader is not None and not missing_reports(reader):
+    if reader is not None and not missing_reports_warning(reader):
         own_dashboards = {name: dashboards[name] for name in own_names if name in dashboards}
         errors |= lint(own_dashboards, all_reports(reader))
     if errors:

@@ -29,7 +29,7 @@ from embedsink.journal.writer import Journal, JournalLimits, OnDurable
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
-from embedsink.reports.opaque_numbers import OpaqueNumbers
+from embedsink.reports.number_cipher import NumberCipher
 from embedsink.settings import Settings
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
@@ -124,7 +124,7 @@ class Engine:
         self.reader_threads = _reader_threads(settings)
         self.live_queries = SingleFlight()  # Live streams with equal filters share queries.
         self.replay_lock = asyncio.Lock()
-        self.opaque_numbers = OpaqueNumbers()
+        self.number_cipher = NumberCipher()
         self._on_journal_failure = on_journal_failure
         self._closing_s_max = closing_s_max
         self._quarantine_budget = QuarantineBudget(
@@ -225,7 +225,7 @@ class Engine:
                 rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for the repair, so today's budgets start at zero.
-            log.warning("quarantine_not_counted", extra={"detail": str(error)})
+            log.warning("quarantine_count_failed", extra={"detail": str(error)})
             return
         self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 

@@ -16,15 +16,15 @@ import duckdb
 import pytest
 
 from embedsink.backup import create
+from embedsink.backup.chunk_store import CHUNK_BYTES
 from embedsink.backup.create import create_backup
 from embedsink.backup.generation import BackupDamaged
-from embedsink.backup.pieces import PIECE_BYTES
 from embedsink.backup.repository import Repository
 from embedsink.backup.restore import restore_backup
 from embedsink.backup.source import read_journal
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from tests.support.backups import GROUP, OPEN, contents, expected, flip, load, piece_of, restored
+from tests.support.backups import GROUP, OPEN, chunk_of, contents, expected, flip, load, restored
 from tests.support.given import segment
 from tests.support.stores import make_folder
 
@@ -70,7 +70,7 @@ def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
     assert {stat.S_IMODE(path.stat().st_mode) for path in [target, *target.rglob("*")]} == {0o600, 0o700}
 
 
-def test_a_second_backup_stores_only_changed_pieces(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_second_backup_stores_only_changed_chunks(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(1_500_000)")
     first = create_backup(folder, target)
@@ -79,21 +79,21 @@ def test_a_second_backup_stores_only_changed_pieces(folder: DataFolder, target: 
         snapshot.execute("insert into filler values (1)")
     changed = create_backup(folder, target)
 
-    assert first.new_bytes == first.generation.byte_count > 10 * PIECE_BYTES
+    assert first.new_bytes == first.generation.byte_count > 10 * CHUNK_BYTES
     assert again.new_bytes == 0
-    assert 0 < changed.new_bytes <= 4 * PIECE_BYTES
+    assert 0 < changed.new_bytes <= 4 * CHUNK_BYTES
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
-def test_the_next_backup_rewrites_a_damaged_piece(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_the_next_backup_rewrites_a_damaged_chunk(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     create_backup(folder, target)
-    flip(piece_of(target, "analytics.duckdb"))
-    piece_of(target, "keys.json").write_bytes(b"")
+    flip(chunk_of(target, "analytics.duckdb"))
+    chunk_of(target, "keys.json").write_bytes(b"")
 
     warnings = create_backup(folder, target).warnings
 
     assert sorted(warnings) == sorted(
-        f"piece {piece_of(target, name).name}: was damaged and has been rewritten."
+        f"chunk {chunk_of(target, name).name}: was damaged and has been rewritten."
         for name in ("analytics.duckdb", "keys.json")
     )
     assert restored(target, tmp_path / "new") == expected(folder)
@@ -273,7 +273,7 @@ def test_generations_sort_by_age_even_if_the_clock_was_set_back(
     assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments
 
 
-def test_deleting_old_generations_keeps_the_pieces_of_the_others(
+def test_deleting_old_generations_keeps_the_chunks_of_the_others(
     folder: DataFolder, target: Path, tmp_path: Path
 ) -> None:
     for number in range(5, 9):
@@ -288,8 +288,8 @@ def test_deleting_old_generations_keeps_the_pieces_of_the_others(
 
     kept = [repository.read(name) for name in repository.names()]
     assert len(kept) == 2
-    pieces = {path.name for path in target.glob("blocks/*/*")} - {"notes.txt"}
-    assert pieces == kept[0].pieces | kept[1].pieces
+    chunks = {path.name for path in target.glob("blocks/*/*")} - {"notes.txt"}
+    assert chunks == kept[0].chunks | kept[1].chunks
     assert restored(target, tmp_path / "new") == expected(folder)
     assert repository.delete_all_but(2) == 0
 
@@ -304,16 +304,16 @@ def test_nothing_is_deleted_while_a_kept_manifest_is_damaged(folder: DataFolder,
     assert contents(target) == before
 
 
-def damage_piece(target: Path) -> str:
-    flip(piece_of(target, "analytics.duckdb", 1))
-    piece = piece_of(target, "analytics.duckdb", 1).name
-    return f"analytics.duckdb: piece {piece}: its content does not match its SHA-256"
+def damage_chunk(target: Path) -> str:
+    flip(chunk_of(target, "analytics.duckdb", 1))
+    chunk = chunk_of(target, "analytics.duckdb", 1).name
+    return f"analytics.duckdb: chunk {chunk}: its content does not match its SHA-256"
 
 
-def delete_piece(target: Path) -> str:
-    path = piece_of(target, "analytics.duckdb", 1)
+def delete_chunk(target: Path) -> str:
+    path = chunk_of(target, "analytics.duckdb", 1)
     path.rename(path.with_name("gone"))
-    return f"analytics.duckdb: piece {path.name}: No such file or directory"
+    return f"analytics.duckdb: chunk {path.name}: No such file or directory"
 
 
 def damage_manifest(target: Path) -> str:
@@ -322,7 +322,7 @@ def damage_manifest(target: Path) -> str:
     return f"generations/{path.name}: its checksum does not match"
 
 
-@pytest.mark.parametrize("damage", [damage_piece, delete_piece, damage_manifest])
+@pytest.mark.parametrize("damage", [damage_chunk, delete_chunk, damage_manifest])
 def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
     folder: DataFolder, target: Path, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
@@ -340,7 +340,7 @@ def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
         raised.value
     )
     assert not (tmp_path / "new").exists()
-    piece_of(target, "journal/000000000003-00000000.ndjson").unlink() if damage is not damage_manifest else None
+    chunk_of(target, "journal/000000000003-00000000.ndjson").unlink() if damage is not damage_manifest else None
     whole.unlink()
     with pytest.raises(BackupDamaged, match=r"No older generation is intact\.$"):
         restore_backup(target, DataFolder(tmp_path / "new"))

@@ -81,8 +81,8 @@ def whole_generations(target: Path) -> int:
     """Return the number of generations, after checking that all are intact."""
     repository = Repository(target)
     for name in repository.names():
-        for piece in repository.read(name).pieces:
-            repository.pieces.load(piece)
+        for chunk in repository.read(name).chunks:
+            repository.chunks.load(chunk)
     return len(repository.names())
 
 

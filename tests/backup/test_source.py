@@ -185,4 +185,4 @@ def test_a_pipe_or_a_folder_among_the_files_does_not_stop_a_backup(tmp_path: Pat
     os.mkfifo(data.damaged / "pipe")
     (data.damaged / "folder").mkdir()
     (data.damaged / "lost-1.txt").write_text("a note")
-    assert [name for name, _ in source.open_others(data)] == ["damaged/lost-1.txt"]
+    assert [name for name, _ in source.open_other_files(data)] == ["damaged/lost-1.txt"]

@@ -58,8 +58,8 @@ def back_up(crashing: Crashing, target: Path, count: int) -> Backups:
 
 def event_ids(target: Path, generation: Generation, place: Path) -> list[str]:
     """Return the ids of all events in a generation's snapshot, and in the segments that it lacks."""
-    pieces = Repository(target).pieces
-    files = {file.name: b"".join(map(pieces.load, file.pieces)) for file in generation.files}
+    chunks = Repository(target).chunks
+    files = {file.name: b"".join(map(chunks.load, file.chunks)) for file in generation.files}
     ids, names = [], []
     if "analytics.duckdb" in files:  # A new server may not have published a snapshot.
         snapshot = place / "snapshot.duckdb"

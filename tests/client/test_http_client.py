@@ -17,7 +17,7 @@ from embedsink.client.http_client import HttpClient, NotEmbedsink, Unreachable
 from embedsink.client.notebook import RemoteClient
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.protocol.delivery import Rules
-from embedsink.transfer.bulk_import import ImportCounts, import_there
+from embedsink.transfer.bulk_import import ImportCounts, import_to_server
 from embedsink.transfer.import_file import read_deliveries
 from tests.cli.test_cli import Call, assert_failed, called
 from tests.support.envelopes import view
@@ -103,7 +103,7 @@ def test_an_import_counts_nothing_when_another_server_answers(
     with answering(*answer) as (url, methods):
         sending = read_deliveries(lines, Rules(), is_remote=True)
         with pytest.raises(EmbedsinkError, match=r"line 1: .* not as an embedsink server"):
-            import_there(HttpClient(url, KEY), sending, counts)
+            import_to_server(HttpClient(url, KEY), sending, counts)
     assert (counts, methods) == (ImportCounts(), ["POST"])
 
 

@@ -9,7 +9,7 @@ import pytest
 import embedsink.dashboards.aggregate
 from embedsink.dashboards.aggregate import Row, aggregator_for, row_filter
 from embedsink.dashboards.columns import text_filters
-from embedsink.dashboards.model import Chart, Figure, Table
+from embedsink.dashboards.model import Chart, NumberTile, Table
 
 NAMES = ["surface", "seen_at", "view_count", "error_count"]
 EARLY, LATE, END = datetime(2026, 11, 1), datetime(2026, 11, 2), datetime(2026, 11, 11, 12)
@@ -21,9 +21,9 @@ ROWS: list[Row] = [
 ]
 
 
-def number(how: str, **more: Any) -> Figure:
+def number(how: str, **more: Any) -> NumberTile:
     content = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": how} | more
-    return Figure.model_validate(content)
+    return NumberTile.model_validate(content)
 
 
 def table(**more: Any) -> Table:
@@ -36,7 +36,7 @@ def test_near_the_start_of_the_calendar_no_row_is_older() -> None:
     assert not any(holds(row) for row in ROWS)
 
 
-def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
+def shown(tile: NumberTile | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
     result = aggregator_for(tile, NAMES)
     holds = row_filter(tile, NAMES, END)
     for row in rows:
@@ -71,7 +71,7 @@ def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
         (number("newest", column="seen_at", where={"surface": "tv"}), None),
     ],
 )
-def test_a_number_aggregates_all_rows(figure: Figure, value: Any) -> None:
+def test_a_number_aggregates_all_rows(figure: NumberTile, value: Any) -> None:
     assert shown(figure).value() == value
     assert shown(figure, ROWS[::-1]).value() == value
 
@@ -135,7 +135,7 @@ def test_a_group_without_values_has_no_median() -> None:
 
 
 def test_the_median_of_many_values_uses_an_even_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.dashboards.aggregate, "MEDIAN_VALUES_MAX", 8)
+    monkeypatch.setattr(embedsink.dashboards.aggregate, "MEDIAN_SAMPLE_MAX", 8)
     group = {"by": ["surface"], "median": ["view_count"]}
     for count in (7, 8, 9, 100, 1_000):
         [(_, middle)] = shown(table(group=group), [("app", LATE, number, 0) for number in range(count)]).rows()
@@ -171,7 +171,7 @@ def test_of_many_lines_the_largest_are_complete() -> None:
 
 
 def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.dashboards.aggregate, "LEADING_ROWS_MAX", 20)
+    monkeypatch.setattr(embedsink.dashboards.aggregate, "SERIES_ROWS_MAX", 20)
     days: list[list[Row]] = [
         [*((f"invented {day} {one}", EARLY, 1, 0) for one in range(50)), ("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)]
         for day in range(4)

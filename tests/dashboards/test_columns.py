@@ -9,7 +9,7 @@ from embedsink.dashboards import query
 from embedsink.dashboards.columns import required_columns, row_columns
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.lint import columns_read, columns_shown
-from embedsink.dashboards.model import Figure, Gauge, Section
+from embedsink.dashboards.model import Gauge, NumberTile, Section
 from embedsink.reports.catalog import Report, ReportColumn, all_reports
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING
@@ -41,7 +41,7 @@ def needed(*tiles: dict[str, Any]) -> tuple[str, ...]:
 
 def tiles_of(*tiles: dict[str, Any]) -> list[Any]:
     charts = [{"id": f"c{index}", "title": "A", "report": "dashboards"} | tile for index, tile in enumerate(tiles)]
-    return list(Section.model_validate({"id": "s", "title": "S", "charts": charts}).charts)
+    return list(Section.model_validate({"id": "s", "title": "S", "charts": charts}).tiles)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_a_query_selects_the_report_columns_that_a_file_names(opened: Store) -> 
         reports = {report.name: report for report in all_reports(reader)}
     seen_count = 0
     for dashboard in read_dashboards().values():
-        for tile in (tile for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)):
+        for tile in (tile for section in dashboard.sections for tile in section.tiles if not isinstance(tile, Gauge)):
             report = reports[tile.report]
             named = {column for _, column in columns_read(tile)}
-            named |= set() if isinstance(tile, Figure) else {column for _, column in columns_shown(tile)}
+            named |= set() if isinstance(tile, NumberTile) else {column for _, column in columns_shown(tile)}
             named &= {column.name for column in report.columns}
             assert named <= set(required_columns(report, [tile])), tile.id
             seen_count += len(named)

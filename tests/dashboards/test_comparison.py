@@ -4,12 +4,12 @@ import pytest
 
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.labels import UNCHANGED, ZERO_BEFORE
-from embedsink.dashboards.model import Figure
+from embedsink.dashboards.model import NumberTile
 
 
-def figure(**more: str) -> Figure:
+def figure(**more: str) -> NumberTile:
     named = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "only"}
-    return Figure.model_validate(named | more)
+    return NumberTile.model_validate(named | more)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 import pytest
 
-from embedsink.dashboards.error_messages import TILES
+from embedsink.dashboards.error_messages import TILES_BY_KIND
 from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.lint import check_dashboards
-from embedsink.dashboards.model import Chart, Figure, Gauge
+from embedsink.dashboards.model import Chart, Gauge, NumberTile
 from embedsink.errors import Misconfigured
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.database import Store
@@ -53,7 +53,7 @@ def test_shipped_dashboards_are_valid_and_ordered(reports: list[Report]) -> None
 
 
 def test_each_report_is_on_some_dashboard(reports: list[Report]) -> None:
-    tiles = [tile for one in read_dashboards().values() for section in one.sections for tile in section.charts]
+    tiles = [tile for one in read_dashboards().values() for section in one.sections for tile in section.tiles]
     shown = {tile.report for tile in tiles if not isinstance(tile, Gauge)}
     # `reach` and `sessions` are about single sessions, which no dashboard shows.
     assert {report.name for report in reports} - shown == {"reach", "sessions"}
@@ -66,8 +66,8 @@ def test_distinct_counts_are_never_added_over_periods(reports: list[Report]) -> 
     assert {"viewer_count", "session_count", "weekly_viewer_count"} <= distinct
     for name, dashboard in read_dashboards().items():
         for section in dashboard.sections:
-            for tile in section.charts:
-                if isinstance(tile, Figure) and tile.how in ("sum", "ratio"):
+            for tile in section.tiles:
+                if isinstance(tile, NumberTile) and tile.how in ("sum", "ratio"):
                     assert not {tile.column, *tile.of} & distinct, f"{name}: {tile.id}"
                 if isinstance(tile, Chart) and tile.compare:
                     assert tile.compare.y not in distinct, f"{name}: {tile.id}"
@@ -80,7 +80,7 @@ def test_files_are_read_from_the_package_or_the_checkout() -> None:
 def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Report]) -> None:
     dashboards = read_dashboards(written(tmp_path, NUMBER, CHART, TABLE))
     check_dashboards(dashboards, reports)
-    assert [tile.id for tile in dashboards["mine"].sections[0].charts] == ["a", "b", "c"]
+    assert [tile.id for tile in dashboards["mine"].sections[0].tiles] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -339,9 +339,9 @@ def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
 def test_allowed_values_are_documented() -> None:
     page = (ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
-    assert list(rows) == list(TILES)
+    assert list(rows) == list(TILES_BY_KIND)
     for kind, name in (("number", "how"), ("number", "format"), ("server", "measure")):
-        words = get_args(TILES[kind].model_fields[name].annotation)
+        words = get_args(TILES_BY_KIND[kind].model_fields[name].annotation)
         assert [word for word in words if f"`{word}`" not in rows[kind]] == []
 
 

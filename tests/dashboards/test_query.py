@@ -12,7 +12,7 @@ from embedsink.dashboards.comparison import Change
 from embedsink.dashboards.labels import NO_COMPARISON, UNCHANGED, ZERO_BEFORE
 from embedsink.dashboards.model import Section
 from embedsink.dashboards.period import period_of
-from embedsink.dashboards.query import ChartAnswer, answer_section
+from embedsink.dashboards.query import TileData, query_section
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.database import Store
@@ -46,14 +46,12 @@ def reports(store: Store) -> dict[str, Report]:
         return {report.name: report for report in all_reports(reader)}
 
 
-def answers(
-    store: Store, reports: dict[str, Report], *tiles: dict[str, Any], params: dict[str, str]
-) -> list[ChartAnswer]:
+def answers(store: Store, reports: dict[str, Report], *tiles: dict[str, Any], params: dict[str, str]) -> list[TileData]:
     """Return the answers of tiles in one section, in their order."""
     charts = [{"id": f"c{place}"} | tile for place, tile in enumerate(tiles)]
     section = Section.model_validate({"id": "s", "title": "S", "charts": charts})
     with store.reader(EVERYTHING) as reader:
-        found = answer_section(reader, section, period_of(params, now=NOW), reports=reports, now=NOW)
+        found = query_section(reader, section, period_of(params, now=NOW), reports=reports, now=NOW)
     return [found[one["id"]] for one in charts]
 
 
@@ -75,7 +73,7 @@ def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployme
     for deployments, value in (((), 1), (("2",), 0)):
         period = period_of({"since": "2026-11-03", "until": "2026-11-05"}, deployments=deployments, now=NOW)
         with store.reader(EVERYTHING) as reader:
-            found = answer_section(reader, section, period, reports=reports, now=NOW)
+            found = query_section(reader, section, period, reports=reports, now=NOW)
         assert found["a"].value == value
 
 
@@ -110,9 +108,7 @@ def test_a_table_has_its_columns_in_order_and_is_marked_when_cut(store: Store, r
         [[4, "app"], [1, "dashboard"]],
         False,
     )
-    assert replace(cut, params=None) == ChartAnswer(
-        ["surface", "view_count"], [["app", 4]], [], is_cut=True, row_count=2
-    )
+    assert replace(cut, params=None) == TileData(["surface", "view_count"], [["app", 4]], [], is_cut=True, row_count=2)
 
 
 def test_a_chart_spans_the_period_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
@@ -153,7 +149,7 @@ def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Sto
     # Another deployment's first event is of the 2nd, this deployment's of the 4th.
     period = period_of(params, allowed=frozenset({2}), now=NOW)
     with store.reader(EVERYTHING) as reader:
-        found = answer_section(reader, section, period, reports=reports, now=NOW)
+        found = query_section(reader, section, period, reports=reports, now=NOW)
     assert (found["a"].value_before, found["a"].change) == (1, NO_COMPARISON)
 
 

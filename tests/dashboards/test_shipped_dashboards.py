@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from embedsink.dashboards.files import read_dashboards
-from embedsink.dashboards.model import Chart, Figure
+from embedsink.dashboards.model import Chart, NumberTile
 from embedsink.dashboards.period import period_of
-from embedsink.dashboards.query import ChartAnswer, answer_section
+from embedsink.dashboards.query import TileData, query_section
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
 from embedsink.store.reader import EVERYTHING
@@ -17,7 +17,7 @@ from tests.support.given import Given, segment
 from tests.support.stores import open_store
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
-Shown = dict[tuple[str, str], ChartAnswer]
+Shown = dict[tuple[str, str], TileData]
 
 
 def shown(folder: Path, given: Iterable[Given], params: dict[str, str] | None = None) -> Shown:
@@ -29,13 +29,13 @@ def shown(folder: Path, given: Iterable[Given], params: dict[str, str] | None = 
         reports = {report.name: report for report in all_reports(reader)}
         for name, dashboard in read_dashboards().items():
             for section in dashboard.sections:
-                answers = answer_section(reader, section, period_of(params or {}, now=NOW), reports=reports, now=NOW)
+                answers = query_section(reader, section, period_of(params or {}, now=NOW), reports=reports, now=NOW)
                 found |= {(name, id): answer for id, answer in answers.items()}
     store.close()
     return found
 
 
-def objects(answer: ChartAnswer) -> list[dict[str, Any]]:
+def objects(answer: TileData) -> list[dict[str, Any]]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
@@ -98,8 +98,8 @@ def test_numbers_with_the_same_name_are_equal_on_all_pages(tmp_path: Path) -> No
     values = defaultdict(set)
     for name, dashboard in read_dashboards().items():
         for section in dashboard.sections:
-            for tile in section.charts:
-                if isinstance(tile, Figure):
+            for tile in section.tiles:
+                if isinstance(tile, NumberTile):
                     values[tile.title].add(found[name, tile.id].value)
     assert {title: several for title, several in values.items() if len(several) > 1} == {}
     assert values["Active tenants"] == {1}
@@ -120,7 +120,7 @@ def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None
         (name, chart.id)
         for name, dashboard in read_dashboards().items()
         for section in dashboard.sections
-        for chart in section.charts
+        for chart in section.tiles
         if isinstance(chart, Chart) and "period_start" in found[name, chart.id].columns
     ]
     assert len(over_time) >= 10
@@ -134,7 +134,7 @@ def test_each_line_of_a_tooltip_has_a_title_and_not_the_name_of_a_column() -> No
         (name, tile.id, field["field"])
         for name, dashboard in read_dashboards().items()
         for section in dashboard.sections
-        for tile in section.charts
+        for tile in section.tiles
         if isinstance(tile, Chart)
         for field in tooltip_fields(tile.spec)
         if not field.get("title")

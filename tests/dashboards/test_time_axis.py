@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from embedsink.dashboards.period import period_of
-from embedsink.dashboards.time_axis import GAP_SHARE, Clock, span_of
+from embedsink.dashboards.time_axis import GAP_SHARE, TimeAxis, span_of
 from embedsink.reports.scope import Scope
 
 NOW = datetime(2026, 11, 21, 18, 30, 15, tzinfo=UTC)  # a Saturday
@@ -30,8 +30,8 @@ def ms(*parts: int) -> int:
     return (datetime(*parts) - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # type: ignore[arg-type]
 
 
-def clock(interval: str | None, **more: str) -> Clock:
-    return Clock(Scope(interval=interval, **more))  # type: ignore[arg-type]
+def clock(interval: str | None, **more: str) -> TimeAxis:
+    return TimeAxis(Scope(interval=interval, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_a_period_begins_and_ends_at_interval_boundaries(
     interval: str | None, start: tuple[int, ...], end: tuple[int, ...]
 ) -> None:
     of = clock(interval)
-    assert of.start(ms(2026, 11, 21, 18, 30, 15)) == ms(*start)
-    assert of.end(ms(*start)) == ms(*end)
+    assert of.period_start(ms(2026, 11, 21, 18, 30, 15)) == ms(*start)
+    assert of.period_end(ms(*start)) == ms(*end)
 
 
 @pytest.mark.parametrize("day", range(16, 23))
 def test_weeks_begin_on_mondays(day: int) -> None:
-    assert clock("week").start(ms(2026, 11, day, 23, 59)) == ms(2026, 11, 16)
+    assert clock("week").period_start(ms(2026, 11, day, 23, 59)) == ms(2026, 11, 16)
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_weeks_begin_on_mondays(day: int) -> None:
 )
 def test_months_have_their_calendar_length(start: tuple[int, ...], end: tuple[int, ...]) -> None:
     # The last case is of the previous period, moved: it begins on a day that not every month has.
-    assert clock("month").end(ms(*start)) == ms(*end)
+    assert clock("month").period_end(ms(*start)) == ms(*end)
 
 
 def test_clocks_show_the_time_of_their_zone() -> None:
     berlin = clock("day", timezone="Europe/Berlin")
-    assert berlin.shown(datetime(2026, 7, 1, 22)) == ms(2026, 7, 2)
-    assert berlin.shown(datetime(2026, 12, 1, 23)) == ms(2026, 12, 2)
-    assert berlin.shown(date(2026, 7, 1)) == ms(2026, 7, 1)
-    assert [berlin.shown(value) for value in (None, 7, "app")] == [None, 7, "app"]
+    assert berlin.chart_value(datetime(2026, 7, 1, 22)) == ms(2026, 7, 2)
+    assert berlin.chart_value(datetime(2026, 12, 1, 23)) == ms(2026, 12, 2)
+    assert berlin.chart_value(date(2026, 7, 1)) == ms(2026, 7, 1)
+    assert [berlin.chart_value(value) for value in (None, 7, "app")] == [None, 7, "app"]
 
 
 def test_the_previous_period_is_moved_onto_the_shown_period() -> None:
-    week = Clock(Scope(), timedelta(days=7))
-    assert week.shown(datetime(2026, 11, 14, 9), is_before=True) == ms(2026, 11, 21, 9)
-    assert week.shown(date(2026, 11, 14), is_before=True) == ms(2026, 11, 21)
-    assert week.shown(datetime(2026, 11, 14, 9)) == ms(2026, 11, 14, 9)
+    week = TimeAxis(Scope(), timedelta(days=7))
+    assert week.chart_value(datetime(2026, 11, 14, 9), is_previous=True) == ms(2026, 11, 21, 9)
+    assert week.chart_value(date(2026, 11, 14), is_previous=True) == ms(2026, 11, 21)
+    assert week.chart_value(datetime(2026, 11, 14, 9)) == ms(2026, 11, 14, 9)
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def test_days_are_aligned_with_previous_days_across_a_clock_change(
     assert period.before is not None
     assert period.scope.since is not None
     assert period.before.since is not None
-    berlin = Clock(period.scope, period.scope.since - period.before.since)
-    first = period.scope.local(period.before.since)
+    berlin = TimeAxis(period.scope, period.scope.since - period.before.since)
+    first = period.scope.local_time(period.before.since)
     assert first.time() == time.min
     for number in range(length):
         day = first + timedelta(days=number)
         there = ms(*(day + timedelta(days=length)).timetuple()[:3])
         in_utc = day.replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC).replace(tzinfo=None)
-        assert berlin.shown(in_utc, is_before=True) == there
-        assert berlin.shown(day.date(), is_before=True) == there
+        assert berlin.chart_value(in_utc, is_previous=True) == there
+        assert berlin.chart_value(day.date(), is_previous=True) == there
 
 
 def test_previous_hours_are_aligned_with_the_shown_hours_across_a_clock_change() -> None:
@@ -117,8 +117,8 @@ def test_previous_hours_are_aligned_with_the_shown_hours_across_a_clock_change()
     assert period.before is not None
     assert period.scope.since is not None
     assert period.before.since is not None
-    berlin = Clock(period.scope, period.scope.since - period.before.since)
-    assert berlin.shown(period.before.since, is_before=True) == berlin.shown(period.scope.since)
+    berlin = TimeAxis(period.scope, period.scope.since - period.before.since)
+    assert berlin.chart_value(period.before.since, is_previous=True) == berlin.chart_value(period.scope.since)
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -128,8 +128,8 @@ def test_the_previous_period_ends_at_the_limits_of_time(zone: str | None, since:
     assert period.before is not None
     assert period.scope.since is not None
     assert period.before.since is not None
-    of = Clock(period.scope, datetime.max - period.scope.since)
-    assert of.period_columns(of.shown(period.scope.since, is_before=True))
+    of = TimeAxis(period.scope, datetime.max - period.scope.since)
+    assert of.period_columns(of.chart_value(period.scope.since, is_previous=True))
 
 
 @pytest.mark.parametrize(("interval", "is_day", "length"), [("week", False, 7), ("week", True, 1), ("day", False, 1)])
@@ -175,4 +175,4 @@ def test_a_span_is_limited_to_the_ends_of_time(zone: str | None, interval: str) 
     ],
 )
 def test_period_labels_are_centered(interval: str, is_day: bool, end: int, ticks: list[int] | None) -> None:
-    assert Clock(Scope(interval=interval)).ticks([ms(2026, 11, 1), end], is_day=is_day) == ticks
+    assert TimeAxis(Scope(interval=interval)).ticks([ms(2026, 11, 1), end], is_day=is_day) == ticks

@@ -30,10 +30,10 @@ every_reading = pytest.mark.parametrize(
     [
         ("/api/v1/reports/views", "report_response.write_rows"),
         ("/api/v1/summary.zip", "api.exports.write_summary"),
-        ("/api/v1/dashboards/overview/sections/use", "api.dashboards.answer_section"),
-        ("/api/v1/quarantine", "api.quarantine.rows_json"),
+        ("/api/v1/dashboards/overview/sections/use", "api.dashboards.query_section"),
+        ("/api/v1/quarantine", "api.quarantine.rejections_json"),
         ("/api/v1/deployments", "api.deployments._read_rows"),
-        ("/api/v1/inspect?session=s", "api.inspection.count_arrivals"),
+        ("/api/v1/inspect?session=s", "api.inspection.count_ingested"),
     ],
 )
 
@@ -153,7 +153,7 @@ def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, m
         assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
         await asyncio.sleep(0.1)
 
-    monkeypatch.setattr("embedsink.http.api.dashboards.answer_section", read)
+    monkeypatch.setattr("embedsink.http.api.dashboards.query_section", read)
     path, key = "/api/v1/dashboards/overview/sections/use", narrow.key("read")
     with narrow.streaming(path, key, writing(0)):
         with narrow.streaming(path, key, writing(1)):

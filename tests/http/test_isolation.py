@@ -13,9 +13,9 @@ from nanoarrow.ipc import InputStream
 
 from embedsink.client.http_client import HttpClient
 from embedsink.http.api.exports import EVENT_FORMATS
-from embedsink.reports.catalog import is_timed, report_names
+from embedsink.reports.catalog import depends_on_clock, report_names
 from embedsink.reports.format import REPORT_FORMATS
-from embedsink.reports.opaque_numbers import OpaqueNumbers
+from embedsink.reports.number_cipher import NumberCipher
 from embedsink.store.revisions import DEPLOYMENTS_MAX, Revisions
 from tests.reports.test_scope import deliveries, sync_of, sync_result
 from tests.support.live_client import Message, listening
@@ -146,7 +146,7 @@ def test_every_answer_is_the_same_whether_others_send_or_not(quiet: House, noisy
 
 def test_nothing_changes_when_others_send(noisy: House) -> None:
     # Reports that look at the clock may change by themselves, and their tags do each minute.
-    faces = [face for face in FACES if not (face in REPORTS and is_timed(face[8:].partition(".")[0]))]
+    faces = [face for face in FACES if not (face in REPORTS and depends_on_clock(face[8:].partition(".")[0]))]
     before = noisy.faces(faces)
     noisy.act_elsewhere()
     after = noisy.faces(faces)
@@ -284,14 +284,14 @@ def test_an_inspection_does_not_wait_for_others(quiet: House) -> None:
     assert quiet.get("/api/v1/inspect?since=1h&wait=0").json()["isComplete"]
 
 
-def test_opaque_numbers_are_a_permutation() -> None:
-    opaque, other = OpaqueNumbers(), OpaqueNumbers()
+def test_encrypted_numbers_are_a_permutation() -> None:
+    cipher, other = NumberCipher(), NumberCipher()
     numbers = [0, 1, 2, 41, 2**32, 2**63 - 1, 2**64 - 1]
-    hidden = [opaque.hide(number) for number in numbers]
-    assert [opaque.reveal(number) for number in hidden] == numbers
+    hidden = [cipher.encrypt(number) for number in numbers]
+    assert [cipher.decrypt(number) for number in hidden] == numbers
     assert len(set(hidden)) == len(numbers)
     assert all(0 <= number < 2**64 for number in hidden)
-    assert [other.hide(number) for number in numbers] != hidden
+    assert [other.encrypt(number) for number in numbers] != hidden
 
 
 def test_only_so_many_deployments_are_remembered() -> None:

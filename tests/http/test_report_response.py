@@ -15,7 +15,7 @@ import embedsink.http.report_response
 import embedsink.http.spool
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.report_response import MEDIA_TYPES
-from embedsink.reports.catalog import is_timed, report_names
+from embedsink.reports.catalog import depends_on_clock, report_names
 from embedsink.reports.format import REPORT_FORMATS, Format
 from embedsink.reports.format_writers import write_rows
 from embedsink.store.reader import Reader
@@ -155,7 +155,7 @@ def stop_the_clock(monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
 
 
 def test_timed_reports_are_detected_by_their_sql() -> None:
-    timed = {name for name in report_names() if is_timed(name)}
+    timed = {name for name in report_names() if depends_on_clock(name)}
     assert timed == {"activity", "ai_queries", "ai_query", "ai_query_groups", "load_times", "tenants"}
 
 

@@ -81,7 +81,7 @@ def test_each_dashboard_shows_all_tiles_and_is_accessible(looking: Reader) -> No
 
 def test_one_dashboard_has_every_kind_of_tile() -> None:
     kinds = {
-        name: {tile.kind for section in dashboard.sections for tile in section.charts}
+        name: {tile.kind for section in dashboard.sections for tile in section.tiles}
         for name, dashboard in read_dashboards().items()
     }
     assert set(kinds) == set(DASHBOARDS)

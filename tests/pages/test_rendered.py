@@ -13,8 +13,8 @@ from embedsink.dashboards.image.sheet import Caption
 def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) -> None:
     dashboard = read_dashboards()["tenants"]
     rows = [[f"</svg><script>document.title='run'</script> {number}", number] for number in range(1, 6)]
-    chart = next(one for section in dashboard.sections for one in section.charts if one.kind == "chart")
-    section = next(section for section in dashboard.sections if chart in section.charts)
+    chart = next(one for section in dashboard.sections for one in section.tiles if one.kind == "chart")
+    section = next(section for section in dashboard.sections if chart in section.tiles)
     content = {"columns": ["tenant", "view_count"], "rows": rows, "before": []}
     answers = {section.id: {chart.id: content}}
     file = tmp_path / "tenants.html"

@@ -16,7 +16,7 @@ import pytest
 from nanoarrow.ipc import InputStream
 
 from embedsink.journal.segment import inspect
-from embedsink.reports.catalog import EVENTS, report_names, type_of, visible_columns
+from embedsink.reports.catalog import EVENT_VIEW, report_names, type_of, visible_columns
 from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
 from embedsink.reports.format_writers import write_rows
@@ -37,7 +37,7 @@ GIVEN: list[dict[str, object]] = [
     {"type": "error", "message": "-1 is no date", "fatal": True},
     {"lost": {"queue_overflow": 3}},
 ]
-NAMES = [*report_names(), EVENTS]
+NAMES = [*report_names(), EVENT_VIEW]
 # The parsers of CSV cells, by the type of the column.
 PARSERS: dict[str, Callable[[str], Any]] = {
     "integer": int,
@@ -178,7 +178,7 @@ def test_arrow_is_written_in_batches(tmp_path: Path) -> None:
 
 
 def test_a_json_column_is_nested_in_json(reader: Reader) -> None:
-    rows = json.loads(written(reader, SelectQuery(EVENTS, ("type", "value", "extra")), Format.JSON))
+    rows = json.loads(written(reader, SelectQuery(EVENT_VIEW, ("type", "value", "extra")), Format.JSON))
     assert {"type": "drilldown", "value": {"a": 1}, "extra": None} in rows
     assert {"nested": [1, None]} in [(row["extra"] or {}).get("unknown") for row in rows]
 
@@ -198,7 +198,7 @@ def test_a_byte_order_mark_is_written_once_at_the_start(reader: Reader) -> None:
 
 
 def test_the_guard_applies_to_text_only(reader: Reader) -> None:
-    selection = SelectQuery(EVENTS, ("member", "message", "row_count"))
+    selection = SelectQuery(EVENT_VIEW, ("member", "message", "row_count"))
     guarded = written(reader, selection, Format.CSV).decode()
     assert "'=1+1" in guarded
     assert "'-1 is no date" in guarded

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from embedsink.errors import Refused
 from embedsink.journal.segment import inspect
 from embedsink.reports import pagination
-from embedsink.reports.catalog import EVENTS, is_windowed, report_names, visible_columns
+from embedsink.reports.catalog import EVENT_VIEW, report_names, uses_window_functions, visible_columns
 from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
 from embedsink.reports.format_writers import json_chunks, write_rows
@@ -56,7 +56,7 @@ def page(reader: Reader, view: str, request: PageRequest) -> tuple[list[dict[str
 
 def paged_views(reader: Reader) -> list[str]:
     """Return the views that have pages, so that a new one is tested too."""
-    return [view for view in (*report_names(), EVENTS) if "ingest_seq" in visible_columns(reader, view)]
+    return [view for view in (*report_names(), EVENT_VIEW) if "ingest_seq" in visible_columns(reader, view)]
 
 
 def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: Store, tmp_path: Path) -> None:
@@ -64,14 +64,14 @@ def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: 
         load(store, tmp_path, number)
     with store.reader(EVERYTHING) as reader:
         views = paged_views(reader)
-    assert {"ai_query", EVENTS} <= set(views)
+    assert {"ai_query", EVENT_VIEW} <= set(views)
     numbers = itertools.count(4)
     for view in views:
         arrivals: list[int] = []
         cursor: str | None = None
         for number_of_page in itertools.count():
             with store.reader(EVERYTHING) as reader:
-                rows, following = page(reader, view, PageRequest(limit="2", cursor=cursor, query=view))
+                rows, following = page(reader, view, PageRequest(limit="2", cursor=cursor, query_id=view))
             arrivals += [row["ingest_seq"] for row in rows]
             if following is None:
                 break
@@ -88,13 +88,13 @@ def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: 
 def test_a_page_excludes_rows_that_are_loaded_while_it_is_read(store: Store, tmp_path: Path, limit: str | None) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader, reader.consistent():
-        selection, following = PageRequest(limit=limit).select(reader, EVENTS)
+        selection, following = PageRequest(limit=limit).select(reader, EVENT_VIEW)
         load(store, tmp_path, 2)
         rows = json.loads(b"".join(json_chunks(reader, selection)))
     assert len(rows) == min(int(limit or 6), 6)
     assert (following is not None) == (limit == "3")
     with store.reader(EVERYTHING) as reader:
-        assert len(page(reader, EVENTS, PageRequest())[0]) == 12
+        assert len(page(reader, EVENT_VIEW, PageRequest())[0]) == 12
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_page_of_a_windowed_view_is_computed_once(
 
 def test_windowed_views_are_detected_in_their_sql(store: Store) -> None:
     with store.reader(EVERYTHING) as reader:
-        assert {view for view in paged_views(reader) if is_windowed(view)} == {"ai_query", "sessions"}
+        assert {view for view in paged_views(reader) if uses_window_functions(view)} == {"ai_query", "sessions"}
 
 
 def test_a_page_with_the_last_row_has_no_next_page(store: Store, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_page_with_the_last_row_has_no_next_page(store: Store, tmp_path: Path)
     with store.reader(EVERYTHING) as reader:
         count = len(EVERY_TYPE)
         for limit, has_next in ((count - 1, True), (count, False), (count + 1, False)):
-            rows, following = page(reader, EVENTS, PageRequest(limit=str(limit)))
+            rows, following = page(reader, EVENT_VIEW, PageRequest(limit=str(limit)))
             assert (len(rows), following is not None) == (min(limit, count), has_next)
 
 
@@ -147,7 +147,7 @@ def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Pa
     scopes: list[dict[str, object]] = [{}, {"since": datetime(2026, 11, 2)}, {"deployments": [1]}]
     for scope in scopes:
         with store.reader({**EVERYTHING, **scope}) as reader:
-            selection, _ = PageRequest(columns).select(reader, EVENTS)
+            selection, _ = PageRequest(columns).select(reader, EVENT_VIEW)
             arrivals = [row["ingest_seq"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
             frame, _ = reader.frame(selection)
         assert arrivals == sorted(arrivals) == list(frame["ingest_seq"])
@@ -157,7 +157,7 @@ def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Pa
 def test_a_page_may_omit_the_column_arrival(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader:
-        rows, following = page(reader, EVENTS, PageRequest(columns="type", limit="2"))
+        rows, following = page(reader, EVENT_VIEW, PageRequest(columns="type", limit="2"))
     assert rows == [{"type": "ready"}, {"type": "view"}]
     assert following is not None
 
@@ -169,18 +169,18 @@ def test_a_report_without_arrival_has_a_limit_but_no_pages(store: Store, tmp_pat
         rows, following = page(reader, "views", PageRequest(limit="1"))
         assert (len(rows), following) == (1, None)
         with pytest.raises(Refused, match=r"^cursor: this report has no pages\."):
-            page(reader, "views", PageRequest(cursor="AQ", query="views"))
+            page(reader, "views", PageRequest(cursor="AQ", query_id="views"))
 
 
 def test_all_pages_have_the_period_of_the_first(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     since = datetime(2026, 11, 2, 10, 0)
     with store.reader({**EVERYTHING, "since": since}) as reader:
-        _, following = page(reader, EVENTS, PageRequest(limit="1", query="q"))
+        _, following = page(reader, EVENT_VIEW, PageRequest(limit="1", query_id="q"))
     assert following is not None
     assert following.since == since
     with store.reader({**EVERYTHING, "since": datetime(2026, 11, 2, 10, 1)}) as reader:
-        rows, _ = page(reader, EVENTS, PageRequest(cursor=following.encode("q"), query="q"))
+        rows, _ = page(reader, EVENT_VIEW, PageRequest(cursor=following.encode("q"), query_id="q"))
     assert len(rows) == len(EVERY_TYPE) - 1
 
 
@@ -218,7 +218,7 @@ def test_a_mistyped_cursor_is_refused(index: int, letter: str) -> None:
 def test_a_forged_cursor_is_refused_or_valid(after: int, since: int) -> None:
     numbers = (1, after, since, since)
     forged = base64.urlsafe_b64encode(
-        pagination._BYTES.pack(*numbers, pagination._digest(numbers, "query", None))
+        pagination._CURSOR_STRUCT.pack(*numbers, pagination._digest(numbers, "query", None))
     ).decode()
     try:
         cursor = Cursor.decode(forged, "query")
@@ -230,7 +230,7 @@ def test_a_forged_cursor_is_refused_or_valid(after: int, since: int) -> None:
 def test_arrival_is_the_last_column_of_a_report_with_pages(store: Store) -> None:
     with store.reader(EVERYTHING) as reader:
         for view in paged_views(reader):
-            if view != EVENTS:
+            if view != EVENT_VIEW:
                 last = reader.columns(view)[-1]
                 assert (last.name, last.type) == ("ingest_seq", "BIGINT")
 

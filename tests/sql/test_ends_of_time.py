@@ -14,9 +14,9 @@ import pytest
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.model import Gauge
 from embedsink.dashboards.period import period_of
-from embedsink.dashboards.query import answer_section
+from embedsink.dashboards.query import query_section
 from embedsink.journal.segment import inspect
-from embedsink.reports.catalog import EVENTS, all_reports, report_names, visible_columns
+from embedsink.reports.catalog import EVENT_VIEW, all_reports, report_names, visible_columns
 from embedsink.reports.format import Format
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
@@ -65,7 +65,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*report_names(), EVENTS])
+@pytest.mark.parametrize("name", [*report_names(), EVENT_VIEW])
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
 def test_each_report_is_written_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
     with reader_of(store, zone) as reader:
@@ -108,8 +108,8 @@ def test_every_section_of_a_dashboard_reaches_there(zone: str, store: Store) -> 
         reports = {report.name: report for report in all_reports(reader)}
         for name, dashboard in read_dashboards().items():
             for section in dashboard.sections:
-                answers = answer_section(reader, section, period, reports=reports, now=now)
-                assert answers.keys() == {tile.id for tile in section.charts if not isinstance(tile, Gauge)}, name
+                answers = query_section(reader, section, period, reports=reports, now=now)
+                assert answers.keys() == {tile.id for tile in section.tiles if not isinstance(tile, Gauge)}, name
                 if name == "overview" and section.id == "use":
                     assert answers["views"].value == len(ENDS)
 

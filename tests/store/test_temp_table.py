@@ -9,7 +9,7 @@ import pytest
 
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.period import period_of
-from embedsink.dashboards.query import PAIRED, answer_section
+from embedsink.dashboards.query import PAIRED, query_section
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
@@ -110,7 +110,7 @@ def test_a_section_pairs_once_for_all_that_it_shows(
     [section] = read_dashboards()["ai-questions"].sections
     with store.reader({**EVERYTHING, "now": now}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
-        answer_section(reader, section, period, reports=reports, now=now)
+        query_section(reader, section, period, reports=reports, now=now)
     assert kept == [("ai_pair", kept_from)]
 
 

@@ -361,4 +361,4 @@ def test_a_day_with_two_midnights_begins_at_the_first(connection: duckdb.DuckDBP
 
 
 def test_a_scope_converts_to_local_time() -> None:
-    assert Scope(timezone="Asia/Tokyo").local(datetime(2026, 10, 31, 15)) == datetime(2026, 11, 1)
+    assert Scope(timezone="Asia/Tokyo").local_time(datetime(2026, 10, 31, 15)) == datetime(2026, 11, 1)

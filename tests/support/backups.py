@@ -66,11 +66,11 @@ def expected(folder: DataFolder) -> dict[str, bytes]:
     return found | {OPEN: GROUP}
 
 
-def piece_of(backup: Path, name: str, index: int = 0) -> Path:
-    """Return the file of a piece of the newest generation."""
+def chunk_of(backup: Path, name: str, index: int = 0) -> Path:
+    """Return the file of a chunk of the newest generation."""
     repository = Repository(backup)
     [file] = [file for file in repository.read(repository.names()[-1]).files if file.name == name]
-    return backup / "blocks" / file.pieces[index][:2] / file.pieces[index]
+    return backup / "blocks" / file.chunks[index][:2] / file.chunks[index]
 
 
 def flip(path: Path) -> None:

@@ -35,7 +35,7 @@ from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.ledger import LoadCounts
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
-from embedsink.transfer.quarantine import Replay
+from embedsink.transfer.quarantine import ReplayCounts
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import ID, event_or_action, view
 from tests.support.servers import wait_until
@@ -62,10 +62,10 @@ def quick(tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-def replayed(server: Server, admin: str) -> Replay:
+def replayed(server: Server, admin: str) -> ReplayCounts:
     answer = server.ask("POST", "/api/v1/quarantine/replay", key=admin)
     assert answer.status_code == 200, answer.text
-    return Replay(**answer.json())
+    return ReplayCounts(**answer.json())
 
 
 def test_a_replay_accepts_valid_inputs_within_the_scope_of_their_key(quick: Server) -> None:
@@ -86,7 +86,7 @@ def test_a_replay_accepts_valid_inputs_within_the_scope_of_their_key(quick: Serv
     del quick.engine.keys._keys[digest]
 
     assert len(quick.rows("/api/v1/quarantine", key=admin, count=45)) == 45
-    assert replayed(quick, admin) == Replay(replayed=41, rejected=4)
+    assert replayed(quick, admin) == ReplayCounts(replayed=41, rejected=4)
     quick.rows("/api/v1/reports/views", key=admin)
     accepted = [line["envelope"]["type"] for line in quick.journaled() if line["kind"] == "event"]
     assert accepted.count("svc:event:view") == 41
@@ -107,7 +107,7 @@ def test_a_replay_retains_microseconds_of_sent_at(quick: Server, sent_us: int) -
     key, admin = quick.key(), quick.key("admin")
     reject(quick, view(), key=key, sent_at=sent_us / 1_000)
     quick.rows("/api/v1/quarantine", key=admin)
-    assert replayed(quick, admin) == Replay(replayed=1)
+    assert replayed(quick, admin) == ReplayCounts(replayed=1)
     quick.rows("/api/v1/reports/views", key=admin)
     with quick.engine.store.reader(EVERYTHING) as reader:
         times, _ = reader.first_row(
@@ -121,7 +121,7 @@ def test_envelopes_without_ids_count_once_when_replayed_twice(quick: Server) -> 
     admin = quick.key("admin")
     reject(quick, {"events": [view(), view(), view()], "lost": {"queue_overflow": 2}}, key=quick.key())
     [row] = quick.rows("/api/v1/quarantine", key=admin)
-    assert [replayed(quick, admin), replayed(quick, admin)] == [Replay(replayed=1), Replay()]
+    assert [replayed(quick, admin), replayed(quick, admin)] == [ReplayCounts(replayed=1), ReplayCounts()]
     own = UUID(row["quarantine_id"])
     names = [UUID(line["id"]) for line in quick.journaled() if line["kind"] == "event"]
     assert names == [own, uuid5(own, "1"), uuid5(own, "2")]
@@ -140,7 +140,7 @@ def test_a_replay_includes_rejections_that_are_not_loaded_yet(tmp_path: Path, mo
         monkeypatch.setattr(Store, "load", load_slowly)
         admin = server.key("admin")
         reject(server, view(), key=server.key())
-        assert replayed(server, admin) == Replay(replayed=1)
+        assert replayed(server, admin) == ReplayCounts(replayed=1)
 
 
 def test_a_damaged_newest_segment_does_not_block_a_replay(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_a_damaged_newest_segment_does_not_block_a_replay(tmp_path: Path) -> Non
     newest = max((tmp_path / "journal").iterdir())
     (tmp_path / "journal" / f"{number_of(newest) + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
     with open_server(tmp_path, segment_seal_s=0.05) as server:
-        assert replayed(server, admin) == Replay(replayed=1)
+        assert replayed(server, admin) == ReplayCounts(replayed=1)
     with open_server(tmp_path, segment_seal_s=0.05) as server:
-        assert replayed(server, admin) == Replay()
+        assert replayed(server, admin) == ReplayCounts()
 
 
 def test_a_replay_is_refused_while_loading_stalls(quick: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_replay_counts_inputs_that_can_never_become_valid(quick: Server) -> No
         quick.post(body, key=several if body == view() else quick.key())
     listed = quick.rows("/api/v1/quarantine", key=admin, count=3)
     assert sorted(row["reason"] for row in listed) == ["id_conflict", "out_of_scope", "wrong_source"]
-    assert replayed(quick, admin) == Replay(replayed=0, rejected=1, untried=2)
+    assert replayed(quick, admin) == ReplayCounts(replayed=0, rejected=1, untried=2)
     for row in listed:
         result = quick.ask("POST", f"/api/v1/quarantine/replay?id={row['quarantine_id']}", key=admin).json()
         assert (result["rejected"], result["untried"]) == ((1, 0) if row["reason"] == "wrong_source" else (0, 1))
@@ -214,7 +214,7 @@ def test_large_envelopes_are_replayed_within_the_memory_limit(quick: Server) -> 
     for _ in range(100):
         reject(quick, {"x": "0123456789" * 6_000}, key=key)
     quick.rows("/api/v1/quarantine", key=admin, count=100)
-    assert replayed(quick, admin) == Replay(replayed=0, rejected=100)
+    assert replayed(quick, admin) == ReplayCounts(replayed=0, rejected=100)
 
 
 def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
@@ -224,7 +224,7 @@ def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
     reject(quick, [view(), view(), view()], key=key)
     quick.rows("/api/v1/quarantine", key=admin, count=100)
     before, groups = quick.engine.counters["accepted"], quick.engine.journal.counters.group_count
-    assert replayed(quick, admin) == Replay(replayed=101, rejected=0)
+    assert replayed(quick, admin) == ReplayCounts(replayed=101, rejected=0)
     assert quick.engine.counters["accepted"] - before == 103
     assert quick.engine.journal.counters.group_count - groups < 10
 
@@ -249,7 +249,7 @@ def test_the_beginning_of_an_unreadable_body_is_stored_and_not_replayed(quick: S
     assert row["raw"].encode() == body[:8_192]
     assert (row["whole_bytes"], row["whole_sha256"]) == (len(body), sha256(body).hexdigest())
     assert "Only the first 8,192 of its 50,007 bytes are stored." in row["detail"]
-    assert replayed(quick, admin) == Replay(untried=1)
+    assert replayed(quick, admin) == ReplayCounts(untried=1)
 
 
 def reasons(server: Server, admin: str) -> dict[str, int]:

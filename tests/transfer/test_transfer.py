@@ -23,7 +23,7 @@ from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store.reader import EVERYTHING, open_snapshot
 from embedsink.transfer import bulk_import
-from embedsink.transfer.bulk_import import ImportCounts, import_here, import_there
+from embedsink.transfer.bulk_import import ImportCounts, import_to_folder, import_to_server
 from embedsink.transfer.export import export_csv, export_ndjson, export_parquet
 from embedsink.transfer.import_file import DELIVERY_BYTES_MAX, EVENTS_MAX, Delivery, read_deliveries, read_lines
 from tests.protocol.cases import read_cases
@@ -59,7 +59,7 @@ def import_into(data: Path, values: Iterable[object], **settings: Any) -> Import
     async def run() -> ImportCounts:
         counts = ImportCounts()
         async with Engine(make_folder(data), Settings(**settings)) as engine:
-            await import_here(engine, deliveries(values), counts)
+            await import_to_folder(engine, deliveries(values), counts)
         return counts
 
     return asyncio.run(run())
@@ -229,7 +229,7 @@ def test_a_line_beyond_the_limit_is_reported_and_not_stored(tmp_path: Path) -> N
         async with Engine(make_folder(tmp_path / "data"), Settings(body_bytes_max=2_000)) as engine:
             with file.open("rb") as opened:
                 lines = read_lines(opened, bytes_max=2_000)
-                await import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
+                await import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         return counts
 
     counts = asyncio.run(run())
@@ -281,7 +281,7 @@ def test_a_line_with_an_invalid_received_at_is_not_imported(tmp_path: Path, rece
 def test_a_line_with_an_invalid_received_at_is_not_sent_to_a_server() -> None:
     counts = ImportCounts()
     invalid = deliveries([{"receivedAt": "abc", "events": [view()]}] * 2, is_remote=True)
-    import_there(HttpClient(f"http://127.0.0.1:{free_port()}", KEY), invalid, counts, retry_timeout_s=0)
+    import_to_server(HttpClient(f"http://127.0.0.1:{free_port()}", KEY), invalid, counts, retry_timeout_s=0)
     assert (counts.accepted, counts.rejected, counts.unsent) == (0, 0, 2)
 
 
@@ -355,7 +355,7 @@ def test_counts_include_durable_writes_only(tmp_path: Path, monkeypatch: pytest.
             with monkeypatch.context() as patch:
                 patch.setattr(Journal, "submit", submit_two)
                 with pytest.raises(Unavailable):
-                    await import_here(engine, deliveries(lines), counts)
+                    await import_to_folder(engine, deliveries(lines), counts)
 
     counts = ImportCounts()
     asyncio.run(run())
@@ -371,7 +371,7 @@ def test_an_import_through_a_server_retries_when_the_rate_limit_is_reached(tmp_p
         remote = HttpClient(server.url, server.key("ingest", deployments=[1]))
         counts = ImportCounts()
         started_at = time.monotonic()
-        import_there(remote, deliveries(values, is_remote=True), counts)
+        import_to_server(remote, deliveries(values, is_remote=True), counts)
         assert time.monotonic() - started_at > 0.5  # The rate limit delayed it.
         assert (counts.accepted, counts.rejected, counts.unsent) == (700, 2, 1)
         assert [reason.split(": ")[:2] for reason in counts.messages] == [
@@ -387,7 +387,9 @@ def test_an_import_through_a_server_retries_when_the_rate_limit_is_reached(tmp_p
 def test_a_delivery_that_is_too_large_for_the_server_is_split(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_EVENTS_MAX="10") as server:
         counts = ImportCounts()
-        import_there(HttpClient(server.url, server.key("ingest")), deliveries([view()] * 35, is_remote=True), counts)
+        import_to_server(
+            HttpClient(server.url, server.key("ingest")), deliveries([view()] * 35, is_remote=True), counts
+        )
         assert (counts.accepted, counts.rejected, counts.unsent) == (35, 0, 0)
         key = server.key("read")
         wait_until(lambda: b"35" in server.get("/api/v1/reports/views.csv", key=key).body, what="all 35 are visible")
@@ -398,4 +400,4 @@ def test_an_unreachable_server_is_reported_with_the_line() -> None:
     with pytest.raises(
         Unreachable, match=r"line 1: http://127.0.0.1:\d+: does not answer .*Import the whole file again"
     ):
-        import_there(remote, deliveries([view()], is_remote=True), ImportCounts(), retry_timeout_s=0)
+        import_to_server(remote, deliveries([view()], is_remote=True), ImportCounts(), retry_timeout_s=0)

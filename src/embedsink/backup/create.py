@@ -10,7 +10,7 @@ from embedsink import __version__
 from embedsink.backup.generation import Generation, StoredFile
 from embedsink.backup.origin import newest_identities, refuse_another_folder
 from embedsink.backup.repository import Repository
-from embedsink.backup.source import open_others, open_snapshot_file, read_journal
+from embedsink.backup.source import open_other_files, open_snapshot_file, read_journal
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.last_sealed import LastSealed
@@ -20,8 +20,8 @@ from embedsink.store.snapshot_file import Segments, examine_snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """A new generation: its manifest, the new bytes in the backup folder, and warnings about damage."""
+class BackupResult:
+    """A new generation: its manifest, the bytes that were added to the backup folder, and warnings about damage."""
 
     manifest: Path
     generation: Generation
@@ -29,7 +29,7 @@ class Created:
     warnings: tuple[str, ...]
 
 
-def create_backup(folder: DataFolder, target: Path) -> Created:
+def create_backup(folder: DataFolder, target: Path) -> BackupResult:
     """Add a generation to a backup folder. It contains every event that was acknowledged before the call.
 
     Args:
@@ -46,12 +46,13 @@ def create_backup(folder: DataFolder, target: Path) -> Created:
         backup = _Backup(folder, repository)
         name = repository.add(backup.run())
         generation = repository.read(name)
-    pieces = repository.pieces
-    rewritten = (f"piece {piece}: was damaged and has been rewritten." for piece in pieces.rewritten)
-    return Created(repository.generations / name, generation, pieces.new_bytes, (*backup.warnings, *rewritten))
+    chunks = repository.chunks
+    rewritten = [f"chunk {chunk}: was damaged and has been rewritten." for chunk in chunks.rewritten]
+    return BackupResult(repository.generations / name, generation, chunks.new_bytes, (*backup.warnings, *rewritten))
 
 
 def _check(folder: DataFolder, target: Path) -> None:
+    """Refuse a folder that is not a data folder, or a target inside it."""
     if not folder.journal.is_dir():
         raise Misconfigured(
             f"{folder.path}: is not a data folder, since it has no journal/. Name the data folder with --data."
@@ -64,49 +65,51 @@ def _check(folder: DataFolder, target: Path) -> None:
 
 
 class _Backup:
-    """One pass over a data folder."""
+    """The creation of one generation from a data folder."""
 
     def __init__(self, folder: DataFolder, repository: Repository) -> None:
         self.warnings: list[str] = []
         self._folder = folder
         self._repository = repository
-        self._pieces = repository.pieces
+        self._chunks = repository.chunks
 
     def run(self) -> Generation:
-        """Store all files, in the order that keeps them consistent: see `embedsink.backup.source`."""
+        """Store all files. `embedsink.backup.source` explains their order."""
         if previous := self._repository.newest_readable():
             refuse_another_folder(self._folder, previous, self._repository.path)
         started_at = _now()
         last_sealed = LastSealed(self._folder.last_sealed).read()
         journal = list(self._store_journal())
-        others = [self._pieces.store(name, file) for name, file in open_others(self._folder)]
+        others = [self._chunks.store(name, file) for name, file in open_other_files(self._folder)]
         snapshot, segments = self._store_snapshot(list(map(_number_of, journal)))
         self._warn_of_gap([*journal, *others], segments, last_sealed=last_sealed)
+        sealed = [file for file in journal if not _is_open(file)]
         # A segment that was open when it was read is not needed if the snapshot contains it.
-        journal = [file for file in journal if not (_is_open(file) and _identity_of(file) in segments.identities)]
-        sealed = {_identity_of(file) for file in journal if not _is_open(file)}
-        newest = newest_identities(sealed | segments.identities)
-        return Generation(started_at, _now(), __version__, (*journal, *others, *snapshot), newest)
+        needed_open = [file for file in journal if _is_open(file) and _identity_of(file) not in segments.identities]
+        newest = newest_identities({_identity_of(file) for file in sealed} | segments.identities)
+        return Generation(started_at, _now(), __version__, (*sealed, *needed_open, *others, *snapshot), newest)
 
     def _store_journal(self) -> Iterable[StoredFile]:
+        """Store each segment. Damaged segments are stored unchanged, with a warning."""
         for name, content in read_journal(self._folder):
             if damage := damage_of(Path(name).name, content):
                 self.warnings.append(
                     f"{name}: {damage.cause} after offset {damage.offset:,}. It was backed up unchanged."
                 )
-            yield self._pieces.store(name, BytesIO(content))
+            yield self._chunks.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
+        """Store the snapshot. Return its file, if it exists, and which of these segments it contains."""
         file = open_snapshot_file(self._folder)
         if file is None:
             return [], Segments(0, frozenset())
         with file:
-            stored = self._pieces.store(self._folder.snapshot.name, file)
-            # Use the descriptor, since the server may have published another snapshot meanwhile.
+            stored = self._chunks.store(self._folder.snapshot.name, file)
+            # Use the descriptor, because the server may have published another snapshot meanwhile.
             return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=numbers)
 
     def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments, *, last_sealed: int) -> None:
-        """Warn of lost segments, which the server reported at its start."""
+        """Warn of lost segments. The server reports them at its start too."""
         numbers = {_number_of(file) for file in files} - {0}
         before = max([last_sealed + 1, *numbers])
         if gaps := find_gaps(numbers, after=segments.last_number, before=before):

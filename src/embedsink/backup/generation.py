@@ -1,4 +1,4 @@
-"""The manifest of a backup generation: its files, and the pieces that make up each file.
+"""The manifest of a backup generation: its files, and the chunks that make up each file.
 
 {"format": 1, "sha256": "…", "generation": {"began_at": "…", …, "files": [{"name": "keys.json", …}]}}
 """
@@ -11,22 +11,24 @@ from hashlib import sha256
 from embedsink.errors import Misconfigured, preview
 
 FORMAT = 1
-# The files that a backup may contain. A foreign manifest must not write outside the restored folder.
-_NAME = re.compile(r"keys\.json|analytics\.duckdb|(journal|damaged|dashboards)/(?!\.{1,2}$)[^/\0]+")
+# The name of `StoredFile.chunks` in manifests.
+_CHUNKS_MEMBER = "pieces"
+# The files that a backup may contain. A forged manifest must not write outside the restored folder.
+_FILE_NAME = re.compile(r"keys\.json|analytics\.duckdb|(journal|damaged|dashboards)/(?!\.{1,2}$)[^/\0]+")
 
 
 class BackupDamaged(Misconfigured):
-    """A manifest or a piece of a backup can't be read, or its checksum does not match."""
+    """A manifest or a chunk of a backup can't be read, or its checksum does not match."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a generation: its path in the data folder, and the SHA-256 digests of its pieces in order."""
+    """A file of a generation: its path in the data folder, and the SHA-256 digests of its chunks in order."""
 
     name: str
     byte_count: int
     sha256: str
-    pieces: tuple[str, ...]
+    chunks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Generation:
     ended_at: str
     version: str  # the version of embedsink that wrote it
     files: tuple[StoredFile, ...]
-    # The identities of the newest segments in the journal or the snapshot. Older versions don't write them.
+    # The identities of the newest segments in the journal or the snapshot. Manifests of older versions lack them.
     segments: tuple[str, ...] = ()
 
     @property
@@ -46,13 +48,15 @@ class Generation:
         return sum(file.byte_count for file in self.files)
 
     @property
-    def pieces(self) -> set[str]:
-        """The digests of all pieces."""
-        return {piece for file in self.files for piece in file.pieces}
+    def chunks(self) -> set[str]:
+        """The digests of all chunks."""
+        return {chunk for file in self.files for chunk in file.chunks}
 
     def encode(self) -> bytes:
         """Return the manifest as JSON."""
         content = asdict(self)
+        for file in content["files"]:
+            file[_CHUNKS_MEMBER] = file.pop("chunks")
         manifest = {"format": FORMAT, "sha256": _checksum(content), "generation": content}
         return json.dumps(manifest, indent=1).encode() + b"\n"
 
@@ -71,14 +75,14 @@ def decode(manifest: bytes) -> Generation:
         if parsed["sha256"] != _checksum(content):
             raise BackupDamaged("its checksum does not match")
         files = tuple(
-            StoredFile(_current_name(file["name"]), file["byte_count"], file["sha256"], tuple(file["pieces"]))
+            StoredFile(_current_name(file["name"]), file["byte_count"], file["sha256"], tuple(file[_CHUNKS_MEMBER]))
             for file in content["files"]
         )
         generation = Generation(**content | {"files": files, "segments": tuple(content.get("segments", ()))})
     except (ValueError, TypeError, KeyError, RecursionError):
         raise BackupDamaged("is not the manifest of a backup") from None
     for file in generation.files:
-        if not _NAME.fullmatch(file.name):
+        if not _FILE_NAME.fullmatch(file.name):
             raise BackupDamaged(f"contains a file that does not belong to a data folder ({preview(file.name)})")
     return generation
 

@@ -1,6 +1,6 @@
-"""A check that a backup folder belongs to this data folder, and not to another server.
+"""The check that a backup folder belongs to this data folder, and not to that of another server.
 
-All servers use the same segment numbers, but their random parts differ.
+The identity of a segment is its number and a random part. Two servers use the same numbers, but other random parts.
 """
 
 import os
@@ -14,8 +14,8 @@ from embedsink.errors import Misconfigured
 from embedsink.journal.segment import OPEN, identity_of
 from embedsink.store.snapshot_file import COMPARED_MAX, Segments, find_segments
 
-# The random part of identities that sql/salvage/ledger.sql creates.
-UNKNOWN_IDENTITY = "-00000000"
+# The end of the identities that sql/salvage/3_ledger.sql creates: their random part is unknown.
+UNKNOWN_RANDOM_PART = "-00000000"
 
 
 def refuse_another_folder(folder: DataFolder, generation: Generation, target: Path) -> None:
@@ -26,12 +26,16 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
     """
     expected = set(generation.segments) or _segments_of(generation)
     current = _segments_in(folder, numbers=list(map(_number_of, expected)))
-    # A salvaged store may know a segment by its number alone.
-    numbers = {_number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_IDENTITY)}
+    # Of some segments in a salvaged store, only the number is known.
+    known_numbers = {
+        _number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
+    }
     is_older = current.last_number < max(map(_number_of, expected), default=0)
     # The ledger lists segments up to `compacted_up_to` by number only. All of them were loaded.
-    unknown = [number for number in map(_number_of, expected - current.identities) if number > current.compacted_up_to]
-    if is_older or not numbers.isdisjoint(unknown):
+    missing_numbers = {_number_of(identity) for identity in expected - current.identities}
+    uncompacted_numbers = {number for number in missing_numbers if number > current.compacted_up_to}
+    has_other_segments = bool(known_numbers & uncompacted_numbers)
+    if is_older or has_other_segments:
         raise Misconfigured(
             f"{target}: contains backups of a data folder other than {folder.path}, or of a later state of it. "
             "Name another backup folder."
@@ -39,11 +43,11 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
 
 
 def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
-    """Return the newest identities of sealed segments, for the manifest.
+    """Return the newest of these identities, for the manifest.
 
-    Open segments are omitted: a segment without events is deleted, and its number reused.
+    They must belong to sealed segments, because the number of an open segment without events is used again.
     """
-    return tuple(sorted(name for name in sealed if name)[-COMPARED_MAX:])
+    return tuple(sorted(identity for identity in sealed if identity)[-COMPARED_MAX:])
 
 
 def _segments_of(generation: Generation) -> set[str]:
@@ -53,7 +57,8 @@ def _segments_of(generation: Generation) -> set[str]:
 
 
 def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:
-    # Read the journal first and the snapshot last, for the same reason as in a backup.
+    """Return the segments in the data folder: of the snapshot, those with these numbers; of the journal, all."""
+    # Read the journal first and the snapshot last: see embedsink.backup.source.
     names = segment_names(folder.journal)
     names += os.listdir(folder.damaged) if folder.damaged.is_dir() else []  # noqa: PTH208  only names are needed
     present = {identity_of(name) for name in names} - {""}
@@ -66,4 +71,5 @@ def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:
 
 
 def _number_of(identity: str) -> int:
-    return int(identity[:12])
+    """Return the segment number of an identity such as `000000000012-1a2b3c4d`."""
+    return int(identity.partition("-")[0])

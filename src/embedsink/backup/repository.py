@@ -1,8 +1,9 @@
-"""The backup folder: generations, the pieces that they share, and the lock of the process that writes.
+"""The backup folder: generations, the chunks that they share, and the lock of the process that writes.
 
-blocks/<2 digits>/<SHA-256>     pieces of files
+blocks/<2 digits>/<SHA-256>     chunks of files
 generations/<UTC time>.json     manifests, each written last, so that an interrupted backup leaves no generation
-lock, draft
+lock                            locked by the process that writes
+draft                           a temporary file
 """
 
 import fcntl
@@ -12,12 +13,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from embedsink.backup.chunk_store import ChunkStore, write_durably
 from embedsink.backup.generation import BackupDamaged, Generation, decode
-from embedsink.backup.pieces import Pieces, write_durably
 from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
 
-_NAME = "%Y%m%dT%H%M%S.%fZ.json"
+_NAME_FORMAT = "%Y%m%dT%H%M%S.%fZ.json"
 _MILLISECOND = timedelta(milliseconds=1)
 # A folder in the root of a new file system.
 LOST_AND_FOUND = "lost+found"
@@ -29,8 +30,8 @@ class Repository:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.generations = path / "generations"
-        self._draft = path / "draft"
-        self.pieces = Pieces(path / "blocks", draft=self._draft)
+        self._temporary_file = path / "draft"
+        self.chunks = ChunkStore(path / "blocks", temporary_file=self._temporary_file)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -79,39 +80,40 @@ class Repository:
             raise BackupDamaged(f"{path}: {error}") from None
 
     def newest_readable(self) -> Generation | None:
-        """Return the newest generation with a readable manifest; None without any."""
+        """Return the newest generation with a readable manifest; None if no manifest is readable."""
         for name in reversed(self.names()):
             try:
                 return self.read(name)
             except BackupDamaged:
-                continue  # `restore` and `--list` report it.
+                continue  # `restore` and `--list` report the damage.
         return None
 
     def add(self, generation: Generation) -> str:
-        """Make the pieces and then the manifest durable. Return its file name."""
-        self.pieces.sync()
+        """Make the chunks and then the manifest durable. Return its file name."""
+        self.chunks.sync()
         name = self._next_name(datetime.fromisoformat(generation.began_at))
-        write_durably(self._draft, generation.encode())
-        self._draft.rename(self.generations / name)
+        write_durably(self._temporary_file, generation.encode())
+        self._temporary_file.rename(self.generations / name)
         sync_folder(self.generations)
         return name
 
     def delete_all_but(self, keep: int) -> int:
-        """Delete all but the newest generations, and the pieces that only they used. Return the number of deleted ones.
+        """Delete all but the newest generations, and the chunks that only they used. Return the number of deleted ones.
 
         Raises:
-            BackupDamaged: a kept generation can't be read, so its pieces are unknown. Nothing is deleted.
+            BackupDamaged: a kept generation can't be read, so its chunks are unknown. Nothing is deleted.
         """
         names = self.names()
-        used = {piece for name in names[-keep:] for piece in self.read(name).pieces}
+        used = {chunk for name in names[-keep:] for chunk in self.read(name).chunks}
         for name in names[:-keep]:
             (self.generations / name).unlink()
-        # Make this durable first, so that no manifest refers to a deleted piece, even after a power failure.
+        # Make this durable first, so that no manifest refers to a deleted chunk, even after a power failure.
         sync_folder(self.generations)
-        self.pieces.delete_except(used)
+        self.chunks.delete_except(used)
         return len(names[:-keep])
 
     def _create(self) -> None:
+        """Create the missing folders durably. Refuse a folder with other content."""
         if not self.generations.is_dir():
             if self.path.is_dir() and any(path.name != LOST_AND_FOUND for path in self.path.iterdir()):
                 raise Misconfigured(f"{self.path}: is not empty and not a backup. Name a new folder or a backup.")
@@ -123,14 +125,15 @@ class Repository:
         sync_folder(self.path)
 
     def _next_name(self, began_at: datetime) -> str:
-        # Use a later name than all others, even if the clock was set back: the newest generation comes last.
-        newest = max((_time_of(name) or began_at for name in self.names()), default=began_at - _MILLISECOND)
-        at = max(began_at, newest + _MILLISECOND)
-        return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1_000:03}Z.json"
+        """Return a name that is later than all others, even if the clock was set back."""
+        earlier = [time for name in self.names() if (time := _time_of(name))]
+        named_at = max([began_at, *(time + _MILLISECOND for time in earlier)])
+        return f"{named_at:%Y%m%dT%H%M%S}.{named_at.microsecond // 1_000:03}Z.json"
 
 
 def _time_of(name: str) -> datetime | None:
+    """Return the time in the file name of a generation; None for other files."""
     try:
-        return datetime.strptime(name, _NAME).replace(tzinfo=UTC)
+        return datetime.strptime(name, _NAME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
         return None

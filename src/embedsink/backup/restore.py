@@ -1,4 +1,4 @@
-"""Restoring of a backup generation into a data folder."""
+"""The restore of a backup generation into a new data folder."""
 
 import os
 import shlex
@@ -6,8 +6,8 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
+from embedsink.backup.chunk_store import open_private
 from embedsink.backup.generation import BackupDamaged, Generation, StoredFile
-from embedsink.backup.pieces import open_private
 from embedsink.backup.repository import LOST_AND_FOUND, Repository
 from embedsink.data_folder import DataFolder
 from embedsink.durable_files import sync_folder
@@ -34,15 +34,16 @@ def restore_backup(backup: Path, folder: DataFolder) -> Generation:
     repository, name = _select(backup)
     try:
         generation = repository.read(name)
-        with _Draft(folder) as draft:
+        with _StagingFolder(folder) as staging_folder:
             for file in generation.files:
-                draft.write(file, repository)
+                staging_folder.write(file, repository)
     except BackupDamaged as error:
-        raise BackupDamaged(f"{error}. Nothing was restored. {_alternative(repository, name, folder)}") from None
+        raise BackupDamaged(f"{error}. Nothing was restored. {_advise(repository, name, folder)}") from None
     return generation
 
 
 def _select(backup: Path) -> tuple[Repository, str]:
+    """Return the backup folder, and the file name of the generation to restore."""
     if backup.absolute().parent.name == "generations":
         repository = Repository(backup.absolute().parents[1])
         if backup.name in repository.names():
@@ -58,9 +59,10 @@ def _select(backup: Path) -> tuple[Repository, str]:
     return repository, names[-1]
 
 
-def _alternative(repository: Repository, damaged: str, folder: DataFolder) -> str:
-    """Return advice that names the newest intact generation before the damaged one."""
-    for name in reversed([name for name in repository.names() if name < damaged]):
+def _advise(repository: Repository, damaged: str, folder: DataFolder) -> str:
+    """Return the command that restores the newest intact generation before the damaged one."""
+    older = [name for name in repository.names() if name < damaged]
+    for name in reversed(older):
         if _is_intact(repository, name):
             path = repository.generations / name
             command = f"embedsink restore {shlex.quote(str(path))} --data {shlex.quote(str(folder.path))}"
@@ -69,26 +71,27 @@ def _alternative(repository: Repository, damaged: str, folder: DataFolder) -> st
 
 
 def _is_intact(repository: Repository, name: str) -> bool:
+    """Return whether the manifest and all chunks of a generation are readable and match their checksums."""
     try:
-        for piece in repository.read(name).pieces:
-            repository.pieces.load(piece)
+        for chunk in repository.read(name).chunks:
+            repository.chunks.load(chunk)
     except BackupDamaged:
         return False
     return True
 
 
-class _Draft:
+class _StagingFolder:
     """The subfolder of a new data folder that contains its files until all are written."""
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder.path
-        self._draft = folder.restoring
+        self._path = folder.restoring
         self._is_new = not folder.path.exists()
 
-    def __enter__(self) -> "_Draft":
+    def __enter__(self) -> "_StagingFolder":
         if not self._is_new:
             self._refuse_nonempty()
-        self._draft.mkdir(mode=FOLDER_MODE, parents=True)
+        self._path.mkdir(mode=FOLDER_MODE, parents=True)
         if self._is_new:
             self._folder.chmod(FOLDER_MODE)
         sync_folder(self._folder)
@@ -99,7 +102,7 @@ class _Draft:
         if kind is None:
             self._move_files()
             return
-        shutil.rmtree(self._draft)
+        shutil.rmtree(self._path)
         if self._is_new:
             self._folder.rmdir()
 
@@ -107,28 +110,30 @@ class _Draft:
         """Write a file and verify it.
 
         Raises:
-            BackupDamaged: a piece or the file does not match its checksum.
+            BackupDamaged: a chunk or the file does not match its checksum.
         """
-        path = self._draft / file.name
+        path = self._path / file.name
         path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        whole, byte_count = sha256(), 0
+        digest = sha256()
+        byte_count = 0
         with open(path, "xb", opener=open_private) as target:
             os.fchmod(target.fileno(), _KEYS_MODE if file.name == "keys.json" else FILE_MODE)
-            for piece in file.pieces:
+            for chunk in file.chunks:
                 try:
-                    content = repository.pieces.load(piece)
+                    content = repository.chunks.load(chunk)
                 except BackupDamaged as error:
                     raise BackupDamaged(f"{repository.path}: {file.name}: {error}") from None
-                whole.update(content)
+                digest.update(content)
                 byte_count += target.write(content)
             target.flush()
             os.fsync(target.fileno())
-        if (whole.hexdigest(), byte_count) != (file.sha256, file.byte_count):
-            raise BackupDamaged(f"{repository.path}: {file.name}: its pieces don't match the file's checksum")
+        if (digest.hexdigest(), byte_count) != (file.sha256, file.byte_count):
+            raise BackupDamaged(f"{repository.path}: {file.name}: its chunks don't match the file's checksum")
 
     def _refuse_nonempty(self) -> None:
+        """Refuse a data folder with content, which a restore could mix with the backup's files."""
         names = {path.name for path in self._folder.iterdir()} - {LOST_AND_FOUND}
-        if self._draft.name in names:
+        if self._path.name in names:
             raise Misconfigured(
                 f"data folder {self._folder}: an earlier restore into it is running or was interrupted. If it was "
                 "interrupted, delete the folder's content and restore again."
@@ -137,13 +142,14 @@ class _Draft:
             raise Misconfigured(f"data folder {self._folder}: is not empty. Name a new folder with --data.")
 
     def _move_files(self) -> None:
-        for path in self._draft.iterdir():
+        """Move the written files into the data folder, and delete the subfolder."""
+        for path in self._path.iterdir():
             if path.is_dir():
                 path.chmod(FOLDER_MODE)
                 sync_folder(path)
-        for path in sorted(self._draft.iterdir()):
+        for path in sorted(self._path.iterdir()):
             path.rename(self._folder / path.name)
         # Make the names durable before removing the subfolder that prevents a server's start.
         sync_folder(self._folder)
-        self._draft.rmdir()
+        self._path.rmdir()
         sync_folder(self._folder)

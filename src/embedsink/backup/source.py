@@ -15,7 +15,7 @@ from typing import IO
 from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import OPEN, end_of_last_group, identity_of
 
-# Damaged database files in damaged/, which are only evidence.
+# Part of the names of database files. Those in damaged/ are needed only for bug reports, and are not backed up.
 _DATABASE = ".duckdb"
 
 
@@ -28,15 +28,18 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
     read: set[str] = set()
     for name in segment_names(folder.journal):
         segment = _read_segment(folder.journal, name)
-        if segment and segment[0] not in read:
-            read.add(segment[0])
-            yield f"{folder.journal.name}/{segment[0]}", segment[1]
+        if segment is None:
+            continue
+        current_name, content = segment
+        if current_name not in read:
+            read.add(current_name)
+            yield f"{folder.journal.name}/{current_name}", content
 
 
-def open_others(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield all other files except the snapshot, open for reading. Call this after `read_journal`.
+def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the damaged segments, the dashboards and the keys, open for reading.
 
-    The server may have moved a damaged segment from the journal to `damaged/` in between.
+    Call this after `read_journal`, because the server may move a damaged segment from the journal to `damaged/`.
     """
     yield from _open_files(folder.damaged, excluding=_DATABASE)
     yield from _open_files(folder.dashboards)
@@ -46,15 +49,18 @@ def open_others(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def open_snapshot_file(folder: DataFolder) -> IO[bytes] | None:
-    """Open the snapshot; None if it is missing. Call this last. It stays open and unchanged if it is replaced."""
+    """Open the snapshot; None if it is missing. Call this last.
+
+    The open file stays unchanged when the server publishes another snapshot.
+    """
     return _open(folder.snapshot)
 
 
 def segment_names(journal: Path) -> list[str]:
     """Return the names of all segments, and possibly of deleted ones.
 
-    A listing can miss a file that is renamed meanwhile. A segment is renamed only once, when it is sealed, so a second
-    listing contains what the first one missed.
+    A listing can miss a file that is renamed meanwhile. A segment is renamed only once, when it is sealed. So a second
+    listing contains each segment that the first one missed.
     """
     return sorted({*_list_segments(journal), *_list_segments(journal)})
 
@@ -65,20 +71,25 @@ def _list_segments(journal: Path) -> list[str]:
 
 def _read_segment(journal: Path, name: str) -> tuple[str, bytes] | None:
     """Return the current name and the content of a segment; None if it was deleted or moved to `damaged/`."""
-    with suppress(FileNotFoundError):
+    is_open = name.endswith(OPEN)
+    try:
         content = (journal / name).read_bytes()
-        return name, content[: end_of_last_group(content)] if name.endswith(OPEN) else content
-    if not name.endswith(OPEN):
-        return None
-    sealed = [other for other in _list_segments(journal) if _is_same_segment(other, name) and not other.endswith(OPEN)]
-    return _read_segment(journal, sealed[0]) if sealed else None
+    except FileNotFoundError:
+        sealed_name = _sealed_name(journal, name) if is_open else None
+        return None if sealed_name is None else _read_segment(journal, sealed_name)
+    return name, content[: end_of_last_group(content)] if is_open else content
 
 
-def _is_same_segment(name: str, other: str) -> bool:
-    return identity_of(name) == identity_of(other)
+def _sealed_name(journal: Path, open_name: str) -> str | None:
+    """Return the name of a segment that has been sealed; None if it was deleted or moved to `damaged/` since."""
+    for name in _list_segments(journal):
+        if identity_of(name) == identity_of(open_name) and not name.endswith(OPEN):
+            return name
+    return None
 
 
 def _open_files(subfolder: Path, *, excluding: str | None = None) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files of a subfolder, open for reading, except those with `excluding` in their names."""
     if not subfolder.is_dir():
         return
     for name in sorted(os.listdir(subfolder)):  # noqa: PTH208  only names are needed

@@ -61,22 +61,23 @@ class LocalBackend:
             return [asdict(report) for report in all_reports(reader)]
 
     def describe_report(self, name: str) -> dict[str, Any]:
-        from embedsink.reports.catalog import describe
+        from embedsink.reports.catalog import check_report_name, describe_report
 
-        _check_report_name(name)
+        check_report_name(name)
         with self._open_catalog() as reader:
-            return describe(reader, name)
+            return describe_report(reader, name)
 
     def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = json.loads(b"".join(self.read_chunks(name, params, Format.JSON)))
         return rows
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
+        from embedsink.reports.catalog import check_report_name
         from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
         from embedsink.reports.scope import parse_scope
 
-        _check_report_name(name)
+        check_report_name(name)
         scope = parse_scope(params, deployments=params["deployment"])
         page = PageRequest(params["columns"], params["limit"])
         # Write to a temporary file first, so that an error leaves no incomplete output.
@@ -143,18 +144,11 @@ class RemoteBackend:
 
 
 def _warn_of_missing_reports(reader: "Reader") -> None:
-    from embedsink.reports.catalog import missing_reports
+    from embedsink.reports.catalog import missing_reports_warning
 
-    warning = missing_reports(reader)
+    warning = missing_reports_warning(reader)
     if warning is not None:
         print_message(warning)
-
-
-def _check_report_name(name: str) -> None:
-    """Raise Refused if there is no such report."""
-    from embedsink.reports.catalog import known_name
-
-    known_name(name)
 
 
 def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:

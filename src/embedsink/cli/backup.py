@@ -14,7 +14,7 @@ from embedsink.data_folder import DataFolder, require_folder
 from embedsink.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from embedsink.backup.create import Created
+    from embedsink.backup.create import BackupResult
     from embedsink.backup.repository import Repository
 
 BACKUP_EXAMPLES = examples(
@@ -85,7 +85,7 @@ def restore(
     )
 
 
-def _print_created(created: "Created") -> None:
+def _print_created(created: "BackupResult") -> None:
     typer.echo(created.manifest)
     for warning in created.warnings:
         print_message(f"Warning: {warning}")

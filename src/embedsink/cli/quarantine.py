@@ -158,10 +158,10 @@ def _read_rows(
 
     from embedsink.data_folder import DataFolder
     from embedsink.store.reader import EVERYTHING, open_snapshot
-    from embedsink.transfer.quarantine import rows_json
+    from embedsink.transfer.quarantine import rejections_json
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
-        content = rows_json(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
+        content = rejections_json(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
     rows: list[dict[str, Any]] = json.loads(content)
     return rows
 

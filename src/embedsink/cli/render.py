@@ -25,7 +25,7 @@ from embedsink.cli.options import (
 from embedsink.cli.output import atomic_write, print_message
 
 if TYPE_CHECKING:
-    from embedsink.dashboards.image.sheet import Answers, Caption
+    from embedsink.dashboards.image.sheet import Caption, DataBySection
     from embedsink.dashboards.model import Dashboard
     from embedsink.reports.catalog import Report
 
@@ -55,7 +55,7 @@ class DashboardData(NamedTuple):
     """
 
     dashboard: "Dashboard"
-    tiles_by_section: "Answers"
+    tiles_by_section: "DataBySection"
     period: tuple[int, int]
 
 
@@ -133,10 +133,10 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
     """Return a dashboard with its data in the snapshot of a data folder."""
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
-    from embedsink.dashboards.query import answer_section
+    from embedsink.dashboards.query import query_section
     from embedsink.dashboards.time_axis import span_of
     from embedsink.data_folder import DataFolder
-    from embedsink.reports.catalog import all_reports, missing_reports
+    from embedsink.reports.catalog import all_reports, missing_reports_warning
     from embedsink.settings import read_settings
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
@@ -144,13 +144,13 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
     period = period_of(params, deployments=params["deployment"], now=now)
     with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
-        if missing_reports(reader) is None and reader.is_up_to_date():
+        if missing_reports_warning(reader) is None and reader.is_up_to_date():
             check_dashboards({name: dashboard}, reports.values())
         else:
             dashboard = _drop_missing_tiles(name, dashboard, list(reports.values()))
         tiles_by_section: dict[str, Any] = {}
         for section in dashboard.sections:
-            tiles = answer_section(reader, section, period, reports=reports, now=now)
+            tiles = query_section(reader, section, period, reports=reports, now=now)
             if tiles:
                 tiles_by_section[section.id] = {tile_id: asdict(tile) for tile_id, tile in tiles.items()}
     start, end = span_of(period.scope, now=now)

@@ -129,7 +129,7 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
         with _numbered_lines(file, settings.body_bytes_max) as lines:
-            await bulk_import.import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
+            await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")  # The engine loads its journal while it closes.
     counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.error:
@@ -145,7 +145,7 @@ def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCoun
     client = connect(url, key)
     settings = read_settings()
     with _numbered_lines(file, settings.body_bytes_max) as lines:
-        bulk_import.import_there(client, read_deliveries(lines, settings.rules(), is_remote=True), counts)
+        bulk_import.import_to_server(client, read_deliveries(lines, settings.rules(), is_remote=True), counts)
 
 
 def _print_counts(counts: "ImportCounts", source: str) -> None:

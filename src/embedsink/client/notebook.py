@@ -27,7 +27,7 @@ from embedsink.client.params import ReportParams, api_params, sql_parameters
 from embedsink.data_folder import DataFolder, require_folder
 from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import EVENTS, all_reports, find_report, known_name, missing_reports
+from embedsink.reports.catalog import EVENT_VIEW, all_reports, check_report_name, find_report, missing_reports_warning
 from embedsink.reports.pagination import PageRequest
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.settings import read_settings
@@ -161,10 +161,10 @@ class LocalClient(Client):
             return with_dtypes(frame, sql_types)
 
     def _read_report(self, name: str, params: ReportParams) -> pandas.DataFrame:
-        return self._read_rows(known_name(name), params)
+        return self._read_rows(check_report_name(name), params)
 
     def _read_events(self, params: ReportParams) -> pandas.DataFrame:
-        return self._read_rows(EVENTS, params)
+        return self._read_rows(EVENT_VIEW, params)
 
     def _read_rows(self, view: str, params: ReportParams) -> pandas.DataFrame:
         texts, deployments = api_params(params)
@@ -177,7 +177,7 @@ class LocalClient(Client):
 
     def _list_reports(self) -> list[dict[str, Any]]:
         with self._open_snapshot(Scope()) as reader:
-            warning = missing_reports(reader)
+            warning = missing_reports_warning(reader)
             if warning is not None:
                 warnings.warn(warning, stacklevel=3)
             return [asdict(report) for report in all_reports(reader)]

@@ -1,190 +1,243 @@
-"""Streaming aggregates over the rows of a report: one number, top rows, groups and top series.
+"""Streaming aggregates over the rows of a report: one number, the first or top rows, groups and top series.
 
-Memory is bounded: a report can have a million rows, and a chart shows a fraction of them.
+Memory is limited, because a report can have a million rows, and a tile shows a fraction of them.
 """
 
 import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from embedsink.dashboards.model import Chart, Figure, Group, Table, TopValues
+from embedsink.dashboards.model import Chart, Group, NumberTile, Table, TopValues
 
 Row = Sequence[Any]
 # The maximum number of groups. Rows of further groups are dropped.
 GROUPS_MAX = 50_000
-# The maximum sample of a median, an even number. Beyond it every second value is kept, then every fourth, and so on.
-MEDIAN_VALUES_MAX = 2_000
-# The maximum number of buffered rows of a top series. Beyond it, the series with the smallest sums are dropped.
-LEADING_ROWS_MAX = 50_000
+# The maximum number of sampled values of a median, an even number. With more values, the sample is every second value,
+# then every fourth, and so on.
+MEDIAN_SAMPLE_MAX = 2_000
+# The maximum number of buffered rows of top series. Beyond it, the series with the smallest sums are dropped.
+SERIES_ROWS_MAX = 50_000
 
 
-def row_filter(tile: Figure | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
-    """Return the filter of a tile's rows. `end` is the end of the period, in UTC without a zone."""
-    equal = [(names.index(column), value) for column, value in tile.where.items()]
-    # The clamp keeps dates within the calendar.
-    latest = [
+def row_filter(tile: NumberTile | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
+    """Return the filter of a tile's rows, which have the columns `names`.
+
+    Args:
+        tile: the tile.
+        names: the names of the columns.
+        end: the end of the period, in UTC without a zone.
+    """
+    required_values = [(names.index(column), value) for column, value in tile.where.items()]
+    # min() keeps the times within the calendar.
+    upper_limits = [
         (names.index(column), end - min(timedelta(days=days), end - datetime.min))
         for column, days in tile.older_days.items()
     ]
-    nonzero = names.index(tile.nonzero) if tile.nonzero else None
-    if nonzero is None and not equal and not latest:
+    nonzero_column = names.index(tile.nonzero) if tile.nonzero else None
+    if nonzero_column is None and not required_values and not upper_limits:
         return lambda row: True
-    return lambda row: (
-        (nonzero is None or bool(row[nonzero]))
-        and all(row[index] == value for index, value in equal)
-        and all(row[index] is not None and row[index] < limit for index, limit in latest)
-    )
+
+    def matches(row: Row) -> bool:
+        if nonzero_column is not None and not row[nonzero_column]:
+            return False
+        if any(row[column] != value for column, value in required_values):
+            return False
+        return all(row[column] is not None and row[column] < limit for column, limit in upper_limits)
+
+    return matches
 
 
-def aggregator_for(tile: Figure | Chart | Table, names: list[str]) -> "Aggregator":
+def aggregator_for(tile: NumberTile | Chart | Table, names: list[str]) -> "Aggregator":
     """Return the aggregator of a tile for rows with the columns `names`."""
-    if isinstance(tile, Figure):
-        return Total(tile, names)
+    if isinstance(tile, NumberTile):
+        return NumberAggregator(tile, names)
     if tile.group:
         return GroupedRows(tile.group, names, tile.sort, tile.rows)
     if isinstance(tile, Chart) and tile.leading:
         return TopSeries(tile.leading, names, tile.rows)
-    return TopRows(names, tile.sort, tile.rows)
+    if tile.sort:
+        return TopRows(names, tile.sort, tile.rows)
+    return FirstRows(names, tile.rows)
 
 
-class Total:
-    """One number over all rows."""
+class NumberAggregator:
+    """The value of a number tile. `NumberTile` describes the computations."""
 
-    def __init__(self, figure: Figure, names: list[str]) -> None:
-        self._function = figure.how
-        self._times = figure.times
-        self._column = names.index(figure.column) if figure.column else -1
+    def __init__(self, tile: NumberTile, names: list[str]) -> None:
+        self._how = tile.how
+        self._factor = tile.times
+        self._column = names.index(tile.column) if tile.column else -1
+        # The columns of the divisor, each with its sign.
         self._divisor_columns = [
-            (names.index(name.removeprefix("-")), -1 if name[0] == "-" else 1) for name in figure.of
+            (names.index(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in tile.of
         ]
-        # Without events `totals` has no row: a count is then 0, and a share is None.
-        self._sum: Any = None if figure.how == "only" and figure.format != "count" else 0
+        self._number: Any = self._initial_number(tile)
         self._divisor = 0
-        self._newest: Any = None
         self._distinct: set[Any] = set()
 
+    @staticmethod
+    def _initial_number(tile: NumberTile) -> int | None:
+        """Return the number of a report without rows."""
+        if tile.how == "newest":
+            return None
+        # The report `totals` has no row without events. A count is then 0, and a share is None.
+        return None if tile.how == "only" and tile.format != "count" else 0
+
     def add(self, row: Row) -> None:
-        if self._function == "count":
-            self._sum += 1
+        if self._how == "count":
+            self._number += 1
             return
         value = row[self._column]
-        if self._function == "only":
-            self._sum = value
-        elif self._function == "distinct":
+        if self._how == "only":
+            self._number = value
+        elif self._how == "distinct":
             self._distinct.add(value)
-        elif self._function == "newest":
-            if value is not None and (self._newest is None or value > self._newest):
-                self._newest = self._sum = value
+        elif self._how == "newest":
+            if value is not None and (self._number is None or value > self._number):
+                self._number = value
         else:
-            self._sum += value or 0
-            self._divisor += sum(sign * (row[index] or 0) for index, sign in self._divisor_columns)
+            self._number += value or 0
+            self._divisor += sum(sign * (row[column] or 0) for column, sign in self._divisor_columns)
 
     def value(self) -> Any:
-        """Return the number, or None without rows to compute it from."""
-        if self._function == "ratio":
-            return self._sum * self._times / self._divisor if self._divisor > 0 else None
-        if self._function == "distinct":
+        """Return the number; None without rows to compute it from."""
+        if self._how == "ratio":
+            return self._number * self._factor / self._divisor if self._divisor > 0 else None
+        if self._how == "distinct":
             return len(self._distinct - {None})
-        if self._function == "newest" and self._newest is None:
-            return None
-        return self._sum * self._times if self._times != 1 and self._sum is not None else self._sum
+        if self._number is None or self._factor == 1:
+            return self._number
+        return self._number * self._factor
 
 
-class TopRows:
-    """The first rows, or the greatest by a column."""
+class FirstRows:
+    """The first rows, in the order of the report."""
 
-    def __init__(self, names: list[str], sort: str | None, count: int) -> None:
+    def __init__(self, names: list[str], count: int) -> None:
         self.names = names
         self.row_count = 0
         self._count = count
-        self._order = _Ranking(names, sort) if sort else None
-        self._rows: list[Any] = []
+        self._rows: list[Row] = []
 
     def add(self, row: Row) -> None:
-        rank = self._order.rank(row) if self._order else None
-        if self._order and rank is None:
-            return
         self.row_count += 1
-        if self._order is None:
-            if len(self._rows) < self._count:
-                self._rows.append(row)
-            return
-        entry = (rank, -self.row_count, row)
         if len(self._rows) < self._count:
-            heapq.heappush(self._rows, entry)
-        elif entry > self._rows[0]:
-            heapq.heapreplace(self._rows, entry)
+            self._rows.append(row)
 
     def rows(self) -> list[Row]:
-        return self._rows if self._order is None else [row for _, _, row in sorted(self._rows, reverse=True)]
+        return self._rows
 
     def is_cut(self) -> bool:
+        """Return whether rows are left out."""
+        return self.row_count > self._count
+
+
+class TopRows:
+    """The rows with the smallest values of a column, or with the greatest if a minus precedes its name.
+
+    Rows without a value are omitted.
+    """
+
+    def __init__(self, names: list[str], sort: str, count: int) -> None:
+        self.names = names
+        self.row_count = 0
+        self._count = count
+        self._column = names.index(sort.removeprefix("-"))
+        self._is_descending = sort.startswith("-")
+        # A heap of (rank, minus row number, row): its first entry is the row to replace by a better one.
+        self._heap: list[tuple[Any, int, Row]] = []
+
+    def add(self, row: Row) -> None:
+        value = row[self._column]
+        if value is None:
+            return
+        self.row_count += 1
+        rank = value if self._is_descending else _ReverseOrder(value)
+        # Of two rows with equal values, the earlier row ranks higher.
+        entry = (rank, -self.row_count, row)
+        if len(self._heap) < self._count:
+            heapq.heappush(self._heap, entry)
+        elif entry > self._heap[0]:
+            heapq.heapreplace(self._heap, entry)
+
+    def rows(self) -> list[Row]:
+        return [row for _, _, row in sorted(self._heap, reverse=True)]
+
+    def is_cut(self) -> bool:
+        """Return whether rows are left out."""
         return self.row_count > self._count
 
 
 class GroupedRows:
-    """Rows aggregated by group, the greatest group first."""
+    """Rows aggregated by group. Without `sort`, groups with greater values of the first aggregate come first."""
 
     def __init__(self, group: Group, names: list[str], sort: str | None, count: int) -> None:
         self.names = group.columns
-        self._by = [names.index(name) for name in group.by]
-        self._sum = [names.index(name) for name in group.sum]
-        self._median = [names.index(name) for name in group.median]
-        self._sums: dict[tuple[Any, ...], list[Any]] = {}
-        self._medians: dict[tuple[Any, ...], list[SampledMedian]] = {}
+        self._key_columns = [names.index(name) for name in group.by]
+        self._sum_columns = [names.index(name) for name in group.sum]
+        self._median_columns = [names.index(name) for name in group.median]
+        self._groups: dict[tuple[Any, ...], _GroupTotals] = {}
         self._sort = sort or f"-{self.names[len(group.by)]}"
         self._has_count = group.count is not None
         self._count = count
         self._is_full = False
 
     def add(self, row: Row) -> None:
-        key = tuple([row[index] for index in self._by])
-        sums = self._sums.get(key)
-        if sums is None:
-            if len(self._sums) == GROUPS_MAX:
+        key = tuple([row[column] for column in self._key_columns])
+        totals = self._groups.get(key)
+        if totals is None:
+            if len(self._groups) == GROUPS_MAX:
                 self._is_full = True
                 return
-            sums = self._sums[key] = [0] * (len(self._sum) + 1)
-        for index, column in enumerate(self._sum):
-            sums[index] += row[column] or 0
-        sums[-1] += 1
-        if self._median:
-            medians = self._medians.setdefault(key, [SampledMedian() for _ in self._median])
-            for sample, column in zip(medians, self._median, strict=True):
-                sample.add(row[column])
+            medians = [SampledMedian() for _ in self._median_columns]
+            totals = self._groups[key] = _GroupTotals([0] * len(self._sum_columns), medians)
+        totals.row_count += 1
+        for index, column in enumerate(self._sum_columns):
+            totals.sums[index] += row[column] or 0
+        for median_, column in zip(totals.medians, self._median_columns, strict=True):
+            median_.add(row[column])
 
     def rows(self) -> list[Row]:
         top = TopRows(self.names, self._sort, self._count)
-        for key, (*sums, count) in self._sums.items():
-            medians = [sample.value() for sample in self._medians.get(key, ())]
-            top.add((*key, *sums, *medians, count) if self._has_count else (*key, *sums, *medians))
+        for key, totals in self._groups.items():
+            medians = [median_.value() for median_ in totals.medians]
+            counts = [totals.row_count] if self._has_count else []
+            top.add((*key, *totals.sums, *medians, *counts))
         return top.rows()
 
     def is_cut(self) -> bool:
-        return self._is_full or len(self._sums) > self._count
+        """Return whether groups are left out."""
+        return self._is_full or len(self._groups) > self._count
 
     @property
     def row_count(self) -> int:
-        return len(self._sums)
+        return len(self._groups)
+
+
+@dataclass(slots=True)
+class _GroupTotals:
+    sums: list[Any]
+    medians: list["SampledMedian"]
+    row_count: int = 0
 
 
 class SampledMedian:
-    """The median of a stream of values, computed from an evenly spaced sample if there are many."""
+    """The median of a stream of values. It is exact up to `MEDIAN_SAMPLE_MAX` values, and that of a sample beyond."""
 
     def __init__(self) -> None:
         self._sample: list[Any] = []
         self._value_count = 0
+        # Every `_step`-th value is in the sample.
         self._step = 1
 
     def add(self, value: Any) -> None:
         if value is None:
             return
         if self._value_count % self._step == 0:
-            if len(self._sample) == MEDIAN_VALUES_MAX:
+            if len(self._sample) == MEDIAN_SAMPLE_MAX:
                 del self._sample[1::2]
                 self._step *= 2
             self._sample.append(value)
@@ -195,69 +248,67 @@ class SampledMedian:
 
 
 class TopSeries:
-    """All rows of the series with the largest sums, in their original order."""
+    """All rows of the series with the largest sums, in their original order.
+
+    A series is the rows with the same value in the column `leading.column`.
+    """
 
     def __init__(self, leading: TopValues, names: list[str], count: int) -> None:
         self.names = names
         self.row_count = 0
-        self._column = names.index(leading.column)
-        self._by = names.index(leading.by)
-        self._values_max = leading.count
+        self._series_column = names.index(leading.column)
+        self._sum_column = names.index(leading.by)
+        self._series_max = leading.count
         self._count = count
         self._sums: dict[Any, Any] = {}
+        # The rows of each series that is not dropped, with their row numbers.
         self._rows: dict[Any, list[tuple[int, Row]]] = {}
         self._buffered_count = 0
 
     def add(self, row: Row) -> None:
         self.row_count += 1
-        value = row[self._column]
-        if value not in self._sums:
+        series = row[self._series_column]
+        if series not in self._sums:
             if len(self._sums) == GROUPS_MAX:
                 return
-            self._sums[value], self._rows[value] = 0, []
-        self._sums[value] += row[self._by] or 0
-        if value in self._rows:
-            self._rows[value].append((self.row_count, row))
-            self._buffered_count += 1
-            if self._buffered_count > LEADING_ROWS_MAX:
-                self._drop_trailing()
+            self._sums[series] = 0
+            self._rows[series] = []
+        self._sums[series] += row[self._sum_column] or 0
+        is_dropped = series not in self._rows
+        if is_dropped:
+            return
+        self._rows[series].append((self.row_count, row))
+        self._buffered_count += 1
+        if self._buffered_count > SERIES_ROWS_MAX:
+            self._drop_smallest()
 
     def rows(self) -> list[Row]:
-        rows = sorted(itertools.chain.from_iterable(self._rows[value] for value in self._top_values(self._values_max)))
-        return [row for _, row in rows[: self._count]]
+        numbered_rows = [entry for series in self._top_series(self._series_max) for entry in self._rows[series]]
+        numbered_rows.sort()
+        return [row for _, row in numbered_rows[: self._count]]
 
     def is_cut(self) -> bool:
-        return len(self._sums) > self._values_max or self.row_count > self._count
+        """Return whether rows are left out."""
+        return len(self._sums) > self._series_max or self.row_count > self._count
 
-    def _top_values(self, count: int) -> list[Any]:
+    def _top_series(self, count: int) -> list[Any]:
         return heapq.nlargest(count, self._rows, key=self._sums.__getitem__)
 
-    def _drop_trailing(self) -> None:
-        """Drop all but the leading series. A dropped series stays dropped, because its line would have a gap."""
-        self._rows = {value: self._rows[value] for value in self._top_values(2 * self._values_max)}
+    def _drop_smallest(self) -> None:
+        """Keep twice the shown number of series. A dropped series stays dropped, because its line would have a gap."""
+        self._rows = {series: self._rows[series] for series in self._top_series(2 * self._series_max)}
         self._buffered_count = sum(map(len, self._rows.values()))
 
 
-class _Ranking:
-    """The sort order of rows: greater ranks come first, and rows without a value are omitted."""
-
-    def __init__(self, names: list[str], sort: str) -> None:
-        self._index = names.index(sort.removeprefix("-"))
-        self._is_descending = sort.startswith("-")
-
-    def rank(self, row: Row) -> Any:
-        value = row[self._index]
-        return value if value is None or self._is_descending else _Ascending(value)
-
-
 @dataclass(frozen=True, slots=True)
-class _Ascending:
-    """A value of any type whose comparison is reversed."""
+class _ReverseOrder:
+    """A value that compares in the reverse order: the smaller value is the greater `_ReverseOrder`."""
 
     value: Any
 
-    def __lt__(self, other: "_Ascending") -> bool:
+    def __lt__(self, other: "_ReverseOrder") -> bool:
         return bool(other.value < self.value)
 
 
-Aggregator = Total | TopRows | GroupedRows | TopSeries
+RowsAggregator = FirstRows | TopRows | GroupedRows | TopSeries
+Aggregator = NumberAggregator | RowsAggregator

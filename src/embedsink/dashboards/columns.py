@@ -1,44 +1,60 @@
-"""Column pruning: the columns of a report that its tiles need. The store computes no others."""
+"""Column pruning: a query selects only the columns of a report that the tiles need."""
 
 import json
 import re
 from collections.abc import Iterable, Sequence
 
-from embedsink.dashboards.model import PERIOD_COLUMNS, Chart, Figure, Table
+from embedsink.dashboards.model import PERIOD_COLUMNS, Chart, NumberTile, Table
 from embedsink.reports.catalog import Report
 
 _WORD = re.compile(r"\w+")
 
 
-def required_columns(report: Report, tiles: Iterable[Figure | Chart | Table]) -> tuple[str, ...]:
-    """Return the columns that the tiles read, in report order. At least one, so that the query returns rows."""
+def required_columns(report: Report, tiles: Iterable[NumberTile | Chart | Table]) -> tuple[str, ...]:
+    """Return the columns that the tiles read, in the order of the report; at least one, because a query needs one."""
     columns = {column for tile in tiles for column in _columns_of(report, tile)}
     names = [column.name for column in report.columns]
     return tuple(name for name in names if name in columns) or (names[0],)
 
 
 def row_columns(report: Report, tile: Chart | Table) -> list[str]:
-    """Return the columns of a chart's rows, or of a table's rows before reordering."""
+    """Return the columns of the rows of a chart or a table. A table is then reduced to its listed columns."""
     return list(tile.group.columns if tile.group else required_columns(report, [tile]))
 
 
-def text_filters(tiles: Sequence[Figure | Chart | Table]) -> tuple[tuple[str, str], ...]:
-    """Return the column filters that all tiles share. Rows that fail them need not be read."""
+def text_filters(tiles: Sequence[NumberTile | Chart | Table]) -> tuple[tuple[str, str], ...]:
+    """Return the filters on texts that all tiles share, as (column, value). The query applies them."""
     filters = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
     return tuple(sorted(set.intersection(*filters)))
 
 
-def _columns_of(report: Report, tile: Figure | Chart | Table) -> set[str]:
-    columns = {*tile.where, *tile.older_days, *([tile.nonzero] if tile.nonzero else [])}
-    if isinstance(tile, Figure):
-        return columns.union([tile.column] if tile.column else [], (name.removeprefix("-") for name in tile.of))
-    if tile.group:
-        return columns.union(tile.group.by, tile.group.sum, tile.group.median)
-    columns.update(PERIOD_COLUMNS, [tile.sort.removeprefix("-")] if tile.sort else [])
-    if isinstance(tile, Table):
-        return columns.union(tile.columns)
-    # Dimensions are not numbers, except deployments. Expressions can name a column anywhere in the spec.
-    columns.update(one.name for one in report.columns if one.type not in ("integer", "number"))
-    columns.update(["deployment"], _WORD.findall(json.dumps(tile.spec, ensure_ascii=False)))
-    columns.update([tile.compare.x, tile.compare.y] if tile.compare else [])
-    return columns.union([tile.leading.column, tile.leading.by] if tile.leading else [])
+def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
+    """Return the names of the columns that a tile reads."""
+    columns = {*tile.where, *tile.older_days}
+    if tile.nonzero:
+        columns.add(tile.nonzero)
+    if isinstance(tile, NumberTile):
+        if tile.column:
+            columns.add(tile.column)
+        columns.update(name.removeprefix("-") for name in tile.of)
+    elif tile.group:
+        columns.update(tile.group.by, tile.group.sum, tile.group.median)
+    else:
+        columns.update(PERIOD_COLUMNS)
+        if tile.sort:
+            columns.add(tile.sort.removeprefix("-"))
+        columns |= set(tile.columns) if isinstance(tile, Table) else _columns_of_chart(report, tile)
+    return columns
+
+
+def _columns_of_chart(report: Report, chart: Chart) -> set[str]:
+    """Return the names of the columns that a chart's spec, comparison or series may read."""
+    # All columns that are not numbers are dimensions, and so is the number of a deployment.
+    columns = {"deployment", *(column.name for column in report.columns if column.type not in ("integer", "number"))}
+    # Expressions can name a column anywhere in the spec.
+    columns.update(_WORD.findall(json.dumps(chart.spec, ensure_ascii=False)))
+    if chart.compare:
+        columns.update((chart.compare.x, chart.compare.y))
+    if chart.leading:
+        columns.update((chart.leading.column, chart.leading.by))
+    return columns

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from embedsink.dashboards.labels import UNCHANGED, ZERO_BEFORE
-from embedsink.dashboards.model import Figure
+from embedsink.dashboards.model import NumberTile
 
-# Larger ratios are shown as a factor instead of a percentage.
-TIMES_ABOVE = 4
+# A value that is more than this many times the previous one is shown as a factor, such as ×5.2. Others are percentages.
+FACTOR_ABOVE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change: `by` as a share, in percentage points, or as a factor."""
+    """A change. `by` is its size: a share, percentage points, or a factor (`times`)."""
 
     direction: Literal["up", "down"]
     is_good: bool | None
@@ -20,24 +20,24 @@ class Change:
     format: Literal["share", "points", "times"]
 
 
-def change_of(figure: Figure, value: Any, before: Any) -> Change | str | None:
-    """Return the change of a number, a label in place of a change, or None without numbers to compare."""
+def change_of(tile: NumberTile, value: Any, before: Any) -> Change | str | None:
+    """Return the change of a number, or a label in place of the change. Return None if a value is not a number."""
     if not isinstance(value, int | float) or not isinstance(before, int | float):
         return None
     if not before:
         return ZERO_BEFORE
     if value == before:
         return UNCHANGED
-    by, format = _by(value, before, is_share=figure.format == "share")
-    is_more = value > before
-    is_good = None if figure.better == "neither" else (figure.better == "up") == is_more
-    return Change("up" if is_more else "down", is_good, by, format)
+    by, format = _size(value, before, is_share=tile.format == "share")
+    direction: Literal["up", "down"] = "up" if value > before else "down"
+    is_good = None if tile.better == "neither" else direction == tile.better
+    return Change(direction, is_good, by, format)
 
 
-def _by(value: float, before: float, *, is_share: bool) -> tuple[float, Literal["share", "points", "times"]]:
+def _size(value: float, before: float, *, is_share: bool) -> tuple[float, Literal["share", "points", "times"]]:
     if is_share:
         return abs(value - before), "points"
-    times = value / before
-    if times > TIMES_ABOVE:
-        return round(times, 1 if times < 10 else 0), "times"
-    return abs(times - 1), "share"
+    factor = value / before
+    if factor > FACTOR_ABOVE:
+        return round(factor, 1 if factor < 10 else 0), "times"
+    return abs(factor - 1), "share"

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from embedsink.reasons import Reason
 
 # The inspector has a page, but no dashboard file.
 INSPECTOR = "inspector"
-# Called with the name of a file and its error.
+# A function that is called with the name of an invalid file and its error.
 OnError = Callable[[str, Misconfigured], None]
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_PAGE_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @cache
@@ -28,18 +29,19 @@ def dashboards_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "dashboards"
 
 
-def read_dashboards(own: Path | None = None, *, on_error: OnError | None = None) -> dict[str, Dashboard]:
+def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | None = None) -> dict[str, Dashboard]:
     """Return all dashboards by name, in the order of `position`.
 
     Args:
-        own: the operator's folder; it may be missing. Its files override shipped ones of the same name.
-        on_error: called with each invalid file. Neither this file nor a shipped one of the same name is returned.
+        custom_folder: the operator's folder; it may be missing. Its files replace shipped files of the same name.
+        on_error: called for each invalid file. Its dashboard is omitted, and so is a shipped one of the same name.
 
     Raises:
         Misconfigured: a file is not a dashboard, and `on_error` is None.
     """
     dashboards = {path.stem: _read(path) for path in dashboard_files(dashboards_folder())}
-    for path in dashboard_files(own) if own else ():
+    custom_files = dashboard_files(custom_folder) if custom_folder else []
+    for path in custom_files:
         try:
             dashboards[path.stem] = _read(path)
         except Misconfigured as error:
@@ -47,12 +49,13 @@ def read_dashboards(own: Path | None = None, *, on_error: OnError | None = None)
                 raise
             dashboards.pop(path.stem, None)
             on_error(path.stem, error)
-    return dict(sorted(dashboards.items(), key=lambda entry: (entry[1].position, entry[0])))
+    names = sorted(dashboards, key=lambda name: (dashboards[name].position, name))
+    return {name: dashboards[name] for name in names}
 
 
 def is_page_name(name: str) -> bool:
     """Return whether a dashboard page may have this name."""
-    return _NAME.fullmatch(name) is not None and name != INSPECTOR
+    return _PAGE_NAME.fullmatch(name) is not None and name != INSPECTOR
 
 
 def dashboard_files(folder: Path) -> list[Path]:
@@ -70,10 +73,8 @@ def parse_dashboard(content: Any, where: str) -> Dashboard:
         dashboard = Dashboard.model_validate(content)
     except ValidationError as error:
         raise Misconfigured(f"{where}: {first_error(error, content)}") from None
-    for what, ids in _ids(dashboard):
-        for id in ids:
-            if ids.count(id) > 1:
-                raise Misconfigured(f"{where}: {what}: id {preview(id)} is not unique. Give each one its own id.")
+    _check_unique(f"{where}: sections", [section.id for section in dashboard.sections])
+    _check_unique(f"{where}: charts", [tile.id for section in dashboard.sections for tile in section.tiles])
     return dashboard
 
 
@@ -85,8 +86,8 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     """
     dashboard = dashboards.get(name)
     if dashboard is None:
-        listed = suggestion(name, sorted(dashboards))
-        raise Refused(Reason.NOT_FOUND, f"dashboard {preview(name)} does not exist. {listed}")
+        advice = suggestion(name, sorted(dashboards))
+        raise Refused(Reason.NOT_FOUND, f"dashboard {preview(name)} does not exist. {advice}")
     return dashboard
 
 
@@ -95,21 +96,22 @@ def _read(path: Path) -> Dashboard:
     if not is_page_name(path.stem):
         problem = "is the name of the inspector" if path.stem == INSPECTOR else "is not a valid name for a page"
         raise Misconfigured(f"{file}: {problem}. Use lowercase letters, digits and hyphens, such as support-desk.json.")
-    return parse_dashboard(_content(path, file), file)
+    return parse_dashboard(_parse_json(path, file), file)
 
 
-def _content(path: Path, file: str) -> Any:
+def _parse_json(path: Path, file: str) -> Any:
     try:
         return json.loads(path.read_bytes())
     except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
+        cause = f"line {error.lineno}, column {error.colno}"
     except (ValueError, RecursionError):
-        position = "not UTF-8, too deeply nested, or a number that is too long"
+        cause = "not UTF-8, too deeply nested, or a number that is too long"
     except OSError as error:
         raise Misconfigured(f"{file}: {error.strerror}. Make it readable for this user, or remove it.") from None
-    raise Misconfigured(f"{file}: is not JSON ({position}). Correct the file.")
+    raise Misconfigured(f"{file}: is not JSON ({cause}). Correct the file.")
 
 
-def _ids(dashboard: Dashboard) -> Iterator[tuple[str, list[str]]]:
-    yield "sections", [section.id for section in dashboard.sections]
-    yield "charts", [tile.id for section in dashboard.sections for tile in section.charts]
+def _check_unique(where: str, ids: list[str]) -> None:
+    for id, count in Counter(ids).items():
+        if count > 1:
+            raise Misconfigured(f"{where}: id {preview(id)} is not unique. Give each one its own id.")

@@ -1,48 +1,53 @@
-"""Zero rows for periods without events, so that the line of the previous period drops to zero."""
+"""Rows with zeros for periods without events, so that the line of the previous period drops to zero."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from embedsink.dashboards.model import PERIOD_END_COLUMNS, Chart
-from embedsink.dashboards.time_axis import TICKS_MAX, Clock
+from embedsink.dashboards.time_axis import TICKS_MAX, TimeAxis
 
 
 def fill_gaps(
-    chart: Chart, names: Sequence[str], rows: list[list[Any]], clock: Clock, time: tuple[int | None, int]
+    chart: Chart, names: Sequence[str], rows: list[list[Any]], axis: TimeAxis, limits: tuple[int | None, int]
 ) -> list[list[Any]]:
-    """Return the rows of the previous period with a zero row for each missing period, or no rows if there are none.
+    """Return the rows of the previous period, with a row of zero for each period without a row.
+
+    Without any rows, or if the comparison is not by period, return the rows unchanged.
 
     Args:
-        chart: a chart with a comparison.
-        names: the columns, with those added for periods.
-        rows: shifted onto the current period.
-        clock: the reader's clock.
-        time: the start and end to fill, in epoch milliseconds; a start of None means the first row.
+        chart: the chart.
+        names: the names of the columns, including those added for periods.
+        rows: the rows, shifted onto the current period.
+        axis: the time axis.
+        limits: the start and end to fill, in epoch milliseconds. A start of None means the period of the first row.
     """
-    if (
-        chart.compare is None
-        or not rows
-        or "period_start" not in names
-        or chart.compare.x not in (*PERIOD_END_COLUMNS, "period_start")
-    ):
+    is_by_period = "period_start" in names
+    if chart.compare is None or not is_by_period or not rows:
         return rows
-    start, middle, y = (names.index(name) for name in ("period_start", "period_middle", chart.compare.y))
-    # Compare by the middles: after a clock change, a shifted period doesn't start exactly where a current one starts.
-    existing = {clock.start(row[middle]) for row in rows}
-    filled_rows = list(rows)
-    first, end = time
-    for start_ms in _starts(clock, min(existing) if first is None else first, end):
-        if start_ms not in existing:
-            row = [None] * (len(names) - len(PERIOD_END_COLUMNS)) + clock.period_columns(start_ms)
-            row[start], row[y] = start_ms, 0
-            filled_rows.append(row)
-    return filled_rows
+    if chart.compare.x not in ("period_start", *PERIOD_END_COLUMNS):
+        return rows
+    # Periods are compared by their middles: after a clock change, the starts of shifted periods differ by an hour.
+    middle = names.index("period_middle")
+    existing = {axis.period_start(row[middle]) for row in rows}
+    first_ms, end_ms = limits
+    if first_ms is None:
+        first_ms = min(existing)
+    missing = [start_ms for start_ms in _period_starts(axis, first_ms, end_ms) if start_ms not in existing]
+    return [*rows, *(_zero_row(names, chart.compare.y, axis, start_ms) for start_ms in missing)]
 
 
-def _starts(clock: Clock, first: int, end: int) -> Iterator[int]:
-    start_ms = clock.start(first)
+def _zero_row(names: Sequence[str], zero_column: str, axis: TimeAxis, start_ms: int) -> list[Any]:
+    """Return the row of a period with 0 in one column. Columns other than those of the period are None."""
+    values = dict(zip(PERIOD_END_COLUMNS, axis.period_columns(start_ms), strict=True))
+    values |= {"period_start": start_ms, zero_column: 0}
+    return [values.get(name) for name in names]
+
+
+def _period_starts(axis: TimeAxis, first_ms: int, end_ms: int) -> Iterator[int]:
+    """Yield the starts of the periods between two times, at most `TICKS_MAX`."""
+    start_ms = axis.period_start(first_ms)
     for _ in range(TICKS_MAX):
-        if start_ms >= end:
+        if start_ms >= end_ms:
             return
         yield start_ms
-        start_ms = clock.end(start_ms)
+        start_ms = axis.period_end(start_ms)

@@ -1,24 +1,25 @@
 """Checks of dashboards against the report catalog, before a page fails.
 
-a tile ─┬─ columns that it reads ───▶ columns of the report
-        ├─ columns that it sums ────▶ numeric columns
-        └─ columns that it shows ───▶ columns of its rows: the report's, or those of its group
+a tile ─┬─ columns that it reads ───▶ must be columns of the report
+        ├─ columns that it sums ────▶ must be numeric columns
+        └─ columns that it shows ───▶ must be columns of its rows: those of the report, or those of its group
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Dashboard, Figure, Table, Tile
+from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Dashboard, NumberTile, Table, Tile
 from embedsink.errors import Misconfigured, Refused, preview, suggestion
-from embedsink.reports.catalog import Report, unknown_report
+from embedsink.reports.catalog import Report, unknown_report_message
 from embedsink.reports.scope import parse_scope
 
 NUMBERS = ("integer", "number")
-# The start of the grain of reports with a single row.
+# Members of a Vega-Lite spec that contain rows.
 _DATA_MEMBERS = {"data", "datasets", "usermeta"}
 _LINK_MEMBERS = {"url", "href"}
-_ONE_ROW = "One row per scope"
-OfReport = Figure | Chart | Table
+# The beginning of the grain of a report with a single row.
+_ONE_ROW_GRAIN = "One row per scope"
+ReportTile = NumberTile | Chart | Table
 
 
 def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> None:
@@ -31,10 +32,11 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
 
 def lint(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
     """Return the error of each invalid dashboard by its name."""
-    known, errors = list(reports), {}
+    known_reports = list(reports)
+    errors = {}
     for name, dashboard in dashboards.items():
         try:
-            check_dashboards({name: dashboard}, known)
+            check_dashboards({name: dashboard}, known_reports)
         except Misconfigured as error:
             errors[name] = error
     return errors
@@ -47,15 +49,16 @@ def drop_invalid_tiles(dashboard: Dashboard, reports: Iterable[Report]) -> tuple
         Misconfigured: no tile is valid.
     """
     known = {report.name: report for report in reports}
-    sections, left_out = [], []
+    sections = []
+    dropped_titles = []
     for section in dashboard.sections:
-        valid = [tile for tile in section.charts if _is_valid(tile, known)]
-        left_out += [tile.title for tile in section.charts if tile not in valid]
-        if valid:
-            sections.append(section.model_copy(update={"charts": valid}))
+        valid_tiles = [tile for tile in section.tiles if _is_valid(tile, known)]
+        dropped_titles += [tile.title for tile in section.tiles if tile not in valid_tiles]
+        if valid_tiles:
+            sections.append(section.model_copy(update={"tiles": valid_tiles}))
     if not sections:
         raise Misconfigured(f"{dashboard.title}: has no tile that these reports support. Choose another dashboard.")
-    return dashboard.model_copy(update={"sections": sections}), left_out
+    return dashboard.model_copy(update={"sections": sections}), dropped_titles
 
 
 def _is_valid(tile: Tile, reports: Mapping[str, Report]) -> bool:
@@ -67,17 +70,18 @@ def _is_valid(tile: Tile, reports: Mapping[str, Report]) -> bool:
 
 
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
+    """Yield each tile with its path in the file."""
     for number, section in enumerate(dashboard.sections):
-        for index, tile in enumerate(section.charts):
+        for index, tile in enumerate(section.tiles):
             yield f"sections[{number}].charts[{index}]", tile
 
 
 def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
-    if not isinstance(tile, Figure | Chart | Table):
+    if not isinstance(tile, NumberTile | Chart | Table):
         return
     report = reports.get(tile.report)
     if report is None:
-        raise Misconfigured(f"{path}.report: {unknown_report(tile.report, sorted(reports))}")
+        raise Misconfigured(f"{path}.report: {unknown_report_message(tile.report, sorted(reports))}")
     try:
         parse_scope({str(name): value for name, value in tile.parameters.items()})
     except Refused as error:
@@ -89,11 +93,12 @@ def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
 
 
 def _check_marks(path: str, chart: Chart, reports: Mapping[str, Report]) -> None:
+    """Check the report and the column of the marked times."""
     if chart.marks is None:
         return
     name = chart.marks.report
     if name not in reports:
-        raise Misconfigured(f"{path}.marks.report: {unknown_report(name, sorted(reports))}")
+        raise Misconfigured(f"{path}.marks.report: {unknown_report_message(name, sorted(reports))}")
     _check_time_column(f"{path}.marks.at", chart.marks.at, reports[name])
 
 
@@ -104,30 +109,38 @@ def _check_time_column(path: str, column: str, report: Report) -> None:
         raise Misconfigured(f"{path}: column {preview(column)} of report {report.name} has no times. {advice}")
 
 
-def _check_columns(path: str, tile: OfReport, report: Report) -> None:
-    read = {column.name: column.type for column in report.columns}
-    if isinstance(tile, Figure):
-        _check_figure(path, tile, report)
+def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
+    types = {column.name: column.type for column in report.columns}
+    if isinstance(tile, NumberTile):
+        _check_number(path, tile, report)
     for where, column in columns_read(tile):
-        _check_column(f"{path}.{where}", column, read, f"report {report.name}")
+        _check_column(f"{path}.{where}", column, types, f"report {report.name}")
     for column in tile.older_days:
         _check_time_column(f"{path}.older_days.{column}", column, report)
     for where, column in _columns_summed(tile):
-        if read[column] not in NUMBERS:
-            numeric = sorted(name for name, type_ in read.items() if type_ in NUMBERS)
-            advice = suggestion(column, sorted(numeric))
+        if types[column] not in NUMBERS:
+            numeric_columns = sorted(name for name, type_ in types.items() if type_ in NUMBERS)
+            advice = suggestion(column, numeric_columns)
             raise Misconfigured(f"{path}.{where}: column {preview(column)} has no numbers. {advice}")
-    if isinstance(tile, Figure):
-        return
-    _check_group(path, tile)
-    shown = tile.group.columns if tile.group else list(read)
+    if isinstance(tile, Chart | Table):
+        _check_group(path, tile)
+        _check_shown_columns(path, tile, report)
+
+
+def _check_shown_columns(path: str, tile: Chart | Table, report: Report) -> None:
+    """Check that the columns that a tile shows or sorts by exist in its rows."""
+    row_columns = tile.group.columns if tile.group else [column.name for column in report.columns]
     owner = "this group" if tile.group else f"report {report.name}"
     if tile.sort:
-        _check_column(f"{path}.sort", tile.sort.removeprefix("-"), shown, owner)
-    known = {*shown, *(PERIOD_END_COLUMNS if set(shown) & set(PERIOD_COLUMNS) else ())}
+        _check_column(f"{path}.sort", tile.sort.removeprefix("-"), row_columns, owner)
+    known = set(row_columns)
+    if known & set(PERIOD_COLUMNS):
+        known.update(PERIOD_END_COLUMNS)
     for where, column in columns_shown(tile):
-        computed = _computed_by(tile) if isinstance(tile, Chart) and where.startswith("spec") else set()
-        _check_column(f"{path}.{where}", column, known | computed, owner)
+        if isinstance(tile, Chart) and where.startswith("spec"):
+            _check_column(f"{path}.{where}", column, known | _computed_by(tile.spec), owner)
+        else:
+            _check_column(f"{path}.{where}", column, known, owner)
 
 
 def _check_column(path: str, column: str, known: Collection[str], owner: str) -> None:
@@ -137,6 +150,7 @@ def _check_column(path: str, column: str, known: Collection[str], owner: str) ->
 
 
 def _check_group(path: str, tile: Chart | Table) -> None:
+    """Check the combination of group, sort and leading."""
     if isinstance(tile, Chart) and tile.leading and (tile.group or tile.sort):
         raise Misconfigured(f"{path}.leading: can't be combined with group or sort. Remove one of them.")
     if tile.group and not (tile.group.sum or tile.group.median or tile.group.count or tile.sort):
@@ -145,32 +159,33 @@ def _check_group(path: str, tile: Chart | Table) -> None:
         raise Misconfigured(f"{path}.group: names a column twice. Name each once.")
 
 
-def _check_figure(path: str, figure: Figure, report: Report) -> None:
-    needed = {
+def _check_number(path: str, tile: NumberTile, report: Report) -> None:
+    """Check that a number has the fields that its computation requires."""
+    required_fields = {
         "sum": ("column",),
         "newest": ("column",),
         "distinct": ("column",),
         "ratio": ("column", "of"),
         "only": ("column",),
     }
-    if figure.how == "only" and not report.grain.startswith(_ONE_ROW):
+    if tile.how == "only" and not report.grain.startswith(_ONE_ROW_GRAIN):
         raise Misconfigured(
             f"{path}.how: `only` requires a report with one row, and {report.name} has many. Use totals."
         )
-    for name in needed.get(figure.how, ()):
-        if not getattr(figure, name):
-            raise Misconfigured(f"{path}.{name}: is missing; `{figure.how}` requires it. Name a column.")
+    for name in required_fields.get(tile.how, ()):
+        if not getattr(tile, name):
+            raise Misconfigured(f"{path}.{name}: is missing; `{tile.how}` requires it. Name a column.")
 
 
 def _check_spec(path: str, spec: dict[str, Any]) -> None:
-    """Reject data and links in a spec: all rows come from the report, and their texts are untrusted."""
-    for where, name, value in _entries(spec, "spec"):
-        is_lookup = name == "from" and isinstance(value, dict)  # the `lookup` transform reads other data
+    """Reject data and links in a spec. All rows come from the report, and their texts are untrusted."""
+    for where, name, value in _members(spec, "spec"):
+        is_lookup = name == "from" and isinstance(value, dict)  # The `lookup` transform reads other data.
         if is_lookup or name in _DATA_MEMBERS | _LINK_MEMBERS:
             raise Misconfigured(f"{path}.{where}: is not allowed in a spec; the rows come from the report. Remove it.")
 
 
-def columns_read(tile: OfReport) -> Iterator[tuple[str, str]]:
+def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
     """Yield every report column that a tile reads, with its path in the file."""
     for column in tile.where:
         yield f"where.{column}", column
@@ -178,7 +193,7 @@ def columns_read(tile: OfReport) -> Iterator[tuple[str, str]]:
         yield "nonzero", tile.nonzero
     for column in tile.older_days:
         yield f"older_days.{column}", column
-    if isinstance(tile, Figure):
+    if isinstance(tile, NumberTile):
         if tile.column:
             yield "column", tile.column
         yield from ((f"of[{index}]", column.removeprefix("-")) for index, column in enumerate(tile.of))
@@ -190,18 +205,17 @@ def columns_read(tile: OfReport) -> Iterator[tuple[str, str]]:
         yield from (("leading.column", tile.leading.column), ("leading.by", tile.leading.by))
 
 
-def _columns_summed(tile: OfReport) -> Iterator[tuple[str, str]]:
+def _columns_summed(tile: ReportTile) -> Iterator[tuple[str, str]]:
     """Yield the columns whose values the tile sums or multiplies, with their paths in the file."""
-    if not isinstance(tile, Figure):
-        yield from (
-            (where, column)
-            for where, column in columns_read(tile)
-            if where.startswith(("group.sum", "group.median", "leading.by"))
-        )
-    elif tile.how in ("sum", "ratio") or (tile.how in ("newest", "only") and tile.times != 1):
-        yield from (
-            (where, column) for where, column in columns_read(tile) if where == "column" or where.startswith("of")
-        )
+    if isinstance(tile, NumberTile):
+        is_summed = tile.how in ("sum", "ratio")
+        is_multiplied = tile.how in ("newest", "only") and tile.times != 1
+        fields = ["column", "of"] if is_summed or is_multiplied else []
+    else:
+        fields = ["group.sum", "group.median", "leading.by"]
+    for where, column in columns_read(tile):
+        if where.partition("[")[0] in fields:
+            yield where, column
 
 
 def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
@@ -215,28 +229,29 @@ def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
 
 
 def _fields_of(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for where, name, value in _entries(spec, "spec"):
+    """Yield every column that a spec names, with its path in the file."""
+    for where, name, value in _members(spec, "spec"):
         if name == "field" and isinstance(value, str):
             yield where, value
         if name in ("groupby", "fold", "fields") and isinstance(value, list):
             yield from ((f"{where}[{index}]", field) for index, field in enumerate(value) if isinstance(field, str))
 
 
-def _computed_by(chart: Chart) -> set[str]:
-    """Return the columns that the spec computes."""
+def _computed_by(spec: dict[str, Any]) -> set[str]:
+    """Return the columns that a spec computes."""
     computed: set[str] = set()
-    for _, name, value in _entries(chart.spec, "spec"):
+    for _, name, value in _members(spec, "spec"):
         if name == "as":
             computed |= set(value if isinstance(value, list) else [value])
     return computed
 
 
-def _entries(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield the path, name and value of every entry of every object in a spec."""
+def _members(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the path, name and value of each member of each object in a spec."""
     if isinstance(value, dict):
-        for name, part in value.items():
-            yield f"{path}.{name}", name, part
-            yield from _entries(part, f"{path}.{name}")
+        for name, member in value.items():
+            yield f"{path}.{name}", name, member
+            yield from _members(member, f"{path}.{name}")
     elif isinstance(value, list):
-        for number, part in enumerate(value):
-            yield from _entries(part, f"{path}[{number}]")
+        for index, element in enumerate(value):
+            yield from _members(element, f"{path}[{index}]")

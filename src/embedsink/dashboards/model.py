@@ -4,40 +4,41 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-NAME = r"^[a-z][a-z0-9-]*$"
-COLUMN = r"^[a-z][a-z0-9_]*$"
-SIGNED_COLUMN = r"^-?[a-z][a-z0-9_]*$"
-Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+ID_PATTERN = r"^[a-z][a-z0-9-]*$"
+COLUMN_PATTERN = r"^[a-z][a-z0-9_]*$"
+SIGNED_COLUMN_PATTERN = r"^-?[a-z][a-z0-9_]*$"
+Id = Annotated[str, Field(pattern=ID_PATTERN, max_length=64)]
 Title = Annotated[str, Field(min_length=1, max_length=100)]
 Sentence = Annotated[str, Field(max_length=400)]
-Column = Annotated[str, Field(pattern=COLUMN)]
-SignedColumn = Annotated[str, Field(pattern=SIGNED_COLUMN)]
-OwnParameter = Literal["since", "interval", "surface", "tenant"]
+Column = Annotated[str, Field(pattern=COLUMN_PATTERN)]
+SignedColumn = Annotated[str, Field(pattern=SIGNED_COLUMN_PATTERN)]
+TileParameter = Literal["since", "interval", "surface", "tenant"]
 Scalar = str | int | bool
 Format = Literal["count", "number", "share", "ms", "s", "bytes", "time", "text"]
 # The Vega-Lite version of all specs; vl-convert ships several.
 VEGA_LITE = "6.4"
 
-# Gauges of the server; http/api/dashboards.py computes them.
+# The values of gauges; http/gauges.py computes them.
 Measure = Literal["loading_delay_s", "journal_segment_count", "journal_bytes", "snapshot_age_s", "damaged_count"]
 
-# Rows with one of these columns belong to a period and get the columns below: its end, its middle, and its bar.
+# A row with one of these columns belongs to a period. It gets the columns below: the end and the middle of the period,
+# and the start and end of its bar.
 PERIOD_COLUMNS = ("period_start", "day")
 PERIOD_END_COLUMNS = ("period_end", "period_middle", "bar_start", "bar_end")
 ROWS_MAX = 5_000
-CHARTS_MAX = 24
+TILES_MAX = 24
 SECTIONS_MAX = 12
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class _FileObject(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
 
 
-class _Tile(_Part):
-    id: Name
+class _BaseTile(_FileObject):
+    id: Id
     title: Title
     description: Sentence = ""
-    # The width in columns; a wide screen has six.
+    # The width of the tile in columns. A wide screen has six columns.
     span: Literal[1, 2, 3, 4, 6] = 3
 
     @property
@@ -46,10 +47,10 @@ class _Tile(_Part):
         return getattr(self, "report", None)
 
 
-class _OfReport(_Tile):
+class _ReportTile(_BaseTile):
     report: str
     # Report parameters that override those of the reader.
-    parameters: dict[OwnParameter, str] = Field(default_factory=dict)
+    parameters: dict[TileParameter, str] = Field(default_factory=dict)
     # Only rows with these values.
     where: dict[Column, Scalar] = Field(default_factory=dict)
     # Only rows in which this column is not zero.
@@ -58,12 +59,18 @@ class _OfReport(_Tile):
     older_days: dict[Column, Annotated[int, Field(ge=1, le=3_650)]] = Field(default_factory=dict)
 
 
-class Figure(_OfReport):
-    """One number over all rows.
+class NumberTile(_ReportTile):
+    """A number that is computed from all rows.
 
-    `sum` adds a column. `ratio` divides its sum by the sum of `of`; a minus before a name subtracts the column.
-    `newest` is the greatest value. `count` counts rows. `distinct` counts distinct values. `only` is the value of the
-    single row of a report.
+    `how` is the computation:
+        sum: the sum of `column`.
+        ratio: the sum of `column` ÷ the sum of the columns `of`. A minus before a name subtracts its column.
+        newest: the greatest value of `column`.
+        count: the number of rows.
+        distinct: the number of distinct values of `column`.
+        only: the value of `column` in a report with one row.
+
+    `times` multiplies the result. `better` is the direction of an improvement.
     """
 
     kind: Literal["number"]
@@ -76,11 +83,8 @@ class Figure(_OfReport):
     span: Literal[1, 2, 3, 4, 6] = 1
 
 
-class Group(_Part):
-    """Aggregated rows: one per value of `by` with sums of additive columns, greatest first.
-
-    `median` is for columns that are not additive: the median over rows with a value.
-    """
+class Group(_FileObject):
+    """Aggregated rows: one for each value of the columns `by`, with the sums and the medians of other columns."""
 
     by: list[Column] = Field(min_length=1)
     sum: list[Column] = Field(default_factory=list)
@@ -94,7 +98,7 @@ class Group(_Part):
         return [*self.by, *self.sum, *self.median, *([self.count] if self.count else [])]
 
 
-class _Rows(_OfReport):
+class _RowsTile(_ReportTile):
     group: Group | None = None
     # A column; a minus sorts in descending order. Without `sort`, rows keep the order of the report.
     sort: SignedColumn | None = None
@@ -102,7 +106,7 @@ class _Rows(_OfReport):
     empty: Sentence = ""
 
 
-class TopValues(_Part):
+class TopValues(_FileObject):
     """The limit on series: only the values of `column` with the largest sums of `by`."""
 
     column: Column
@@ -110,14 +114,14 @@ class TopValues(_Part):
     count: int = Field(7, ge=1, le=50)
 
 
-class Comparison(_Part):
-    """The dashed line of the previous period: the sum of `y` over `x`."""
+class Comparison(_FileObject):
+    """The dashed line of the previous period: for each value of `x`, the sum of `y`."""
 
     x: Column
     y: Column
 
 
-class Marks(_Part):
+class Marks(_FileObject):
     """Marked times in a chart: the column `at` of a report, with the label `title`."""
 
     report: str
@@ -125,7 +129,7 @@ class Marks(_Part):
     title: Title
 
 
-class Chart(_Rows):
+class Chart(_RowsTile):
     """A Vega-Lite chart. Its spec has no data, because the rows come from the report."""
 
     kind: Literal["chart"]
@@ -139,7 +143,7 @@ class Chart(_Rows):
     marks: Marks | None = None
 
 
-class Table(_Rows):
+class Table(_RowsTile):
     """A table of rows."""
 
     kind: Literal["table"]
@@ -148,7 +152,7 @@ class Table(_Rows):
     select: Literal["surface", "deployment", "tenant"] | None = None
 
 
-class Gauge(_Tile):
+class Gauge(_BaseTile):
     """A current value of the server itself."""
 
     kind: Literal["server"]
@@ -157,23 +161,23 @@ class Gauge(_Tile):
     span: Literal[1, 2, 3, 4, 6] = 1
 
 
-Tile = Annotated[Figure | Chart | Table | Gauge, Field(discriminator="kind")]
+Tile = Annotated[NumberTile | Chart | Table | Gauge, Field(discriminator="kind")]
 
 
-class Section(_Part):
-    """Tiles that are requested together."""
+class Section(_FileObject):
+    """Tiles that are requested together. Files name them `charts`."""
 
-    id: Name
+    id: Id
     title: Title
-    charts: list[Tile] = Field(min_length=1, max_length=CHARTS_MAX)
+    tiles: list[Tile] = Field(alias="charts", min_length=1, max_length=TILES_MAX)
 
 
-class Dashboard(_Part):
+class Dashboard(_FileObject):
     """A dashboard file. Its name is the file name without the suffix."""
 
     title: Title
     description: Sentence
-    # The order in the navigation bar; lower values come first.
+    # The position in the navigation bar; lower values come first.
     position: int = 100
     sections: list[Section] = Field(min_length=1, max_length=SECTIONS_MAX)
 

@@ -1,4 +1,4 @@
-"""The period of a page, its previous period and their interval, from query parameters."""
+"""The period of a dashboard page, the previous period, and the interval of both, from query parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,26 @@ from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 from embedsink.reports.scope import Scope, parse_scope
 
-# Lengths in local days, including today. One day means the last 24 hours.
+# The lengths of rolling periods in local days, including today. One day means the last 24 hours.
 PERIODS: dict[str, int] = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 PERIOD_DEFAULT = "7d"
 PARAMETERS = ("period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone")
-_FIRST_DAYS = datetime(1, 1, 3)
-_INTERVALS = ((timedelta(days=2), "hour"), (timedelta(days=100), "day"), (timedelta(days=400), "week"))
+# Before it, local times can be outside the range of UTC times.
+_CALENDAR_START = datetime(1, 1, 3)
+# The maximum length of a period for each interval. Longer periods have months.
+_INTERVALS_BY_LENGTH_MAX = ((timedelta(days=2), "hour"), (timedelta(days=100), "day"), (timedelta(days=400), "week"))
+# The start and end of a scope, as values of `since` and `until`.
+_Limits = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The scope of a page, and `before`: the scope of the previous period of the same length, or None.
+    """The period of a page.
 
-    `params` has the query parameters of a report with the same scope.
+    Args:
+        scope: the scope of the page.
+        before: the scope of the previous period, which has the same length; None without a comparison.
+        params: the query parameters of a report with the scope of the page.
     """
 
     scope: Scope
@@ -30,21 +37,25 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """The parameters that both periods share, and the clock."""
+class _ScopeParser:
+    """A parser of scopes that differ only in `since`, `until` and `interval`."""
 
     shared: dict[str, str | None]
     deployments: Sequence[str]
     allowed: frozenset[int] | None
     now: datetime
 
-    def scope(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
+    def parse(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
         params = self.shared | {"since": since, "until": until, "interval": interval}
         return parse_scope(params, deployments=self.deployments, allowed=self.allowed, now=lambda: self.now)
 
-    def local(self) -> datetime:
-        """Return the reader's local time."""
-        timezone = self.scope(None, None).timezone  # a validated time zone
+    def local_now(self) -> datetime:
+        """Return the current local time of the reader, without a zone.
+
+        Raises:
+            Refused: the time zone is unknown.
+        """
+        timezone = self.parse(None, None).timezone
         return self.now.astimezone(ZoneInfo(timezone or "UTC")).replace(tzinfo=None)
 
 
@@ -66,70 +77,91 @@ def period_of(
     Raises:
         Refused: `bad_parameter`, or `out_of_scope`.
     """
-    reader = _Reader({name: params.get(name) for name in ("surface", "tenant", "timezone")}, deployments, allowed, now)
-    since, until = params.get("since"), params.get("until")
-    if since is None and until is not None:
-        raise Refused(Reason.BAD_PARAMETER, "until: is given without since. Give both, or a period such as 7d.")
-    before: tuple[str, str] | None
-    if since is None:
-        since, before = _rolling(params.get("period") or PERIOD_DEFAULT, reader)
-    elif params.get("period") is not None:
-        raise Refused(Reason.BAD_PARAMETER, "period: is given together with since. Give one of them.")
-    else:
-        before = _previous_of_custom(reader.scope(since, until), now)
-    scope = reader.scope(since, until)
-    interval = _interval(_length(scope, now))
-    report_params = {"since": since, "until": until, "interval": interval, **reader.shared}
+    shared = {name: params.get(name) for name in ("surface", "tenant", "timezone")}
+    parser = _ScopeParser(shared, deployments, allowed, now)
+    since, until, previous = _limits_of(params, parser)
+    interval = _interval(_length(parser.parse(since, until), now))
+    is_compared = previous is not None and _parse_compare(params.get("compare"))
+    report_params = {"since": since, "until": until, "interval": interval, **shared}
     return Period(
-        reader.scope(since, until, interval),
-        reader.scope(*before, interval) if before and _is_compared(params.get("compare")) else None,
-        {name: value for name, value in report_params.items() if value is not None},
+        scope=parser.parse(since, until, interval),
+        before=parser.parse(*previous, interval) if previous and is_compared else None,
+        params={name: value for name, value in report_params.items() if value is not None},
     )
 
 
-def _rolling(period: str, reader: _Reader) -> tuple[str, tuple[str, str]]:
-    """Return the start of a rolling period, and the previous period up to the same time of day."""
+def _limits_of(params: Mapping[str, str | None], parser: _ScopeParser) -> tuple[str, str | None, _Limits | None]:
+    """Return `since` and `until` of the period, and the limits of the previous period, if there is one."""
+    since, until, period = params.get("since"), params.get("until"), params.get("period")
+    if since is None:
+        if until is not None:
+            raise Refused(Reason.BAD_PARAMETER, "until: is given without since. Give both, or a period such as 7d.")
+        since, previous = _rolling(period or PERIOD_DEFAULT, parser)
+        return since, None, previous
+    if period is not None:
+        raise Refused(Reason.BAD_PARAMETER, "period: is given together with since. Give one of them.")
+    return since, until, _previous_of_custom(parser.parse(since, until), parser.now)
+
+
+def _rolling(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
+    """Return the start of a rolling period, and the limits of the previous period up to the same time of day."""
     if period not in PERIODS:
         raise Refused(Reason.BAD_PARAMETER, f"period: {preview(period)} is not one of {', '.join(PERIODS)}.")
     length = timedelta(days=PERIODS[period])
-    local = reader.local()
+    local_now = parser.local_now().replace(microsecond=0)
     if period == "24h":
-        start = reader.now.astimezone(UTC).replace(tzinfo=None, minute=0, second=0, microsecond=0) - timedelta(hours=23)
-        end = reader.now.astimezone(UTC).replace(tzinfo=None, microsecond=0) - length
-        return f"{start.isoformat()}Z", (f"{(start - length).isoformat()}Z", f"{end.isoformat()}Z")
-    first = local.date() - length + timedelta(days=1)
-    return first.isoformat(), ((first - length).isoformat(), (local - length).replace(microsecond=0).isoformat())
+        utc_now = parser.now.astimezone(UTC).replace(tzinfo=None, microsecond=0)
+        start = utc_now.replace(minute=0, second=0) - timedelta(hours=23)
+        return _utc_text(start), (_utc_text(start - length), _utc_text(utc_now - length))
+    first_day = local_now.date() - length + timedelta(days=1)
+    return first_day.isoformat(), ((first_day - length).isoformat(), (local_now - length).isoformat())
 
 
-def _previous_of_custom(scope: Scope, now: datetime) -> tuple[str, str] | None:
-    """Return the previous period of a custom period: it ends where the custom period starts."""
+def _previous_of_custom(scope: Scope, now: datetime) -> _Limits | None:
+    """Return the limits of the period before a custom period; None if it is outside the calendar."""
     start = scope.since or datetime.min
     try:
-        if scope.since and scope.until and (days := _whole_days(scope.local(scope.since), scope.local(scope.until))):
-            return days
-        return f"{(start - _length(scope, now)).isoformat()}Z", f"{start.isoformat()}Z"
+        if scope.since and scope.until:
+            days = _previous_days(scope.local_time(scope.since), scope.local_time(scope.until))
+            if days is not None:
+                return days
+        return _utc_text(start - _length(scope, now)), _utc_text(start)
     except OverflowError:
         return None
 
 
-def _whole_days(first: datetime, end: datetime) -> tuple[str, str] | None:
-    """Return as many local days before whole days, or None for partial days. Local days can have 23 or 25 hours."""
-    before = first - (end - first)
-    are_whole = first.time() == end.time() == time.min
-    # In the first days of the calendar, local times can be outside the range of UTC.
-    return (before.isoformat(), first.isoformat()) if are_whole and before > _FIRST_DAYS else None
+def _previous_days(start: datetime, end: datetime) -> _Limits | None:
+    """Return the same number of local days before a period of whole local days; None for other periods.
+
+    Local days can have 23 or 25 hours.
+    """
+    are_whole_days = start.time() == end.time() == time.min
+    previous_start = start - (end - start)
+    if not are_whole_days or previous_start <= _CALENDAR_START:
+        return None
+    return previous_start.isoformat(), start.isoformat()
 
 
 def _length(scope: Scope, now: datetime) -> timedelta:
+    """Return the length of a period. Without `until` it ends now, and without `since` its length is 0."""
     end = scope.until or now.astimezone(UTC).replace(tzinfo=None)
-    return max(end - (scope.since or end), timedelta())
+    start = scope.since or end
+    return max(end - start, timedelta())
 
 
 def _interval(length: timedelta) -> str:
-    return next((interval for longest, interval in _INTERVALS if length <= longest), "month")
+    """Return the interval of a period of this length."""
+    for length_max, interval in _INTERVALS_BY_LENGTH_MAX:
+        if length <= length_max:
+            return interval
+    return "month"
 
 
-def _is_compared(compare: str | None) -> bool:
+def _utc_text(instant: datetime) -> str:
+    return f"{instant.isoformat()}Z"
+
+
+def _parse_compare(compare: str | None) -> bool:
     if compare not in (None, "on", "off"):
         raise Refused(Reason.BAD_PARAMETER, f"compare: {preview(compare)} is not one of on, off.")
     return compare != "off"

@@ -1,43 +1,49 @@
-"""Queries of a section: each report is read once per scope, and its rows feed all tiles of that report.
+"""Queries of a section: each report is read once per scope, and its rows are passed to all tiles of that report.
 
 rows of a report ─┬─▶ a number
                   ├─▶ the rows of a chart, up to its limit
                   └─▶ the top rows of a table
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.dashboards.aggregate import Aggregator, TopRows, aggregator_for, row_filter
+from embedsink.dashboards.aggregate import NumberAggregator, RowsAggregator, TopRows, aggregator_for, row_filter
 from embedsink.dashboards.columns import required_columns, row_columns, text_filters
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.gaps import fill_gaps
 from embedsink.dashboards.labels import NO_COMPARISON, ZERO_BEFORE
-from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
+from embedsink.dashboards.model import (
+    PERIOD_COLUMNS,
+    PERIOD_END_COLUMNS,
+    Chart,
+    Gauge,
+    Marks,
+    NumberTile,
+    Section,
+    Table,
+)
 from embedsink.dashboards.period import Period
-from embedsink.dashboards.time_axis import Clock, span_of, utc_of
+from embedsink.dashboards.time_axis import TimeAxis, naive_utc, span_of
 from embedsink.reports.catalog import Report
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 
 # The view that pairs the stages of AI queries. It takes most of the time of the reports that build on it.
-_PAIRS = "ai_pair"
-_BEFORE = "event_before"
+_PAIR_VIEW = "ai_pair"
 PAIRED = ("ai_queries", "ai_query", "ai_query_groups")
+_EVENT_BEFORE_VIEW = "event_before"
 # More marks would hide the chart.
 MARKS_MAX = 100
 
-_Tile = Figure | Chart | Table
-# A report and the parameters that the tile sets itself.
-_Source = tuple[str, tuple[tuple[str, str], ...]]
+_ReportTile = NumberTile | Chart | Table
 
 
 @dataclass(frozen=True, slots=True)
-class ChartAnswer:
+class TileData:
     """The data of one tile.
 
     Args:
@@ -49,7 +55,7 @@ class ChartAnswer:
         is_cut, row_count: whether rows are left out, and the number of all rows.
         marks: the marked times of a chart, newest first.
         params: the query parameters of the report with the same scope.
-        interval, span, ticks: the time axis of a chart (`Clock.ticks`).
+        interval, span, ticks: the time axis of a chart (`TimeAxis.ticks`).
     """
 
     columns: list[str]
@@ -67,9 +73,39 @@ class ChartAnswer:
     ticks: list[int] | None = None
 
 
-def answer_section(
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The report that a tile reads, and the parameters that the tile sets."""
+
+    report_name: str
+    parameters: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The request for a section. `has_earlier_events` states whether an event precedes the previous period."""
+
+    period: Period
+    now: datetime
+    has_earlier_events: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Presentation:
+    """The parts of the data that all tiles of a source share: the time axis, its span, and the report parameters."""
+
+    report: Report
+    axis: TimeAxis
+    span: list[int]
+    params: dict[str, str]
+    has_earlier_events: bool
+    # The end of the previous period, shifted onto the current period.
+    previous_end: int
+
+
+def query_section(
     reader: Reader, section: Section, period: Period, *, reports: Mapping[str, Report], now: datetime
-) -> dict[str, ChartAnswer]:
+) -> dict[str, TileData]:
     """Return the data of each tile by its id, from one consistent state of the store, without server gauges.
 
     Args:
@@ -79,176 +115,238 @@ def answer_section(
         reports: the report catalog by name.
         now: the current time, with a zone.
     """
-    tiles = [tile for tile in section.charts if not isinstance(tile, Gauge)]
-    answers: dict[str, ChartAnswer] = {}
+    tiles = [tile for tile in section.tiles if not isinstance(tile, Gauge)]
+    data: dict[str, TileData] = {}
     with reader.consistent():
-        request = _Request(period, now, has_begun=_has_begun(reader, period))
-        sources = {source: list(group) for source, group in itertools.groupby(sorted(tiles, key=_source), key=_source)}
-        _cache_pairs(reader, sources, request)
-        for (name, overrides), group in sources.items():
-            answers |= _answer_source(reader, reports[name], dict(overrides), group, request)
-        marked_times = {marks: _marked_times(reader, marks, request) for tile in tiles if (marks := _marks_of(tile))}
+        request = _Request(period, now, _has_earlier_events(reader, period))
+        tiles_by_source = _group_by_source(tiles)
+        _cache_pairs(reader, tiles_by_source, request)
+        for source, source_tiles in tiles_by_source.items():
+            data |= _query_source(reader, reports[source.report_name], dict(source.parameters), source_tiles, request)
+        data |= _marked(reader, tiles, data, request)
+    return {tile.id: data[tile.id] for tile in tiles}
+
+
+def _group_by_source(tiles: Sequence[_ReportTile]) -> dict[_Source, list[_ReportTile]]:
+    """Group the tiles that read the same report with the same parameters."""
+    tiles_by_source: dict[_Source, list[_ReportTile]] = {}
     for tile in tiles:
-        if marks := _marks_of(tile):
-            answers[tile.id] = replace(answers[tile.id], marks=marked_times[marks])
-    return {tile.id: answers[tile.id] for tile in tiles}
+        parameters = tuple(sorted((str(name), value) for name, value in tile.parameters.items()))
+        tiles_by_source.setdefault(_Source(tile.report, parameters), []).append(tile)
+    return tiles_by_source
 
 
-def _cache_pairs(reader: Reader, sources: Mapping[_Source, Sequence[_Tile]], request: "_Request") -> None:
-    """Pair the AI queries of both periods once, for all tiles."""
-    period = request.period
-    groups = [group for (name, overrides), group in sources.items() if name in PAIRED and not overrides]
-    compared = [group for group in groups if period.before and any(map(_has_before, group))]
-    # Snapshots of older servers don't have this view.
-    if len(groups) + len(compared) > 1 and reader.has(_PAIRS):
-        first = period.before if period.before and compared else period.scope
-        reader.set_variables(**period.scope.variables())
-        reader.materialize(_PAIRS, since=first.since, until=period.scope.until)
+def _has_earlier_events(reader: Reader, period: Period) -> bool:
+    """Return whether an event precedes the previous period. Otherwise that period may be incomplete."""
+    previous = period.before
+    if previous is None or previous.since is None:
+        return True
+    if not reader.has(_EVENT_BEFORE_VIEW):  # Older snapshots lack the view.
+        return True
+    variables = previous.variables() | {"until": previous.since}
+    return any(reader.set_variables(**variables).rows(SelectQuery(_EVENT_BEFORE_VIEW, limit=1)))
 
 
-def _marks_of(tile: _Tile) -> Marks | None:
-    return tile.marks if isinstance(tile, Chart) else None
+def _cache_pairs(reader: Reader, tiles_by_source: Mapping[_Source, Sequence[_ReportTile]], request: _Request) -> None:
+    """Store the paired AI queries of both periods in a temporary table if several queries need them."""
+    current, previous = request.period.scope, request.period.before
+    query_count = 0
+    is_previous_read = False
+    for source, tiles in tiles_by_source.items():
+        if source.report_name not in PAIRED or source.parameters:
+            continue
+        query_count += 1
+        if previous and any(map(_is_compared, tiles)):
+            query_count += 1
+            is_previous_read = True
+    if query_count > 1 and reader.has(_PAIR_VIEW):  # Older snapshots lack the view.
+        since = previous.since if previous and is_previous_read else current.since
+        reader.set_variables(**current.variables()).materialize(_PAIR_VIEW, since=since, until=current.until)
 
 
-def _marked_times(reader: Reader, marks: Marks, request: "_Request") -> list[int]:
-    """Return the marked times in the period, up to now."""
-    scope, now = request.period.scope, utc_of(request.now)
+def _is_compared(tile: _ReportTile) -> bool:
+    """Return whether a tile shows the previous period too."""
+    if isinstance(tile, NumberTile):
+        return tile.how != "newest"
+    return isinstance(tile, Chart) and tile.compare is not None
+
+
+def _marked(
+    reader: Reader, tiles: Sequence[_ReportTile], data: Mapping[str, TileData], request: _Request
+) -> dict[str, TileData]:
+    """Return the data of the charts with marked times, including these times."""
+    times_by_marks: dict[Marks, list[int]] = {}
+    marked: dict[str, TileData] = {}
+    for tile in tiles:
+        if isinstance(tile, Chart) and tile.marks:
+            if tile.marks not in times_by_marks:
+                times_by_marks[tile.marks] = _marked_times(reader, tile.marks, request)
+            marked[tile.id] = replace(data[tile.id], marks=times_by_marks[tile.marks])
+    return marked
+
+
+def _marked_times(reader: Reader, marks: Marks, request: _Request) -> list[int]:
+    """Return the newest marked times in the period, up to now."""
+    scope = request.period.scope
+    now = naive_utc(request.now)
     newest = TopRows([marks.at], f"-{marks.at}", MARKS_MAX)
     for rows in reader.set_variables(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
         for row in rows:
             if row[0] is not None and row[0] <= now:
                 newest.add(row)
-    return [Clock(scope).shown(at) for (at,) in newest.rows()]
+    return [TimeAxis(scope).chart_value(time) for (time,) in newest.rows()]
 
 
-def _source(tile: _Tile) -> _Source:
-    return tile.report, tuple(sorted((str(name), value) for name, value in tile.parameters.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """The request for a section. `has_begun` is whether events existed before the previous period."""
-
-    period: Period
-    now: datetime
-    has_begun: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Presentation:
-    """The presentation that all tiles of a report share: clock, time axis, parameters and comparison."""
-
-    report: Report
-    clock: Clock
-    span: list[int]
-    params: dict[str, str]
-    has_begun: bool
-    # The end of the previous period, shifted onto the current one.
-    before_end: int
-
-
-def _answer_source(
-    reader: Reader, report: Report, overrides: dict[str, str], tiles: list[_Tile], request: _Request
-) -> dict[str, ChartAnswer]:
-    """Return the data of the tiles with the same report and parameters."""
-    period, now = request.period, request.now
-    current = _read(reader, report, tiles, _tile_scope(period.scope, overrides, now), now)
-    before: list[Aggregator | None] = [None] * len(tiles)
-    compared = [tile for tile in tiles if "since" not in overrides and _has_before(tile)]
+def _query_source(
+    reader: Reader, report: Report, parameters: dict[str, str], tiles: Sequence[_ReportTile], request: _Request
+) -> dict[str, TileData]:
+    """Return the data of the tiles that read the same report with the same parameters."""
+    period = request.period
+    current = _aggregate(reader, report, tiles, _tile_scope(period.scope, parameters, request.now), request.now)
+    previous: dict[str, Any] = {}
+    # A tile with its own `since` has no previous period.
+    compared = [] if "since" in parameters else [tile for tile in tiles if _is_compared(tile)]
     if period.before and compared:
-        aggregators = iter(_read(reader, report, compared, _tile_scope(period.before, overrides, now), now))
-        before = [next(aggregators) if tile in compared else None for tile in tiles]
-    params = period.params | overrides
-    if "since" in overrides:
-        params.pop("until", None)
-    shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
-    clock, span = Clock(period.scope, shift), span_of(period.scope, now=now)
-    before_end = clock.shown(period.before.until, is_before=True) if period.before and period.before.until else span[1]
-    presentation = _Presentation(report, clock, span, params, request.has_begun, before_end)
-    return {
-        tile.id: _answer(tile, one, other, presentation)
-        for tile, one, other in zip(tiles, current, before, strict=True)
-    }
+        variables = _tile_scope(period.before, parameters, request.now)
+        previous = _aggregate(reader, report, compared, variables, request.now)
+    presentation = _presentation(report, parameters, request)
+    data: dict[str, TileData] = {}
+    for tile in tiles:
+        if isinstance(tile, NumberTile):
+            data[tile.id] = _number_data(tile, current[tile.id], previous.get(tile.id), presentation)
+        elif isinstance(tile, Table):
+            data[tile.id] = _table_data(tile, current[tile.id], presentation)
+        else:
+            data[tile.id] = _chart_data(tile, current[tile.id], previous.get(tile.id), presentation)
+    return data
 
 
-def _has_begun(reader: Reader, period: Period) -> bool:
-    """Return whether events existed before the previous period. Otherwise that period is incomplete."""
-    if period.before is None or period.before.since is None or not reader.has(_BEFORE):  # older snapshots lack the view
-        return True
-    variables = period.before.variables() | {"until": period.before.since}
-    return any(reader.set_variables(**variables).rows(SelectQuery(_BEFORE, limit=1)))
-
-
-def _has_before(tile: _Tile) -> bool:
-    return (isinstance(tile, Figure) and tile.how != "newest") or (isinstance(tile, Chart) and tile.compare is not None)
-
-
-def _tile_scope(scope: Scope, overrides: dict[str, str], now: datetime) -> dict[str, Any]:
-    """Return the reader's scope with the parameters of the tile. The deployments stay those of the reader."""
+def _tile_scope(scope: Scope, parameters: dict[str, str], now: datetime) -> dict[str, Any]:
+    """Return the variables of the reader's scope with the parameters of the tile, which can't change deployments."""
     variables = scope.variables()
-    parsed = parse_scope(overrides, now=lambda: now).variables()
-    if "since" in overrides:
+    tile_variables = parse_scope(parameters, now=lambda: now).variables()
+    if "since" in parameters:
         variables["until"] = None
-    return variables | {name: parsed[name] for name in overrides}
+    return variables | {name: tile_variables[name] for name in parameters}
 
 
-def _read(
-    reader: Reader, report: Report, tiles: Sequence[_Tile], variables: dict[str, Any], now: datetime
-) -> list[Aggregator]:
+def _aggregate(
+    reader: Reader, report: Report, tiles: Sequence[_ReportTile], variables: dict[str, Any], now: datetime
+) -> dict[str, Any]:
+    """Read a report once, and return the aggregator of each tile by the tile's id."""
     names = list(required_columns(report, tiles))
-    current = [aggregator_for(tile, names) for tile in tiles]
-    end = min(variables["until"] or utc_of(now), utc_of(now))
+    aggregators = [aggregator_for(tile, names) for tile in tiles]
+    end = min(variables["until"] or naive_utc(now), naive_utc(now))
     row_filters = [row_filter(tile, names, end) for tile in tiles]
-    reader.set_variables(**variables)
-    for rows in reader.rows(SelectQuery(report.name, tuple(names), where=text_filters(tiles))):
-        for one, matches in zip(current, row_filters, strict=True):
+    query = SelectQuery(report.name, tuple(names), where=text_filters(tiles))
+    for rows in reader.set_variables(**variables).rows(query):
+        for aggregator, matches in zip(aggregators, row_filters, strict=True):
             for row in rows:
                 if matches(row):
-                    one.add(row)
-    return current
+                    aggregator.add(row)
+    return {tile.id: aggregator for tile, aggregator in zip(tiles, aggregators, strict=True)}
 
 
-def _answer(tile: _Tile, current: Any, before: Any, presentation: _Presentation) -> ChartAnswer:
-    clock, params = presentation.clock, presentation.params
-    if isinstance(tile, Figure):
-        value = clock.shown(current.value())
-        if before is None:
-            return ChartAnswer([], [], [], value, params=params)
-        earlier = before.value()
-        change = change_of(tile, value, earlier)
-        if value is not None and not presentation.has_begun:
-            change = NO_COMPARISON
-        elif value is not None and earlier is None:
-            change = ZERO_BEFORE  # A share without events is None.
-        return ChartAnswer([], [], [], value, earlier, change, params=params)
+def _presentation(report: Report, parameters: dict[str, str], request: _Request) -> _Presentation:
+    scope, previous = request.period.scope, request.period.before
+    now = naive_utc(request.now)
+    shift = (scope.since or now) - (previous.since or now) if previous else timedelta()
+    axis = TimeAxis(scope, shift)
+    span = span_of(scope, now=request.now)
+    previous_end = span[1]
+    if previous and previous.until:
+        previous_end = axis.chart_value(previous.until, is_previous=True)
+    params = request.period.params | parameters
+    if "since" in parameters:
+        params.pop("until", None)
+    return _Presentation(report, axis, span, params, request.has_earlier_events, previous_end)
+
+
+def _number_data(
+    tile: NumberTile, current: NumberAggregator, previous: NumberAggregator | None, presentation: _Presentation
+) -> TileData:
+    value = presentation.axis.chart_value(current.value())
+    data = TileData([], [], [], value, params=presentation.params)
+    if previous is None:
+        return data
+    value_before = previous.value()
+    change = change_of(tile, value, value_before)
+    if value is not None and not presentation.has_earlier_events:
+        change = NO_COMPARISON
+    elif value is not None and value_before is None:
+        change = ZERO_BEFORE  # A share without events is None.
+    return replace(data, value_before=value_before, change=change)
+
+
+def _table_data(tile: Table, current: RowsAggregator, presentation: _Presentation) -> TileData:
+    names, rows = _shown_rows(tile, current, presentation)
+    indexes = [names.index(column) for column in tile.columns]
+    return TileData(
+        columns=list(tile.columns),
+        rows=[[row[index] for index in indexes] for row in rows],
+        before=[],
+        is_cut=current.is_cut(),
+        row_count=current.row_count,
+        params=presentation.params,
+    )
+
+
+def _chart_data(
+    tile: Chart, current: RowsAggregator, previous: RowsAggregator | None, presentation: _Presentation
+) -> TileData:
+    names, rows = _shown_rows(tile, current, presentation)
+    before: list[list[Any]] = []
+    if previous is not None:
+        _, before = _shown_rows(tile, previous, presentation, is_previous=True)
+        before = _fill_previous_gaps(tile, names, before, presentation)
+    interval, span, ticks = _time_axis_of(names, rows, presentation)
+    return TileData(
+        columns=names,
+        rows=rows,
+        before=before,
+        is_cut=current.is_cut(),
+        row_count=current.row_count,
+        params=presentation.params,
+        interval=interval,
+        span=span,
+        ticks=ticks,
+    )
+
+
+def _shown_rows(
+    tile: Chart | Table, aggregator: RowsAggregator, presentation: _Presentation, *, is_previous: bool = False
+) -> tuple[list[str], list[list[Any]]]:
+    """Return the columns and the rows of a tile, with the added columns of periods."""
+    axis = presentation.axis
     names = row_columns(presentation.report, tile)
-    rows = [[clock.shown(value) for value in row] for row in _select_columns(current, names)]
-    earlier = [[clock.shown(value, is_before=True) for value in row] for row in _select_columns(before, names)]
-    if start := next((name for name in PERIOD_COLUMNS if name in names), None):
-        index = names.index(start)
-        names += PERIOD_END_COLUMNS
-        for row in itertools.chain(rows, earlier):
-            row += clock.period_columns(row[index], is_day=start == "day")
-    if isinstance(tile, Chart) and earlier:
-        time = (presentation.span[0], min(presentation.before_end, presentation.span[1]))
-        earlier = fill_gaps(tile, names, earlier, clock, time if presentation.has_begun else (None, time[1]))
-    if isinstance(tile, Table):
-        indexes = [names.index(column) for column in tile.columns]
-        names, rows = list(tile.columns), [[row[index] for index in indexes] for row in rows]
-    answer = ChartAnswer(names, rows, earlier, is_cut=current.is_cut(), row_count=current.row_count, params=params)
-    return replace(answer, **_time_of(answer, presentation)) if isinstance(tile, Chart) else answer
+    indexes = [aggregator.names.index(name) for name in names]
+    rows = [[axis.chart_value(row[index], is_previous=is_previous) for index in indexes] for row in aggregator.rows()]
+    start_column = next((name for name in PERIOD_COLUMNS if name in names), None)
+    if start_column is None:
+        return names, rows
+    start_index = names.index(start_column)
+    for row in rows:
+        row += axis.period_columns(row[start_index], is_day=start_column == "day")
+    return [*names, *PERIOD_END_COLUMNS], rows
 
 
-def _select_columns(current: Any, names: list[str]) -> list[list[Any]]:
-    """Return the rows with the given columns only."""
-    indexes = [current.names.index(name) for name in names] if current else []
-    return [[row[index] for index in indexes] for row in current.rows()] if current else []
+def _fill_previous_gaps(
+    tile: Chart, names: list[str], before: list[list[Any]], presentation: _Presentation
+) -> list[list[Any]]:
+    first_ms, end_ms = presentation.span
+    # Without earlier events it is unknown when recording began, so no period before the first row is zero.
+    start_ms = first_ms if presentation.has_earlier_events else None
+    return fill_gaps(tile, names, before, presentation.axis, (start_ms, min(presentation.previous_end, end_ms)))
 
 
-def _time_of(answer: ChartAnswer, presentation: _Presentation) -> dict[str, Any]:
-    """Return the time axis of a chart. A report by day always has days."""
-    interval, span = presentation.clock.scope.interval, presentation.span
-    if (is_day := "day" in answer.columns) and answer.rows and interval != "day":
-        first, end = answer.columns.index("day"), answer.columns.index("period_end")
-        interval, span = "day", [min(row[first] for row in answer.rows), max(row[end] for row in answer.rows)]
-    return {"interval": interval, "span": span, "ticks": presentation.clock.ticks(span, is_day=is_day)}
+def _time_axis_of(
+    names: list[str], rows: list[list[Any]], presentation: _Presentation
+) -> tuple[str | None, list[int], list[int] | None]:
+    """Return the interval, the span and the label positions of a chart. A report by day always has days."""
+    interval, span = presentation.axis.scope.interval, presentation.span
+    is_day = "day" in names
+    if is_day and rows and interval != "day":
+        start, end = names.index("day"), names.index("period_end")
+        interval = "day"
+        span = [min(row[start] for row in rows), max(row[end] for row in rows)]
+    return interval, span, presentation.axis.ticks(span, is_day=is_day)

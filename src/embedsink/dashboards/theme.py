@@ -8,7 +8,10 @@ FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, s
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colours of one scheme. `card` is the background of a tile, `page` the background behind the tiles."""
+    """The colours of a theme. `card` is the background of a tile, `page` the background behind the tiles.
+
+    `series` are the colours of the series of a chart. `warm` are the colours of failures.
+    """
 
     card: str
     page: str
@@ -60,9 +63,9 @@ _LEGEND = {
     "offset": 10,
     "labelLimit": 160,
     "columnPadding": 16,
-    # The number of legend columns that fit the width. An entry has 36 px and 10 px per average character (7 px, with
-    # a reserve for longer names), at most the label limit. On a page the width is that of the tile without the axis:
-    # the width of the plot is known only after the legend has its height.
+    # The number of legend columns that fit the width. An entry takes 36 px, and 10 px for each character of the average
+    # name, at most the label limit. On a page, the width of the plot is known only after the legend has its height. So
+    # the width is that of the tile, without 60 px for the axis.
     "columns": {
         "signal": "max(1, floor((containerSize()[0] > 0 ? min(width, containerSize()[0] - 60) : width)"
         " / (36 + min(160, 10 * length(join(domain('color'), '')) / length(domain('color'))))))"
@@ -72,7 +75,6 @@ _LEGEND = {
 
 def vega_config(palette: Palette) -> dict[str, Any]:
     """Return the `config` of a Vega-Lite spec."""
-    text = {"labelColor": palette.muted, "titleColor": palette.muted, "labelFontSize": 12, "titleFontSize": 12}
     return {
         "background": "transparent",
         # Only for tooltips: Vega chooses the digits of axes.
@@ -80,6 +82,22 @@ def vega_config(palette: Palette) -> dict[str, Any]:
         "font": FONT,
         "padding": {"left": 0, "right": 2, "top": 4, "bottom": 4},
         "view": {"stroke": None},
+        **_text_config(palette),
+        **_axis_config(palette),
+        **_mark_config(palette),
+        "range": {
+            "category": list(palette.series),
+            "ordinal": list(palette.series),
+            "outcome": [palette.series[0], palette.series[5], *reversed(palette.warm)],
+            "usual": [palette.accent, palette.warm[0]],
+        },
+        "style": _styles(palette),
+    }
+
+
+def _text_config(palette: Palette) -> dict[str, Any]:
+    """Return the config of titles and legends."""
+    return {
         "title": {
             "anchor": "start",
             "color": palette.text,
@@ -89,7 +107,13 @@ def vega_config(palette: Palette) -> dict[str, Any]:
             "subtitlePadding": 6,
             "offset": 16,
         },
-        "axis": text
+        "legend": _label_config(palette) | _LEGEND,
+    }
+
+
+def _axis_config(palette: Palette) -> dict[str, Any]:
+    return {
+        "axis": _label_config(palette)
         | {
             "domain": False,
             "ticks": False,
@@ -102,7 +126,16 @@ def vega_config(palette: Palette) -> dict[str, Any]:
         "axisX": {"grid": False, "domain": True, "domainColor": palette.border, "labelFlush": True, "tickCount": 7},
         "axisY": {"tickCount": 4},
         "axisBand": {"grid": False, "domain": False},
-        "legend": text | _LEGEND,
+    }
+
+
+def _label_config(palette: Palette) -> dict[str, Any]:
+    """Return the config of the labels and titles of axes and legends."""
+    return {"labelColor": palette.muted, "titleColor": palette.muted, "labelFontSize": 12, "titleFontSize": 12}
+
+
+def _mark_config(palette: Palette) -> dict[str, Any]:
+    return {
         "mark": {"color": palette.accent, "tooltip": True},
         "bar": {"color": palette.accent},
         "line": {"color": palette.accent, "strokeWidth": 2, "strokeCap": "round", "strokeJoin": "round"},
@@ -110,21 +143,14 @@ def vega_config(palette: Palette) -> dict[str, Any]:
         "rule": {"color": palette.muted},
         "text": {"color": palette.text, "fontSize": 12},
         "point": {"filled": True, "size": 44, "opacity": 1},
-        "range": {
-            "category": list(palette.series),
-            "ordinal": list(palette.series),
-            "outcome": [palette.series[0], palette.series[5], *reversed(palette.warm)],
-            "usual": [palette.accent, palette.warm[0]],
-        },
-        "style": _styles(palette),
     }
 
 
 def _styles(palette: Palette) -> dict[str, Any]:
     """Return the styles that dashboard files name, and the style of the previous period."""
-    quiet = {"color": palette.muted, "strokeWidth": 1.5}
+    thin_line = {"color": palette.muted, "strokeWidth": 1.5}
     return {
-        "moment": quiet | {"strokeDash": [1, 3], "strokeCap": "round"},
-        "before": quiet | {"strokeDash": [3, 4]},
+        "moment": thin_line | {"strokeDash": [1, 3], "strokeCap": "round"},
+        "before": thin_line | {"strokeDash": [3, 4]},
         "round": {"cornerRadiusEnd": 3},
     }

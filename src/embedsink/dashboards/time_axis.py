@@ -1,6 +1,6 @@
-"""Local times of the reader in epoch milliseconds, and the starts and ends of periods.
+"""The time axis of charts: local times of the reader in epoch milliseconds, and the starts and ends of periods.
 
-Times have the years 1 to 9999. Period ends are numbers, so the last period may end after the year 9999.
+Times are in the years 1 to 9999. The end of a period is a number, so the last period may end after the year 9999.
 """
 
 from calendar import monthrange
@@ -11,90 +11,108 @@ from typing import Any
 
 from embedsink.reports.scope import Scope
 
-# The share of a period that its bar leaves empty.
+# The share of a period that is empty beside its bar.
 GAP_SHARE = 0.24
 DAY_MS = 86_400_000
 # The maximum number of axis labels. Vega omits those that overlap.
 TICKS_MAX = 400
 _EPOCH = datetime(1970, 1, 1)
 _MS = timedelta(milliseconds=1)
-_LEAST = datetime.resolution
+_MICROSECOND = datetime.resolution
 _LAST_MS = (datetime.max - _EPOCH) // _MS
-_LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+_INTERVAL_LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
-def utc_of(now: datetime) -> datetime:
+def naive_utc(time: datetime) -> datetime:
     """Return a time in UTC without a zone, as in scopes and rows."""
-    return now.astimezone(UTC).replace(tzinfo=None)
+    return time.astimezone(UTC).replace(tzinfo=None)
 
 
 def span_of(scope: Scope, *, now: datetime) -> list[int]:
-    """Return the start and end of a chart's time axis in whole periods, in epoch ms of the reader's local time."""
-    clock = Clock(scope)
-    # `until` is exclusive, so a period that starts at `until` is not included.
-    last = utc_of(now) if scope.until is None else max(scope.until, datetime.min + _LEAST) - _LEAST
+    """Return the start and end of a scope's time axis in local epoch milliseconds. It consists of whole periods."""
+    axis = TimeAxis(scope)
+    last = naive_utc(now)
+    if scope.until is not None:
+        # `until` is exclusive, so a period that starts at `until` is not included.
+        last = max(scope.until, datetime.min + _MICROSECOND) - _MICROSECOND
     first = scope.since or last
-    return [clock.start(clock.shown(first)), clock.end(clock.start(clock.shown(max(first, last))))]
+    last_start_ms = axis.period_start(axis.chart_value(max(first, last)))
+    return [axis.period_start(axis.chart_value(first)), axis.period_end(last_start_ms)]
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """The reader's local time in epoch milliseconds.
+class TimeAxis:
+    """The conversion of times to positions on the time axis, which are local times of the reader in epoch milliseconds.
 
-    `shift` is the distance to the previous period. After a clock change the local distance differs by an hour, because
-    both periods are aligned by local time.
+    `shift` is the time from the previous period to the current one. Both are aligned by local time, so a clock change
+    between them changes the local shift by an hour.
     """
 
     scope: Scope
     shift: timedelta = timedelta()
 
-    def shown(self, value: Any, *, is_before: bool = False) -> Any:
-        """Return a row value for a chart: times as local epoch milliseconds, other values unchanged."""
+    def chart_value(self, value: Any, *, is_previous: bool = False) -> Any:
+        """Return a row value as a chart needs it: times as local epoch milliseconds, other values unchanged.
+
+        If `is_previous` is true, times are of the previous period and are shifted onto the current one.
+        """
         if isinstance(value, datetime):
-            shown = _ms_of(self.scope.local(value))
+            local_ms = _ms_of(self.scope.local_time(value))
         elif isinstance(value, date):
-            shown = _ms_of(datetime(value.year, value.month, value.day))
+            local_ms = _ms_of(datetime(value.year, value.month, value.day))
         else:
             return value
-        return min(shown + self._shift_ms(), _LAST_MS) if is_before else shown
+        return min(local_ms + self._local_shift_ms(), _LAST_MS) if is_previous else local_ms
 
-    def _shift_ms(self) -> int:
+    def _local_shift_ms(self) -> int:
+        """Return the time from the start of the previous period to that of the current one, by local clocks."""
         since = self.scope.since
-        return (self.shift if since is None else self.scope.local(since) - self.scope.local(since - self.shift)) // _MS
+        if since is None:
+            return self.shift // _MS
+        return (self.scope.local_time(since) - self.scope.local_time(since - self.shift)) // _MS
 
     def period_columns(self, start_ms: int, *, is_day: bool = False) -> list[int]:
-        """Return the added columns of a period: its end, its middle, and the start and end of its bar."""
-        length_ms = DAY_MS if is_day else self.end(start_ms) - start_ms
+        """Return the values of `PERIOD_END_COLUMNS`: the end, the middle, and the start and end of the bar.
+
+        Args:
+            start_ms: the start of the period.
+            is_day: whether the period is a day, regardless of the interval.
+        """
+        length_ms = DAY_MS if is_day else self.period_end(start_ms) - start_ms
         gap_ms = int(length_ms * GAP_SHARE / 2)
         return [start_ms + length_ms, start_ms + length_ms // 2, start_ms + gap_ms, start_ms + length_ms - gap_ms]
 
     def ticks(self, span: Sequence[int], *, is_day: bool = False) -> list[int] | None:
-        """Return the middles of all periods of a span as label positions, or None to let Vega choose."""
+        """Return the positions of the labels: the middles of all periods of a span. Return None to let Vega choose."""
         if self.scope.interval == "hour" and not is_day:
             return None
         start_ms, end_ms = span
         middles: list[int] = []
         while start_ms < end_ms and len(middles) <= TICKS_MAX:
-            after_ms = start_ms + DAY_MS if is_day else self.end(start_ms)
-            middles.append((start_ms + after_ms) // 2)
-            start_ms = after_ms
+            next_start_ms = start_ms + DAY_MS if is_day else self.period_end(start_ms)
+            middles.append((start_ms + next_start_ms) // 2)
+            start_ms = next_start_ms
         return middles if len(middles) <= TICKS_MAX else None
 
-    def start(self, shown_ms: int) -> int:
+    def period_start(self, local_ms: int) -> int:
         """Return the start of the period that contains this time."""
-        shown = (_EPOCH + shown_ms * _MS).replace(minute=0, second=0, microsecond=0)
-        if self.scope.interval == "hour":
-            return _ms_of(shown)
-        midnight = shown.replace(hour=0)
-        if self.scope.interval == "week":
-            midnight -= timedelta(days=midnight.weekday())  # The year 1 began with a Monday.
-        return _ms_of(midnight.replace(day=1) if self.scope.interval == "month" else midnight)
+        hour = (_EPOCH + local_ms * _MS).replace(minute=0, second=0, microsecond=0)
+        day = hour.replace(hour=0)
+        match self.scope.interval:
+            case "hour":
+                return _ms_of(hour)
+            case "week":
+                # This never leaves the calendar, because the year 1 began with a Monday.
+                return _ms_of(day - timedelta(days=day.weekday()))
+            case "month":
+                return _ms_of(day.replace(day=1))
+        return _ms_of(day)
 
-    def end(self, start_ms: int) -> int:
+    def period_end(self, start_ms: int) -> int:
         """Return the end of the period with this start."""
         interval = self.scope.interval or "day"
-        if interval in _LENGTHS:
-            return start_ms + int(_LENGTHS[interval].total_seconds() * 1_000)
+        if interval in _INTERVAL_LENGTHS:
+            return start_ms + _INTERVAL_LENGTHS[interval] // _MS
         start = _EPOCH + start_ms * _MS
         return start_ms + monthrange(start.year, start.month)[1] * DAY_MS
 

@@ -1,4 +1,4 @@
-"""Defaults of all chart specs: axes, time scale, sizes, and the line of the previous period.
+"""The Vega-Lite spec of a chart: that of the dashboard file, with defaults and the line of the previous period.
 
 Pages and images add the rows, the colours and these parameters:
 
@@ -13,35 +13,39 @@ from typing import Any
 
 from embedsink.dashboards.model import Chart
 
+# The names of the datasets.
 ROWS, BEFORE, MARKS = "rows", "before", "marks"
 # Aggregates whose result is a count if their input is a count.
 _COUNT_PRESERVING = (None, "sum", "max", "min")
 _COUNT_AGGREGATES = ("count", "distinct")
-_POSITIONS = ("x", "y")
-# Counts have no fractional ticks. Vega allows one more step than requested, so a step of 1 could still be halved.
-_WHOLE_STEP = 1.01
-_BAR_PX_MAX = 28
-_START = "(isValid(datum.period_start) ? datum.period_start : datum.day)"
-_LABEL = "isValid(datum.value) ? datum.label : '(none)'"
+_POSITION_CHANNELS = ("x", "y")
+# The minimum distance of the ticks of counts. Vega halves a distance of 1, but not a slightly larger one.
+_COUNT_TICK_STEP = 1.01
+_BAR_HEIGHT_MAX_PX = 28
+# Vega expressions.
+_PERIOD_START = "(isValid(datum.period_start) ? datum.period_start : datum.day)"
+_LABEL_OR_NONE = "isValid(datum.value) ? datum.label : '(none)'"
 _Spec = dict[str, Any]
 
 
 def complete_spec(chart: Chart) -> _Spec:
     """Return the spec of a chart with all defaults. The caller adds the datasets, the parameters and a width."""
     spec = deepcopy(chart.spec)
-    layers = [_line(chart.compare.x, chart.compare.y)] if chart.compare else []
+    layers = []
+    if chart.compare:
+        layers.append(_previous_period_line(chart.compare.x, chart.compare.y))
     if chart.marks:
-        layers.append(_rules(chart.marks.title))
+        layers.append(_marked_time_lines(chart.marks.title))
     _break_lines(spec)
-    counts = _counts_of(spec)
+    count_fields = _count_fields(spec)
     for part in _nested_objects(spec):
-        _limit_bar(part.get("mark"))
-        _name_none(part.get("encoding", {}).get("color"))
-        for channel in _POSITIONS:
-            axis = part.get("encoding", {}).get(channel)
-            if isinstance(axis, dict):
-                _complete(axis, channel, is_count=_is_count(axis, counts))
-                layers += _replace_domain(axis, channel)
+        _limit_bar_height(part.get("mark"))
+        _label_nulls(part.get("encoding", {}).get("color"))
+        for channel in _POSITION_CHANNELS:
+            definition = part.get("encoding", {}).get(channel)
+            if isinstance(definition, dict):
+                _add_axis_defaults(definition, channel, is_count=_is_count(definition, count_fields))
+                layers += _replace_domain(definition, channel)
     if layers:
         spec = {"layer": [spec, *layers]}
     return spec | {
@@ -51,42 +55,50 @@ def complete_spec(chart: Chart) -> _Spec:
     }
 
 
-def _complete(axis: _Spec, channel: str, *, is_count: bool) -> None:
-    own: _Spec = axis.get("axis") or {}
-    scale: _Spec = axis.get("scale") or {}
-    if axis.get("type") == "temporal" and channel == "x":
-        axis["axis"] = {
+def _add_axis_defaults(definition: _Spec, channel: str, *, is_count: bool) -> None:
+    """Add the defaults to the axis and the scale of a position channel. Members of the dashboard file win."""
+    axis: _Spec = {}
+    scale: _Spec = {}
+    kind = definition.get("type")
+    if kind == "temporal" and channel == "x":
+        axis = {
             "values": {"signal": "ticks"},
             "labelExpr": "utcFormat(datum.value, date_format)",
             "labelOverlap": "greedy",
             "labelSeparation": 12,
-        } | own
-        axis["scale"] = {"domain": {"signal": "span"}} | scale
-    elif axis.get("type") == "nominal" and channel == "y":
-        axis["axis"] = {"labelExpr": _LABEL} | own
-    elif axis.get("type") == "quantitative":
-        across: _Spec = {"grid": True, "domain": False, "tickCount": 4, "labelSeparation": 8} if channel == "x" else {}
-        axis["axis"] = across | ({"tickMinStep": _WHOLE_STEP} if is_count else {}) | own
+        }
+        scale = {"domain": {"signal": "span"}}
+    elif kind == "nominal" and channel == "y":
+        axis = {"labelExpr": _LABEL_OR_NONE}
+    elif kind == "quantitative":
+        if channel == "x":
+            axis = {"grid": True, "domain": False, "tickCount": 4, "labelSeparation": 8}
         if is_count:
+            axis["tickMinStep"] = _COUNT_TICK_STEP
             # Without events the axis still reaches 1 instead of showing only a zero.
-            axis["scale"] = {"domain": {"unionWith": [0, 1]}} | scale
+            scale = {"domain": {"unionWith": [0, 1]}}
+    else:
+        return
+    definition["axis"] = axis | (definition.get("axis") or {})
+    if scale:
+        definition["scale"] = scale | (definition.get("scale") or {})
 
 
-def _name_none(colour: Any) -> None:
-    """Give the legend the same label for missing names as the axes."""
+def _label_nulls(colour: Any) -> None:
+    """Give null the same label in the legend as on the axes. A legend of null is hidden and stays so."""
     if isinstance(colour, dict) and colour.get("type") == "nominal" and colour.get("legend", {}) is not None:
-        colour["legend"] = {"labelExpr": _LABEL} | colour.get("legend", {})
+        colour["legend"] = {"labelExpr": _LABEL_OR_NONE} | colour.get("legend", {})
 
 
-def _replace_domain(axis: _Spec, channel: str) -> list[_Spec]:
-    """Replace a `unionWith` domain of an axis by an invisible layer with its bounds, and return the layer, if any.
+def _replace_domain(definition: _Spec, channel: str) -> list[_Spec]:
+    """Replace a domain with `unionWith` by an invisible layer with its bounds. Return the layer, if there is one.
 
     Vega-Lite's `unionWith` ignores the values of other layers.
     """
-    domain = (axis.get("scale") or {}).get("domain")
+    domain = (definition.get("scale") or {}).get("domain")
     if not isinstance(domain, dict) or "unionWith" not in domain:
         return []
-    del axis["scale"]["domain"]
+    del definition["scale"]["domain"]
     bounds = {
         "data": {"values": [{"bound": bound} for bound in domain["unionWith"]]},
         "mark": {"type": "rule", "strokeWidth": 0, "tooltip": False, "aria": False},
@@ -95,13 +107,14 @@ def _replace_domain(axis: _Spec, channel: str) -> list[_Spec]:
     return [bounds]
 
 
-def _limit_bar(mark: Any) -> None:
-    """Limit the bar height, because a single bar would otherwise fill the chart."""
-    if isinstance(mark, dict) and isinstance(height := mark.get("height"), dict) and "band" in height:
-        mark["height"] = {"expr": f"min({_BAR_PX_MAX}, {height['band']} * bandwidth('y'))"}
+def _limit_bar_height(mark: Any) -> None:
+    """Limit the height of bars, because a single bar would otherwise fill the chart."""
+    height = mark.get("height") if isinstance(mark, dict) else None
+    if isinstance(height, dict) and "band" in height:
+        mark["height"] = {"expr": f"min({_BAR_HEIGHT_MAX_PX}, {height['band']} * bandwidth('y'))"}
 
 
-def _line(x: str, y: str) -> _Spec:
+def _previous_period_line(x: str, y: str) -> _Spec:
     """Return the dashed line of the previous period."""
     return {
         "data": {"name": BEFORE},
@@ -113,7 +126,7 @@ def _line(x: str, y: str) -> _Spec:
     }
 
 
-def _rules(title: str) -> _Spec:
+def _marked_time_lines(title: str) -> _Spec:
     """Return the vertical lines of marked times."""
     return {
         "data": {"name": MARKS},
@@ -127,38 +140,42 @@ def _rules(title: str) -> _Spec:
 
 def _break_lines(spec: _Spec) -> None:
     """Break lines at periods without a row, because their values are unknown."""
-    shared = spec.get("encoding", {})
-    for part in [spec, *spec.get("layer", [])]:
-        encoding = shared | part.get("encoding", {})
-        mark = part.get("mark")
+    shared_encoding = spec.get("encoding", {})
+    for layer in [spec, *spec.get("layer", [])]:
+        encoding = shared_encoding | layer.get("encoding", {})
+        mark = layer.get("mark")
         is_line = mark == "line" or (isinstance(mark, dict) and mark.get("type") == "line")
         if not is_line or encoding.get("x", {}).get("field") != "period_middle":
             continue
-        of = {"groupby": [field] if (field := encoding.get("color", {}).get("field")) else []}
-        of["sort"] = [{"field": "period_middle"}]
-        part["transform"] = [
-            *part.get("transform", []),
-            {"window": [{"op": "lag", "field": "period_end", "as": "end_before"}], **of},
-            {"calculate": f"isValid(datum.end_before) && datum.end_before < {_START} ? 1 : 0", "as": "begins"},
-            {"window": [{"op": "sum", "field": "begins", "as": "run"}], **of},
+        colour_field = encoding.get("color", {}).get("field")
+        window = {"groupby": [colour_field] if colour_field else [], "sort": [{"field": "period_middle"}]}
+        follows_gap = f"isValid(datum.previous_end) && datum.previous_end < {_PERIOD_START}"
+        layer["transform"] = [
+            *layer.get("transform", []),
+            {"window": [{"op": "lag", "field": "period_end", "as": "previous_end"}], **window},
+            {"calculate": f"{follows_gap} ? 1 : 0", "as": "follows_gap"},
+            {"window": [{"op": "sum", "field": "follows_gap", "as": "line_number"}], **window},
         ]
-        part["encoding"] = part.get("encoding", {}) | {"detail": {"field": "run", "type": "nominal"}}
+        layer["encoding"] = layer.get("encoding", {}) | {"detail": {"field": "line_number", "type": "nominal"}}
 
 
-def _counts_of(spec: _Spec) -> set[str]:
-    """Return the fields of a spec's transforms that are counts."""
+def _count_fields(spec: _Spec) -> set[str]:
+    """Return the names of the counts that a spec's transforms compute."""
     computed: set[str] = set()
     for part in _nested_objects(spec):
-        for step in part.get("transform", []):
-            if "fold" in step and all(_is_count({"field": field}, computed) for field in step["fold"]):
-                computed.add(step.get("as", ["key", "value"])[1])
-            for one in [*step.get("aggregate", []), *step.get("joinaggregate", [])]:
-                if "as" in one and _is_count({"aggregate": one.get("op"), "field": one.get("field")}, computed):
-                    computed.add(one["as"])
+        for transform in part.get("transform", []):
+            if "fold" in transform and all(_is_count({"field": field}, computed) for field in transform["fold"]):
+                _, value_field = transform.get("as", ["key", "value"])
+                computed.add(value_field)
+            for aggregate in [*transform.get("aggregate", []), *transform.get("joinaggregate", [])]:
+                definition = {"aggregate": aggregate.get("op"), "field": aggregate.get("field")}
+                if "as" in aggregate and _is_count(definition, computed):
+                    computed.add(aggregate["as"])
     return computed
 
 
 def _is_count(definition: _Spec, computed: set[str]) -> bool:
+    """Return whether a channel definition is a count. `computed` has the counts that the spec computes."""
     if definition.get("aggregate") in _COUNT_AGGREGATES:
         return True
     field = str(definition.get("field"))

@@ -102,15 +102,15 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     return key
 
 
-def session_key(request: Request, *, or_navigation: bool = False) -> Key | None:
+def session_key(request: Request, *, allow_cross_site_navigation: bool = False) -> Key | None:
     """Return the live key of a session; None without one. Sessions are only valid for GET from this server's pages.
 
     Args:
         request: the request with the cookie.
-        or_navigation: whether to accept a link on a page of another site.
+        allow_cross_site_navigation: whether to accept a click on a link of another site.
     """
     sessions: Sessions = request.state.sessions
     is_read = request.method in ("GET", "HEAD")
-    if is_read and is_own_page(request, or_navigation=or_navigation):
+    if is_read and is_own_page(request, allow_cross_site_navigation=allow_cross_site_navigation):
         return sessions.key_of(request, request.state.engine.keys)
     return None

@@ -17,9 +17,9 @@ def read_gauges(engine: Engine, section: Section, *, is_hidden: bool) -> dict[st
         is_hidden: whether to return None for all values, which are totals over all deployments.
     """
     return {
-        chart.id: {"value": None if is_hidden else MEASURES[chart.measure](engine)}
-        for chart in section.charts
-        if isinstance(chart, Gauge)
+        tile.id: {"value": None if is_hidden else MEASURES[tile.measure](engine)}
+        for tile in section.tiles
+        if isinstance(tile, Gauge)
     }
 
 

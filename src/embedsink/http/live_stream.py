@@ -18,7 +18,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.execute import run_query
 from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, parse_event_filter, parse_switch
-from embedsink.reports.recent_events import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
+from embedsink.reports.recent_events import ROWS_MAX, IngestedCounts, SegmentRange, count_ingested, newest_ingested
 from embedsink.store.reader import Reader
 
 # nginx and other proxies close a connection that is silent for a minute.
@@ -119,7 +119,7 @@ class LiveStream:
     async def _loaded_message(self) -> bytes | None:
         """Return a message about the loads since the last message; None if they contain nothing for this client."""
         self._wakeup.clear()
-        span = Span(self._position, self._notifier.position)
+        span = SegmentRange(self._position, self._notifier.position)
         if span.last <= span.after:
             return None
         try:
@@ -153,19 +153,19 @@ class LiveStream:
                 break
         return rows
 
-    def _recent_spans(self) -> list[Span]:
+    def _recent_spans(self) -> list[SegmentRange]:
         """Return the newest few segments, and then all segments in which recent rows are searched."""
-        newest = Span(max(0, self._position - NEWEST_SEGMENTS), self._position)
+        newest = SegmentRange(max(0, self._position - NEWEST_SEGMENTS), self._position)
         if self._filter.deployments is None:
-            return [newest, Span(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
+            return [newest, SegmentRange(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
         # RECENT_DAYS limits this search, because the number of other deployments' segments is secret.
-        return [newest, Span(0, self._position)]
+        return [newest, SegmentRange(0, self._position)]
 
     def _message_id(self) -> int | str:
         """Return the position as a message id; encrypted for a key with a scope, to hide other deployments' loads."""
         if self._filter.deployments is None:
             return self._visible_position
-        return f"{self._engine.opaque_numbers.hide(self._visible_position):016x}"
+        return f"{self._engine.number_cipher.encrypt(self._visible_position):016x}"
 
     def _connected_message(self) -> bytes:
         """Return the first message. It also sets the time after which browsers reconnect."""
@@ -200,7 +200,7 @@ def _visible_position(engine: Engine, filter: LiveFilter, position: int) -> int:
     return min(position, max(engine.load_notifier.first_position, newest_with_rows))
 
 
-async def _query_load(engine: Engine, filter: LiveFilter, span: Span, *, key_id: str) -> dict[str, Any] | None:
+async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> dict[str, Any] | None:
     """Return the content of a `loaded` message; None if the filter excludes the whole load."""
     revision = revision_of(engine, filter.deployments)
     read = partial(_read_load, wants_rows=filter.wants_rows)
@@ -212,7 +212,7 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: Span, *, key_id:
         return None
     content: dict[str, Any] = {
         "revision": revision,
-        "counts": counts.by_outcome(has_duplicates=not filter.is_narrowed),
+        "counts": counts.by_outcome(includes_duplicates=not filter.is_narrowed),
         "events": counts.events,
         "actions": counts.actions,
     }
@@ -221,20 +221,20 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: Span, *, key_id:
     return content
 
 
-async def _query_recent(engine: Engine, filter: LiveFilter, span: Span, *, key_id: str) -> list[dict[str, Any]]:
+async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> list[dict[str, Any]]:
     """Return the newest rows of a span that the filter includes, oldest first."""
     # Uses a report's slot: in many segments, a search for rare events takes as long as a report.
-    read = partial(newest_arrivals, limit=filter.recent_count)
+    read = partial(newest_ingested, limit=filter.recent_count)
     variables = filter.variables | span.variables()
     if filter.deployments is not None:
         variables["since"] = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=RECENT_DAYS)
     return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
 
 
-def _read_load(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
+def _read_load(reader: Reader, *, wants_rows: bool) -> tuple[IngestedCounts, list[dict[str, Any]]]:
     with reader.consistent():
-        counts = count_arrivals(reader)
-        rows = newest_arrivals(reader) if wants_rows else []
+        counts = count_ingested(reader)
+        rows = newest_ingested(reader) if wants_rows else []
     return counts, rows
 
 

@@ -14,8 +14,8 @@ from embedsink.protocol.messages import ACTIONS, EVENTS
 from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
 from embedsink.reports.csv_writer import CsvOptions
-from embedsink.reports.opaque_numbers import OpaqueNumbers
-from embedsink.reports.pagination import PageRequest, parse_number
+from embedsink.reports.number_cipher import NumberCipher
+from embedsink.reports.pagination import PageRequest, parse_integer
 from embedsink.reports.scope import PARAMETERS, parse_scope
 from embedsink.reports.scope import Scope as ReportScope
 
@@ -80,7 +80,7 @@ def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum:
     Raises:
         Refused: `bad_parameter`.
     """
-    number = parse_number(name, text, least=minimum, most=maximum)
+    number = parse_integer(name, text, minimum=minimum, maximum=maximum)
     return default if number is None else number
 
 
@@ -149,21 +149,21 @@ def parse_csv_options(query: QueryParams) -> CsvOptions:
     )
 
 
-def parse_page(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> PageRequest:
+def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> PageRequest:
     """Return the requested columns and page. A cursor is valid for one report and scope, in any format.
 
     Args:
         query: the query parameters.
         name: the name of the report.
-        opaque: encodes the cursors for a key with a scope.
+        cipher: encrypts the cursors for a key with a scope.
     """
     scope = sorted((parameter, value) for parameter, value in query.multi_items() if parameter in PARAMETERS)
     return PageRequest(
         query.get("columns"),
         query.get("limit"),
         query.get("cursor"),
-        query=repr((name, scope)),
-        opaque=opaque,
+        query_id=repr((name, scope)),
+        cipher=cipher,
     )
 
 

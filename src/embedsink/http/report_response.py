@@ -69,7 +69,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
     scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
-    page = parse_page(query, rows.name, None if key.deployments is None else engine.opaque_numbers)
+    page = parse_page(query, rows.name, None if key.deployments is None else engine.number_cipher)
     csv_options = parse_csv_options(query)
     etag = EtagCheck.of(request, key, depends_on_clock=rows.depends_on_clock or scope.is_relative)
     if etag.is_not_modified:
@@ -100,7 +100,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
 def file_stem(name: str, scope: Scope) -> str:
     """Return a file name without suffix, such as `views_2026-11-01_2026-11-30`, in the reader's time zone."""
     bounds = [bound for bound in (scope.since, scope.until) if bound is not None]
-    dates = [scope.local(bound).strftime("%Y-%m-%d") for bound in bounds]
+    dates = [scope.local_time(bound).strftime("%Y-%m-%d") for bound in bounds]
     return "_".join([name, *dates])
 
 
@@ -115,7 +115,7 @@ def _next_page_headers(request: Request, next_cursor: Cursor | None, page: PageR
     """Return the headers with the next page: its link (RFC 8288), and its cursor. The last page has none."""
     if next_cursor is None:
         return {}
-    cursor = next_cursor.encode(page.query, page.opaque)
+    cursor = next_cursor.encode(page.query_id, page.cipher)
     other_params = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     query = urlencode([*other_params, ("cursor", cursor)])
     return {"Link": f'<{request.url.path}?{query}>; rel="next"', "X-Next-Cursor": cursor}

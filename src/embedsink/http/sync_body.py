@@ -156,7 +156,7 @@ def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
 
 def _to_sync(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
     """Return the record of a valid body."""
-    # CUBE_COUNT_FIELD replaces the vendor's field name, so that a renamed service has the same digest for the same result.
+    # CUBE_COUNT_FIELD replaces the vendor's field name, so that the digest of a result does not depend on that name.
     result = {
         "syncJobId": value["syncJobId"],
         "generatedFiles": [{"path": file["path"]} for file in value["generatedFiles"]],

@@ -47,16 +47,16 @@ def is_https(request: Request) -> bool:
     return request.scope["scheme"] == "https" or not is_loopback_only
 
 
-def is_own_page(request: Request, *, or_navigation: bool = False) -> bool:
+def is_own_page(request: Request, *, allow_cross_site_navigation: bool = False) -> bool:
     """Return whether no page of another site sent the request, according to Fetch Metadata and `Origin`.
 
     Args:
         request: a request with a cookie, which browsers also send with requests of other sites' pages.
-        or_navigation: whether to accept a link on a page of another site.
+        allow_cross_site_navigation: whether to accept a link on a page of another site.
     """
     site = request.headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none"):  # None: an older browser. "none": the address bar.
-        return or_navigation and request.headers.get("sec-fetch-mode") == "navigate"
+        return allow_cross_site_navigation and request.headers.get("sec-fetch-mode") == "navigate"
     origin = request.headers.get("origin")
     if origin is None:
         return True

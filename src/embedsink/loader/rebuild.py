@@ -130,7 +130,7 @@ def _repair_blocks(folder: DataFolder, on_step: Callable[[], None]) -> int:
             repaired = repair_blocks(path, others, on_step=on_step)
         except OSError as error:
             # The disk can't read one of the files. Its readable rows are salvaged later.
-            log.error("blocks_not_repaired", extra={"detail": f"{path.name}: {error}"})
+            log.error("block_repair_failed", extra={"detail": f"{path.name}: {error}"})
             continue
         if repaired:
             log.warning("blocks_repaired", extra={"detail": f"{path.name}: {repaired:,}, from copies of the file"})

@@ -12,16 +12,17 @@ from embedsink.store.reader import OLDER_SNAPSHOT, Reader
 from embedsink.store.sql_files import read_sql, read_views
 from embedsink.store.view_catalog import Column
 
-# Raw events have the interface of a report, without any aggregation.
-EVENTS = "event_in_scope"
+# The view of raw events. It has no aggregation, but the same interface as the view of a report.
+EVENT_VIEW = "event_in_scope"
 # Only the operator may know which key sent an event, and logs contain key ids.
-EVENT_COLUMNS_HIDDEN = ("key_id",)
-# Former names of reports, which dashboards of an operator may still have.
-_RENAMED = {"funnel": "reach", "answers": "ai_query_groups"}
+HIDDEN_EVENT_COLUMNS = ("key_id",)
+# The current names of renamed reports. An operator's dashboards may still use the former names.
+_CURRENT_NAMES = {"funnel": "reach", "answers": "ai_query_groups"}
 
+# The comment on a column: a description, and optionally its unit.
 _COLUMN_COMMENT = re.compile(r"^(?P<description>.*?\.)(?: Unit: (?P<unit>[^.]+)\.)?$")
 _TRAITS = re.compile(r"(?m)^-- Traits: (.+)\.$")
-_TYPES = {
+_TYPES_BY_DUCKDB_TYPE = {
     "BIGINT": "integer",
     "HUGEINT": "integer",
     "INTEGER": "integer",
@@ -44,7 +45,7 @@ _JSON_SCHEMAS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """A column. `type` is integer, number, boolean, timestamp, date, json or string; `unit` may be empty."""
+    """A column. `type` is integer, number, boolean, timestamp, date, json or string. `unit` may be empty."""
 
     name: str
     type: str
@@ -54,7 +55,7 @@ class ReportColumn:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report: its name, its question, and the grain of its rows."""
+    """A report: the question that it answers, the grain of its rows, and its columns."""
 
     name: str
     title: str
@@ -71,15 +72,16 @@ def report_names() -> tuple[str, ...]:
 
 def all_reports(reader: Reader) -> list[Report]:
     """Return the reports that the database has, described by the comments of their views."""
-    return [_describe(reader, name) for name in report_names() if reader.has(name)]
+    return [_read_report(reader, name) for name in report_names() if reader.has(name)]
 
 
-def missing_reports(reader: Reader) -> str | None:
-    """Return a sentence with the reports that the database lacks; None if it has all."""
+def missing_reports_warning(reader: Reader) -> str | None:
+    """Return a message that names the reports that the database lacks; None if it has all."""
     missing = [name for name in report_names() if not reader.has(name)]
     if not missing:
         return None
-    return f"snapshot: lacks the {'report' if len(missing) == 1 else 'reports'} {', '.join(missing)}. {OLDER_SNAPSHOT}"
+    noun = "report" if len(missing) == 1 else "reports"
+    return f"snapshot: lacks the {noun} {', '.join(missing)}. {OLDER_SNAPSHOT}"
 
 
 def find_report(reader: Reader, name: str) -> Report:
@@ -87,14 +89,14 @@ def find_report(reader: Reader, name: str) -> Report:
 
     Raises:
         Refused: `not_found`, with the nearest name.
-        Misconfigured: the database is a snapshot of an older embedsink, which lacks it.
+        Misconfigured: the database is a snapshot of an older embedsink, which lacks the report.
     """
-    reader.require(known_name(name))
-    return _describe(reader, name)
+    reader.require(check_report_name(name))
+    return _read_report(reader, name)
 
 
-def describe(reader: Reader, name: str) -> dict[str, Any]:
-    """Return a report with its columns, and its rows as JSON Schema.
+def describe_report(reader: Reader, name: str) -> dict[str, Any]:
+    """Return a report as JSON, with the JSON Schema of its rows.
 
     Raises:
         Refused: `not_found`, with the nearest name.
@@ -103,24 +105,24 @@ def describe(reader: Reader, name: str) -> dict[str, Any]:
     return asdict(report) | {"row": row_schema(report)}
 
 
-def known_name(name: str) -> str:
-    """Return the name of a report unchanged. No other text is inserted into a statement.
+def check_report_name(name: str) -> str:
+    """Return the name unchanged if a report has it. Only checked names may be inserted into SQL.
 
     Raises:
         Refused: `not_found`, with the nearest name.
     """
     if name in report_names():
         return name
-    raise Refused(Reason.NOT_FOUND, unknown_report(name, report_names()))
+    raise Refused(Reason.NOT_FOUND, unknown_report_message(name, report_names()))
 
 
-def unknown_report(name: str, known: Iterable[str]) -> str:
-    """Return the sentence about a report that does not exist, with the name that was probably meant."""
-    return f"report {preview(name)} does not exist. {suggestion(_RENAMED.get(name, name), known)}"
+def unknown_report_message(name: str, known: Iterable[str]) -> str:
+    """Return the error message for a report that does not exist. It suggests the most similar name."""
+    return f"report {preview(name)} does not exist. {suggestion(_CURRENT_NAMES.get(name, name), known)}"
 
 
-def known_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the columns of a list such as `surface,view_count`; None for all columns.
+def parse_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
+    """Parse a list of columns such as `surface,view_count`. Return None for None, which means all columns.
 
     Raises:
         Refused: `bad_parameter`, with the nearest name.
@@ -128,39 +130,39 @@ def known_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, .
     if requested is None:
         return None
     known = list(columns)
-    wanted = tuple(name.strip() for name in requested.split(","))
-    for index, name in enumerate(wanted):
+    names = tuple(name.strip() for name in requested.split(","))
+    for index, name in enumerate(names):
         if name not in known:
             raise Refused(
                 Reason.BAD_PARAMETER, f"columns: column {preview(name)} does not exist. {suggestion(name, known)}"
             )
-        if name in wanted[:index]:
+        if name in names[:index]:
             raise Refused(Reason.BAD_PARAMETER, f"columns: column {preview(name)} is listed twice. Give it once.")
-    return wanted
+    return names
 
 
 def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
     """Return the columns of a report, or of raw events, that a reader may see."""
     reader.require(view)
-    hidden = EVENT_COLUMNS_HIDDEN if view == EVENTS else ()
+    hidden = HIDDEN_EVENT_COLUMNS if view == EVENT_VIEW else ()
     return tuple(column.name for column in reader.columns(view) if column.name not in hidden)
 
 
-def is_timed(name: str) -> bool:
-    """Return whether a report may change while nothing is loaded, because it reads the clock."""
+def depends_on_clock(name: str) -> bool:
+    """Return whether a report reads the clock. It may then change although no event was loaded."""
     return "clock" in _traits(name)
 
 
-def is_windowed(name: str) -> bool:
-    """Return whether a view compares rows with each other, so that reading a few rows takes as long as reading all."""
+def uses_window_functions(name: str) -> bool:
+    """Return whether a view uses window functions. Reading a few of its rows takes as long as reading all."""
     return "windows" in _traits(name)
 
 
 @cache
 def _traits(name: str) -> frozenset[str]:
     """Return the traits that the file of a view declares in a line such as `-- Traits: clock, windows.`"""
-    declared = _TRAITS.search(read_views()[name])
-    return frozenset(declared[1].split(", ")) if declared else frozenset()
+    line = _TRAITS.search(read_views()[name])
+    return frozenset(line[1].split(", ")) if line else frozenset()
 
 
 def row_schema(report: Report) -> dict[str, Any]:
@@ -171,7 +173,7 @@ def row_schema(report: Report) -> dict[str, Any]:
         "description": report.grain,
         "type": "object",
         "properties": {
-            column.name: _JSON_SCHEMAS.get(column.type, {}) | {"description": _described(column)}
+            column.name: _JSON_SCHEMAS.get(column.type, {}) | {"description": _description_with_unit(column)}
             for column in report.columns
         },
         "required": [column.name for column in report.columns],
@@ -181,19 +183,24 @@ def row_schema(report: Report) -> dict[str, Any]:
 
 def type_of(column: Column) -> str:
     """Return the type of a column, as in `ReportColumn`."""
-    return _TYPES.get(column.type, "string")
+    return _TYPES_BY_DUCKDB_TYPE.get(column.type, "string")
 
 
-def _describe(reader: Reader, name: str) -> Report:
-    # Comments in older snapshots may have fewer lines.
-    title, question, grain = [*reader.comment(name).splitlines(), "", "", ""][:3]
-    columns = []
-    for column in reader.columns(name):
-        comment = _COLUMN_COMMENT.match(column.comment)
-        description, unit = comment.group("description", "unit") if comment else (column.comment, None)
-        columns.append(ReportColumn(column.name, type_of(column), unit or "", description))
-    return Report(name, title, question, grain, columns)
+def _read_report(reader: Reader, name: str) -> Report:
+    """Return a report as the comments on its view and its columns describe it."""
+    lines = reader.comment(name).splitlines()
+    # Comments in older snapshots may have fewer than three lines.
+    title, question, grain = (*lines, "", "", "")[:3]
+    return Report(name, title, question, grain, [_parse_column(column) for column in reader.columns(name)])
 
 
-def _described(column: ReportColumn) -> str:
+def _parse_column(column: Column) -> ReportColumn:
+    """Return a column as its comment describes it."""
+    comment = _COLUMN_COMMENT.match(column.comment)
+    if comment is None:
+        return ReportColumn(column.name, type_of(column), unit="", description=column.comment)
+    return ReportColumn(column.name, type_of(column), unit=comment["unit"] or "", description=comment["description"])
+
+
+def _description_with_unit(column: ReportColumn) -> str:
     return f"{column.description} Unit: {column.unit}." if column.unit else column.description

@@ -10,21 +10,21 @@ from unicodedata import category
 import orjson
 
 from embedsink.reports.catalog import type_of
-from embedsink.reports.row_values import JSON_OPTIONS, Convert, convert_columns, selected_columns
+from embedsink.reports.row_values import JSON_OPTIONS, Converter, convert_columns, selected_columns
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 
-# A spreadsheet treats a cell that begins with one of these as a formula. Some treat full-width forms alike.
+# A spreadsheet treats a cell that begins with one of these as a formula. Some also accept the full-width forms.
 _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
-# Invisible characters, which a spreadsheet may strip first: these Unicode categories, and the other characters with the
-# property Default_Ignorable_Code_Point.
+# A spreadsheet may remove invisible characters first. They are the characters of these Unicode categories, and the
+# other characters with the property Default_Ignorable_Code_Point.
 _INVISIBLE_CATEGORIES = frozenset(("Cc", "Cf", "Zl", "Zp"))
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
 _CONTROLS = frozenset("\t\r\n")
-# Where the comma is the decimal sign, spreadsheets separate cells by semicolons, and respect only quotation marks that
-# begin a cell.
+# Where the comma is the decimal sign, spreadsheets separate cells by semicolons. They respect only quotation marks that
+# begin a cell, so a semicolon within a field may end a cell.
 _CELL_END = re.compile(r"[;|\t\r\n]")
 # A field with one of these is quoted, so that it stays one cell with any separator.
 _NEEDS_QUOTES = re.compile(r'[",;|\t\r\n]')
@@ -51,42 +51,51 @@ def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions
 
     Args:
         reader: a reader with the scope.
-        selection: a view, or a query on one. Validate names from requests with `known_name` and `known_columns`.
+        selection: a view, or a query on one. Validate names from requests with `check_report_name` and `parse_columns`.
         options: see `CsvOptions`.
     """
     columns = selected_columns(reader, selection)
-    mark = "\ufeff" if options.bom else ""
-    yield f"{mark}{','.join([column.name for column in columns])}\r\n".encode()
-    converts: list[Convert | None] = [_convert_for(type_of(column), guard=options.guard) for column in columns]
+    bom = "\ufeff" if options.bom else ""
+    header = ",".join([column.name for column in columns])
+    yield f"{bom}{header}\r\n".encode()
+    converters: list[Converter | None] = [_converter_for(type_of(column), guard=options.guard) for column in columns]
     # A parser would skip an empty line, so a single empty field is quoted.
     empty_line = '""' if len(columns) == 1 else ""
     for rows in reader.rows(selection):
-        yield "".join([f"{','.join(fields) or empty_line}\r\n" for fields in convert_columns(rows, converts)]).encode()
+        yield "".join(
+            [f"{','.join(fields) or empty_line}\r\n" for fields in convert_columns(rows, converters)]
+        ).encode()
 
 
-def _convert_for(type_: str, *, guard: bool) -> Convert:
-    converts: dict[str, Convert] = {
+def _converter_for(type_: str, *, guard: bool) -> Converter:
+    """Return the function that converts the values of a column of this type to fields."""
+    converters: dict[str, Converter] = {
         "integer": _number,
         "number": _number,
         "boolean": _boolean,
         "timestamp": _timestamp,
         "date": _date,
     }
-    return converts.get(type_, _guarded_text if guard else _verbatim_text)
+    return converters.get(type_, _guarded_text if guard else _verbatim_text)
 
 
 def _guarded_text(value: Any) -> str:
+    """Return a field with an apostrophe before each part that a spreadsheet could treat as a formula."""
     text = _text(value)
     if not text:
         return ""
-    is_formula = text[0] in _CONTROLS or _begins_formula(text)
-    if _CELL_END.search(text):
-        text = _CELL_END.sub(lambda end: f"{end[0]}'" if _begins_formula(text, end.end()) else end[0], text)
-    return _quoted(f"'{text}" if is_formula else text)
+
+    def guard(cell_end: re.Match[str]) -> str:
+        return f"{cell_end[0]}'" if _begins_formula(text, cell_end.end()) else cell_end[0]
+
+    guarded = _CELL_END.sub(guard, text)
+    if text[0] in _CONTROLS or _begins_formula(text):
+        guarded = f"'{guarded}"
+    return _quoted(guarded)
 
 
 def _begins_formula(text: str, start: int = 0) -> bool:
-    """Return whether a cell that begins at `start` is a formula. Quotes and invisible characters may precede it."""
+    """Return whether the cell that begins at `start` is a formula. Quotes and invisible characters may come first."""
     for index in range(start, len(text)):
         character = text[index]
         if character in _FORMULA_SIGNS:
@@ -97,9 +106,10 @@ def _begins_formula(text: str, start: int = 0) -> bool:
 
 
 def _is_invisible(character: str) -> bool:
-    # Controls may end a cell. The next cell is checked separately.
-    is_invisible = category(character) in _INVISIBLE_CATEGORIES and character not in _CONTROLS
-    return is_invisible or _IGNORABLE.match(character) is not None
+    """Return whether a spreadsheet may remove this character before it reads the cell."""
+    if character in _CONTROLS:
+        return False  # It may end a cell. The next cell is checked separately.
+    return category(character) in _INVISIBLE_CATEGORIES or _IGNORABLE.match(character) is not None
 
 
 def _verbatim_text(value: Any) -> str:
@@ -107,6 +117,7 @@ def _verbatim_text(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
+    """Return a text in quotation marks if CSV requires them."""
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
 
 
@@ -115,7 +126,9 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    return orjson.dumps(value, option=JSON_OPTIONS).decode() if isinstance(value, list | dict) else str(value)
+    if isinstance(value, list | dict):
+        return orjson.dumps(value, option=JSON_OPTIONS).decode()
+    return str(value)
 
 
 def _number(value: float | None) -> str:
@@ -123,7 +136,9 @@ def _number(value: float | None) -> str:
 
 
 def _boolean(value: bool | None) -> str:
-    return "" if value is None else "true" if value else "false"
+    if value is None:
+        return ""
+    return "true" if value else "false"
 
 
 def _timestamp(value: datetime | None) -> str:

@@ -1,4 +1,4 @@
-"""The file formats of rows. They are apart from their writers, so that `--help` imports nothing slow."""
+"""The file formats of rows. The writers are in another module, because `--help` must not import them: they are slow."""
 
 from enum import StrEnum
 
@@ -13,5 +13,5 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-# The formats of reports. Those of raw events differ.
+# The formats of reports. Raw events have CSV, NDJSON, Parquet and Arrow.
 REPORT_FORMATS = (Format.JSON, Format.CSV, Format.PARQUET, Format.ARROW)

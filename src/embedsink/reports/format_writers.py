@@ -9,7 +9,7 @@ import orjson
 from embedsink.reports.catalog import type_of
 from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.reports.format import Format
-from embedsink.reports.row_values import JSON_OPTIONS, Convert, convert_columns, selected_columns
+from embedsink.reports.row_values import JSON_OPTIONS, Converter, convert_columns, selected_columns
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 
@@ -39,33 +39,42 @@ def write_rows(
         reader.write_arrow(selection, file, scratch=scratch)
     elif format is Format.CSV:
         file.writelines(csv_chunks(reader, selection, csv))
+    elif format is Format.JSON:
+        file.writelines(json_chunks(reader, selection))
     else:
-        file.writelines((json_chunks if format is Format.JSON else ndjson_chunks)(reader, selection))
+        file.writelines(ndjson_chunks(reader, selection))
 
 
 def json_chunks(reader: Reader, selection: str | SelectQuery) -> Iterator[bytes]:
     """Yield rows as a JSON array of objects, with times in ISO 8601 with Z."""
-    opening = b"["
+    is_first = True
     for objects in _objects(reader, selection):
-        yield opening + orjson.dumps(objects, option=JSON_OPTIONS)[1:-1]
-        opening = b","
-    yield b"[]" if opening == b"[" else b"]"
+        without_brackets = orjson.dumps(objects, option=JSON_OPTIONS)[1:-1]
+        yield (b"[" if is_first else b",") + without_brackets
+        is_first = False
+    yield b"[]" if is_first else b"]"
 
 
 def ndjson_chunks(reader: Reader, selection: str | SelectQuery) -> Iterator[bytes]:
     """Yield rows as JSON objects, one a line, without nulls: most columns of an event are null."""
     for objects in _objects(reader, selection):
-        compact = ({name: value for name, value in row.items() if value is not None} for row in objects)
-        yield b"".join([orjson.dumps(row, option=JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE) for row in compact])
+        yield b"".join([_ndjson_line(row) for row in objects])
+
+
+def _ndjson_line(row: dict[str, Any]) -> bytes:
+    without_nulls = {name: value for name, value in row.items() if value is not None}
+    return orjson.dumps(without_nulls, option=JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE)
 
 
 def _objects(reader: Reader, selection: str | SelectQuery) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows as objects for orjson, some thousand at a time."""
     columns = selected_columns(reader, selection)
     names = [column.name for column in columns]
-    converts: list[Convert | None] = [_fragment if type_of(column) == "json" else None for column in columns]
+    converters: list[Converter | None] = [_json_fragment if type_of(column) == "json" else None for column in columns]
     for rows in reader.rows(selection):
-        yield [dict(zip(names, row, strict=True)) for row in convert_columns(rows, converts)]
+        yield [dict(zip(names, row, strict=True)) for row in convert_columns(rows, converters)]
 
 
-def _fragment(value: str | None) -> orjson.Fragment | None:
+def _json_fragment(value: str | None) -> orjson.Fragment | None:
+    """Return JSON text from the database as a value that orjson copies without parsing."""
     return None if value is None else orjson.Fragment(value)

@@ -1,13 +1,13 @@
 """Pagination: a limit, and a cursor that continues after the last row while events are being loaded.
 
-Pages are in the order of `ingest_seq`, which only grows: a row that is loaded between two pages comes after both. There
-are two exceptions, where a row with an earlier `ingest_seq` appears late and later pages omit it: a late answer changes
-how the stages of an AI query pair up, and a late `ready` assigns its session's events to a deployment
-(docs/reports.md).
+Pages are in the order of `ingest_seq`, which only grows: a row that is loaded between two pages comes after both.
+Later pages omit a row that gets an earlier `ingest_seq` late. That happens in two cases (docs/reports.md): a late
+answer changes how the stages of an AI query pair up, and a late `ready` assigns its session's events to a deployment.
 """
 
 import base64
 import binascii
+import re
 import struct
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,48 +15,52 @@ from hashlib import blake2s
 
 from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import EVENTS, is_windowed, known_columns, visible_columns
-from embedsink.reports.opaque_numbers import OpaqueNumbers
+from embedsink.reports.catalog import EVENT_VIEW, parse_columns, uses_window_functions, visible_columns
+from embedsink.reports.number_cipher import NumberCipher
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 
 LIMIT_MAX = 100_000
 
-_BYTES = struct.Struct(">Bqqq8s")
+# Version, `after`, `since`, `until` and digest.
+_CURSOR_STRUCT = struct.Struct(">Bqqq8s")
+_DIGEST_BYTES = 8
 _VERSION = 1
-_NEVER = -(2**63)
-# Opaque numbers are unsigned, and the cursor stores a signed number.
+# Stands for a period without a start or an end.
+_NO_TIME_US = -(2**63)
+# Encrypted numbers are unsigned, and the cursor stores a signed number.
 _SIGN_OFFSET = 2**63
+_INTEGER = re.compile(r"0|[1-9][0-9]*")
 _EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The start of the next page: the last `ingest_seq` so far, and the period.
+    """The start of the next page: it begins after the `ingest_seq` `after`.
 
-    The period is included so that an age such as `7d` means the same on each page.
+    The cursor includes the period, so that an age such as `7d` means the same on each page.
     """
 
     after: int
     since: datetime | None
     until: datetime | None
 
-    def encode(self, query: str, opaque: OpaqueNumbers | None = None) -> str:
+    def encode(self, query_id: str, cipher: NumberCipher | None = None) -> str:
         """Return the cursor as text for a URL. It is valid for this query only.
 
         Args:
-            query: the report and its scope.
-            opaque: encrypts the position, for a scoped key. Such a cursor can't be forged, and expires with the
-                process.
+            query_id: a text that identifies the report and its scope.
+            cipher: encrypts `after`, for a scoped key. Such a cursor can't be forged, and expires with the process.
         """
         period = (_epoch_us(self.since), _epoch_us(self.until))
-        digest = _digest((_VERSION, self.after, *period), query, opaque)
-        after = self.after if opaque is None else opaque.hide(self.after) - _SIGN_OFFSET
-        return base64.urlsafe_b64encode(_BYTES.pack(_VERSION, after, *period, digest)).decode().rstrip("=")
+        digest = _digest((_VERSION, self.after, *period), query_id, cipher)
+        after = self.after if cipher is None else cipher.encrypt(self.after) - _SIGN_OFFSET
+        content = _CURSOR_STRUCT.pack(_VERSION, after, *period, digest)
+        return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str, query: str, opaque: OpaqueNumbers | None = None) -> "Cursor":
-        """Parse the text of `encode`.
+    def decode(cls, text: str, query_id: str, cipher: NumberCipher | None = None) -> "Cursor":
+        """Parse the text that `encode` returned for the same arguments.
 
         Raises:
             Refused: `bad_parameter`, since the text is not a cursor, or belongs to another query.
@@ -64,46 +68,46 @@ class Cursor:
         advice = "Use the value of `X-Next-Cursor` with the same parameters, or omit it to start at the first page."
         refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {preview(text)} is not valid for this query. {advice}")
         try:
-            content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            version, after, since, until, digest = _BYTES.unpack(content)
-            cursor = cls(
-                after if opaque is None else opaque.reveal(after + _SIGN_OFFSET), _instant(since), _instant(until)
-            )
+            padding = "=" * (-len(text) % 4)
+            content = base64.b64decode(text + padding, altchars=b"-_", validate=True)
+            version, stored_after, since_us, until_us, digest = _CURSOR_STRUCT.unpack(content)
+            after = stored_after if cipher is None else cipher.decrypt(stored_after + _SIGN_OFFSET)
+            cursor = cls(after, _instant(since_us), _instant(until_us))
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
         # The digest detects typing errors and cursors of other queries. A forged cursor gains nothing beyond `since`.
-        if digest != _digest((version, cursor.after, since, until), query, opaque):
+        if digest != _digest((version, after, since_us, until_us), query_id, cipher):
             raise refusal
         return cursor
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The requested columns and rows of a view, as texts.
+    """The requested columns and rows of a view, as the client sent them.
 
     Args:
         columns: column names, separated by commas; None for all.
         limit: the maximum number of rows; None for all.
         cursor: the cursor from the previous page; None for the first page.
-        query: the report and its scope, for which a cursor is valid.
-        opaque: encrypts cursors, for a scoped key.
+        query_id: a text that identifies the report and its scope. A cursor is valid for this text only.
+        cipher: encrypts cursors, for a scoped key.
     """
 
     columns: str | None = None
     limit: str | None = None
     cursor: str | None = None
-    query: str = ""
-    opaque: OpaqueNumbers | None = None
+    query_id: str = ""
+    cipher: NumberCipher | None = None
 
     @property
     def is_partial(self) -> bool:
         """Whether columns, a limit or a cursor are requested."""
-        return not (self.columns is None and self.limit is None and self.cursor is None)
+        return any(text is not None for text in (self.columns, self.limit, self.cursor))
 
     def select(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
-        """Return the query to run, and the cursor of the next page, or None after the last page.
+        """Return the query of the page, and the cursor of the next page; None after the last page.
 
-        Only rows with an `ingest_seq` have pages. For other rows, a limit returns the first rows, without a next page.
+        Only views with the column `ingest_seq` have pages. In other views, a limit returns the first rows.
 
         Raises:
             Refused: `bad_parameter`.
@@ -113,54 +117,60 @@ class PageRequest:
             return selection, None
         if cursor:
             reader.set_variables(after=cursor.after, since=cursor.since, until=cursor.until)
-        last = reader.page(selection)
-        since, until = reader.variable("since"), reader.variable("until")
-        return selection, None if last is None else Cursor(last, since, until)
+        last_ingest_seq = reader.page(selection)
+        if last_ingest_seq is None:
+            return selection, None
+        return selection, Cursor(last_ingest_seq, since=reader.variable("since"), until=reader.variable("until"))
 
     def check(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
-        """Validate the request without reading rows. Return the query to run, and the requested cursor.
+        """Validate the request without reading rows. Return the query of the page, and the parsed cursor.
 
         Raises:
             Refused: `bad_parameter`.
         """
         visible = visible_columns(reader, view)
-        limit = parse_number("limit", self.limit, most=LIMIT_MAX)
-        columns = known_columns(self.columns, visible) or visible
-        is_page = "ingest_seq" in visible and not (self.limit is None and self.cursor is None)
-        cursor = None if self.cursor is None else self._decode(self.cursor, is_page=is_page)
-        if not is_page:
-            # Each report defines its own order. Raw events are sorted by `ingest_seq`.
-            return SelectQuery(view, columns, limit, is_by_ingest_seq=view == EVENTS), cursor
-        return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_windowed(view)), cursor
+        limit = parse_integer("limit", self.limit, maximum=LIMIT_MAX)
+        columns = parse_columns(self.columns, visible) or visible
+        has_pages = "ingest_seq" in visible
+        if self.cursor is not None:
+            if not has_pages:
+                raise Refused(Reason.BAD_PARAMETER, "cursor: this report has no pages. Omit it.")
+            cursor = Cursor.decode(self.cursor, self.query_id, self.cipher)
+            return self._page_query(view, columns, limit), cursor
+        if has_pages and limit is not None:
+            return self._page_query(view, columns, limit), None
+        # Each report defines its own order. Raw events are sorted by `ingest_seq`.
+        return SelectQuery(view, columns, limit, is_by_ingest_seq=view == EVENT_VIEW), None
 
-    def _decode(self, cursor: str, *, is_page: bool) -> Cursor:
-        if not is_page:
-            raise Refused(Reason.BAD_PARAMETER, "cursor: this report has no pages. Omit it.")
-        return Cursor.decode(cursor, self.query, self.opaque)
+    def _page_query(self, view: str, columns: tuple[str, ...], limit: int | None) -> SelectQuery:
+        is_expensive = uses_window_functions(view)
+        return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_expensive)
 
 
-def parse_number(name: str, text: str | None, *, most: int, least: int = 1) -> int | None:
-    """Parse an integer between `least` and `most`. Return None for None.
+def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1) -> int | None:
+    """Parse an integer from `minimum` to `maximum`. Return None for None.
 
     Raises:
         Refused: `bad_parameter`.
     """
     if text is None:
         return None
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else -1
-    if str(number) != text or not least <= number <= most:
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is not an integer from {least} to {most:,}.")
-    return number
+    # The length is limited first, because parsing a long number is slow.
+    if len(text) <= len(str(maximum)) and _INTEGER.fullmatch(text) and minimum <= int(text) <= maximum:
+        return int(text)
+    raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is not an integer from {minimum} to {maximum:,}.")
 
 
-def _digest(numbers: tuple[int, ...], query: str, opaque: OpaqueNumbers | None) -> bytes:
-    content = f"{numbers} {query}".encode(errors="surrogatepass")
-    return blake2s(content, digest_size=8, key=b"" if opaque is None else opaque.secret).digest()
+def _digest(numbers: tuple[int, ...], query_id: str, cipher: NumberCipher | None) -> bytes:
+    """Return a digest of a cursor's numbers and its query. With a cipher, only this process can compute it."""
+    content = f"{numbers} {query_id}".encode(errors="surrogatepass")
+    key = b"" if cipher is None else cipher.secret
+    return blake2s(content, digest_size=_DIGEST_BYTES, key=key).digest()
 
 
 def _epoch_us(instant: datetime | None) -> int:
-    return _NEVER if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
+    return _NO_TIME_US if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _instant(epoch_us: int) -> datetime | None:
-    return None if epoch_us == _NEVER else _EPOCH + timedelta(microseconds=epoch_us)
+    return None if epoch_us == _NO_TIME_US else _EPOCH + timedelta(microseconds=epoch_us)

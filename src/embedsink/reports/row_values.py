@@ -1,4 +1,4 @@
-"""The conversion of rows column by column, which is faster than row by row."""
+"""The conversion of database values to those of a file format, column by column: it is faster than row by row."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from embedsink.store.view_catalog import Column
 # Times in ISO 8601 with Z.
 JSON_OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
 
-Convert = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
 
 def selected_columns(reader: Reader, selection: str | SelectQuery) -> list[Column]:
@@ -20,8 +20,11 @@ def selected_columns(reader: Reader, selection: str | SelectQuery) -> list[Colum
     return reader.selected_columns(selection if isinstance(selection, SelectQuery) else SelectQuery(selection))
 
 
-def convert_columns(rows: list[tuple[Any, ...]], converts: list[Convert | None]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows with each column converted; a column without a function stays as it is."""
-    by_column = zip(zip(*rows, strict=True), converts, strict=True)
-    converted = (values if convert is None else map(convert, values) for values, convert in by_column)
-    return zip(*converted, strict=True)
+def convert_columns(rows: list[tuple[Any, ...]], converters: list[Converter | None]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows with the values of each column converted. A column without a converter stays unchanged."""
+    columns = zip(*rows, strict=True)
+    converted_columns = [
+        values if converter is None else map(converter, values)
+        for values, converter in zip(columns, converters, strict=True)
+    ]
+    return zip(*converted_columns, strict=True)

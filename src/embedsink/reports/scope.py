@@ -19,7 +19,7 @@ SURFACES = ("dashboard", "app", "chat")
 INTERVALS = ("hour", "day", "week", "month")
 TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
 PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "timezone")
-# The similarity of "berlin" to Europe/Berlin is above it; that of "posixrules" to Asia/Jerusalem is not.
+# The minimum similarity of a suggested time zone: "berlin" suggests Europe/Berlin, but "posixrules" not Asia/Jerusalem.
 _SIMILARITY_MIN = 0.51
 # The placeholder of the IANA database for a machine whose time zone is not set.
 _UNSET_ZONE = "Factory"
@@ -33,11 +33,11 @@ _TIME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The selection of events and the length of periods. None selects everything.
+    """The filter of events, and the length of periods. A filter of None selects all events.
 
     Args:
-        since: the first moment, in UTC.
-        until: the end, exclusive, in UTC.
+        since: the start of the period, in UTC.
+        until: the end of the period, exclusive, in UTC.
         surface: one of `SURFACES`.
         deployments: the deployments.
         tenant: one tenant.
@@ -65,8 +65,11 @@ class Scope:
         del variables["is_relative"]
         return variables
 
-    def local(self, instant: datetime) -> datetime:
-        """Return the local time of an instant (UTC) in the scope's time zone; UTC next to the years 1 and 9999."""
+    def local_time(self, instant: datetime) -> datetime:
+        """Return the local time of an instant (UTC) in the scope's time zone.
+
+        Return UTC if the local time would be outside the years 1 to 9999.
+        """
         zone = UTC if self.timezone is None else ZoneInfo(self.timezone)
         try:
             return instant.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
@@ -84,7 +87,7 @@ def parse_scope(
     """Parse the parameters of a scope.
 
     Args:
-        params: since, until, surface, tenant, interval and timezone. None is the same as a missing one.
+        params: since, until, surface, tenant, interval and timezone. None means missing.
         deployments: the requested deployments. Empty means all that are allowed.
         allowed: the deployments of the reader's key; None for all.
         now: the clock, for ages such as `7d`.
@@ -92,29 +95,26 @@ def parse_scope(
     Raises:
         Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
     """
-    requested = frozenset(_deployment(text) for text in deployments) or None
-    if requested is not None and allowed is not None and not requested <= allowed:
-        raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {min(requested - allowed)} is outside the key's scope.")
-    tenant = params.get("tenant")
-    if has_bad_text(tenant):
-        raise Refused(Reason.BAD_PARAMETER, f"tenant: {preview(tenant)} contains a NUL or a lone surrogate. Remove it.")
-    timezone = _timezone(params.get("timezone"))
-    since, until = (_instant(name, params.get(name), timezone, now) for name in ("since", "until"))
-    if since and until and since > until:
-        message = (
-            f"since: {preview(params.get('since'))} is later than until, {preview(params.get('until'))}. Swap them."
+    requested_deployments = _parse_deployments(deployments, allowed)
+    tenant = _parse_tenant(params.get("tenant"))
+    since, until = params.get("since"), params.get("until")
+    timezone = _parse_timezone(params.get("timezone"))
+    first = _parse_instant("since", since, timezone, now)
+    end = _parse_instant("until", until, timezone, now)
+    if first and end and first > end:
+        raise Refused(
+            Reason.BAD_PARAMETER, f"since: {preview(since)} is later than until, {preview(until)}. Swap them."
         )
-        raise Refused(Reason.BAD_PARAMETER, message)
     return Scope(
-        since=since,
-        until=until,
-        surface=_one_of("surface", params.get("surface"), SURFACES),
-        deployments=allowed if requested is None else requested,
+        since=first,
+        until=end,
+        surface=_parse_choice("surface", params.get("surface"), SURFACES),
+        deployments=requested_deployments,
         tenant=tenant,
-        interval=_one_of("interval", params.get("interval"), INTERVALS),
+        interval=_parse_choice("interval", params.get("interval"), INTERVALS),
         timezone=timezone,
         hides_ingest_seq=allowed is not None,
-        is_relative=any(text is not None and _parse_time(text) is None for text in map(params.get, ("since", "until"))),
+        is_relative=_is_age(since) or _is_age(until),
     )
 
 
@@ -125,7 +125,7 @@ def timezones() -> frozenset[str]:
     return (timezone_names() & frozenset(pinned)) - {_UNSET_ZONE}
 
 
-def _timezone(name: str | None) -> str | None:
+def _parse_timezone(name: str | None) -> str | None:
     if name is None or name in timezones():
         return name
     # Comparing long texts is slow, and no time zone has a name that long.
@@ -134,17 +134,33 @@ def _timezone(name: str | None) -> str | None:
     raise Refused(Reason.BAD_PARAMETER, f"timezone: {preview(name)} is not a time zone of the IANA database. {advice}")
 
 
-def _deployment(text: str | int) -> int:
+def _parse_deployments(requested: Iterable[str | int], allowed: frozenset[int] | None) -> frozenset[int] | None:
+    """Return the requested deployments; all allowed ones if none is requested."""
+    deployments = frozenset(_parse_deployment(text) for text in requested)
+    if not deployments:
+        return allowed
+    if allowed is not None and not deployments <= allowed:
+        raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {min(deployments - allowed)} is outside the key's scope.")
+    return deployments
+
+
+def _parse_deployment(text: str | int) -> int:
     try:
         return parse_deployment(str(text))
     except Misconfigured as error:
         raise Refused(Reason.BAD_PARAMETER, str(error)) from None
 
 
-def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> str | None:
-    if value is not None and value not in allowed:
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of {', '.join(allowed)}.")
-    return value
+def _parse_tenant(text: str | None) -> str | None:
+    if has_bad_text(text):
+        raise Refused(Reason.BAD_PARAMETER, f"tenant: {preview(text)} contains a NUL or a lone surrogate. Remove it.")
+    return text
+
+
+def _parse_choice(name: str, text: str | None, choices: tuple[str, ...]) -> str | None:
+    if text is not None and text not in choices:
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is not one of {', '.join(choices)}.")
+    return text
 
 
 def parse_instant(name: str, text: str | None) -> datetime | None:
@@ -153,24 +169,29 @@ def parse_instant(name: str, text: str | None) -> datetime | None:
     Raises:
         Refused: `bad_parameter`.
     """
-    return _instant(name, text, None, lambda: datetime.now(UTC))
+    return _parse_instant(name, text, None, lambda: datetime.now(UTC))
 
 
-def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]) -> datetime | None:
+def _parse_instant(name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]) -> datetime | None:
+    """Parse a time or an age, and return it in UTC. A time without an offset is in the time zone `timezone`."""
     if text is None:
         return None
-    moment = _parse_time(text) or _parse_age(name, text, now())
+    instant = _parse_time(text) or _parse_age(name, text, now())
     try:
-        if moment.tzinfo is None and timezone is not None:
-            return utc_of(moment, timezone)
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return aware.astimezone(UTC).replace(tzinfo=None)
+        if instant.tzinfo is not None:
+            return instant.astimezone(UTC).replace(tzinfo=None)
+        return instant if timezone is None else utc_of(instant, timezone)
     except OverflowError:
         message = f"{name}: {preview(text)} is outside the years 1 to 9999 in UTC. Choose a time in that range."
         raise Refused(Reason.BAD_PARAMETER, message) from None
 
 
+def _is_age(text: str | None) -> bool:
+    return text is not None and _parse_time(text) is None
+
+
 def _parse_time(text: str) -> datetime | None:
+    """Parse a date or a time. Return None for other texts, such as ages."""
     try:
         return datetime.fromisoformat(text) if _TIME.fullmatch(text) else None
     except ValueError:
@@ -185,6 +206,7 @@ def _parse_age(name: str, text: str, now: datetime) -> datetime:
 
 
 def _not_a_time(name: str, text: str) -> Refused:
+    """Return the refusal of a text that is neither a time nor an age."""
     # An unescaped + in a URL is decoded as a space.
     has_lost_plus = " " in text and _TIME.fullmatch(text.replace(" ", "+"))
     advice = " In a URL, write + as %2B." if has_lost_plus else ""

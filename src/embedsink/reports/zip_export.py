@@ -1,4 +1,4 @@
-"""The summary of a period: a ZIP with each report as CSV, and a manifest that describes them."""
+"""The summary of a period: a ZIP with each report as CSV, and a manifest that describes the reports."""
 
 import json
 from collections.abc import Iterator
@@ -13,19 +13,21 @@ from embedsink.reports.scope import Scope
 from embedsink.store.reader import Reader
 
 MANIFEST = "manifest.json"
+# rw-r--r--. The upper 16 bits of a ZIP entry's external attributes are its Unix mode.
+_ENTRY_ATTRIBUTES = 0o644 << 16
 
 
 def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOptions) -> None:
-    """Write every report for the reader's scope to one ZIP. Call it in `reader.consistent()`, so that they agree."""
+    """Write every report for the reader's scope to one ZIP.
+
+    Call this in `reader.consistent()`, so that all reports have the same state of the store.
+    """
     written_at = datetime.now(UTC).replace(microsecond=0)
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-        reports = [
-            _manifest_entry(
-                report,
-                _write(archive, report, csv_chunks(reader, report.name, csv), written_at),
-            )
-            for report in all_reports(reader)
-        ]
+        reports = []
+        for report in all_reports(reader):
+            byte_count = _write_report(archive, report, csv_chunks(reader, report.name, csv), written_at)
+            reports.append(_manifest_entry(report, byte_count))
         manifest = {
             "writtenAt": _iso(written_at),
             "embedsink": __version__,
@@ -33,35 +35,42 @@ def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOpti
             "reports": reports,
         }
         content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-        archive.writestr(_entry(MANIFEST, written_at), content.encode())
+        archive.writestr(_zip_entry(MANIFEST, written_at), content.encode())
 
 
-def _write(archive: ZipFile, report: Report, chunks: Iterator[bytes], written_at: datetime) -> int:
-    """Write one file, and return its length in bytes."""
+def _write_report(archive: ZipFile, report: Report, chunks: Iterator[bytes], written_at: datetime) -> int:
+    """Write the file of a report, and return its length in bytes."""
     # The length is known only at the end, and may exceed the limits of a ZIP without the zip64 extension.
-    with archive.open(_entry(f"{report.name}.csv", written_at), "w", force_zip64=True) as entry:
+    with archive.open(_zip_entry(f"{report.name}.csv", written_at), "w", force_zip64=True) as entry:
         return sum(entry.write(chunk) for chunk in chunks)
 
 
 def _manifest_entry(report: Report, byte_count: int) -> dict[str, Any]:
-    texts = {name: getattr(report, name) for name in ("name", "title", "question", "grain")}
-    return texts | {"file": f"{report.name}.csv", "bytes": byte_count}
+    return {
+        "name": report.name,
+        "title": report.title,
+        "question": report.question,
+        "grain": report.grain,
+        "file": f"{report.name}.csv",
+        "bytes": byte_count,
+    }
 
 
 def _manifest_scope(scope: Scope) -> dict[str, Any]:
     variables = scope.variables()
     del variables["hides_ingest_seq"]
-    times = {
-        name: value and _iso(value.replace(tzinfo=UTC))
-        for name, value in (("since", scope.since), ("until", scope.until))
+    return variables | {
+        "since": None if scope.since is None else _iso(scope.since.replace(tzinfo=UTC)),
+        "until": None if scope.until is None else _iso(scope.until.replace(tzinfo=UTC)),
+        "interval": scope.interval or "day",
+        "timezone": scope.timezone or "UTC",
     }
-    return variables | times | {"interval": scope.interval or "day", "timezone": scope.timezone or "UTC"}
 
 
-def _entry(name: str, written_at: datetime) -> ZipInfo:
+def _zip_entry(name: str, written_at: datetime) -> ZipInfo:
     entry = ZipInfo(name, date_time=written_at.timetuple()[:6])
     entry.compress_type = ZIP_DEFLATED
-    entry.external_attr = 0o644 << 16
+    entry.external_attr = _ENTRY_ATTRIBUTES
     return entry
 
 

@@ -1,10 +1,11 @@
-"""The import of a file into an open data folder, or through a server."""
+"""The import of deliveries from a file, into an open data folder or through a server."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from embedsink.client.http_client import HttpClient, NotEmbedsink, NothingAccepted, Unreachable, retry
@@ -15,13 +16,14 @@ from embedsink.journal.writer import OnDurable, wait_for
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
-from embedsink.transfer.import_file import Delivery, relaxed
+from embedsink.transfer.import_file import Delivery, import_rules
 
 # The maximum bytes of journal lines that share an fsync.
 WRITE_BYTES_MAX = 1_048_576
 RETRY_TIMEOUT_S = 300.0
 RETRY_PAUSE_S_MAX = 30.0
 _JOURNAL_RETRY_PAUSE_S = 0.2
+# The maximum number of error messages of an import.
 MESSAGES_MAX = 10
 _TOO_LARGE = (Reason.BODY_TOO_LARGE, Reason.TOO_MANY_EVENTS)
 # The server refuses this delivery alone. It may accept others with the same key.
@@ -35,8 +37,8 @@ class ImportCounts:
     Args:
         accepted: envelopes that were accepted, duplicates included.
         rejected: envelopes that were quarantined.
-        unsent: envelopes that were neither accepted nor quarantined: only the file has them.
-        duplicate: accepted or rejected ones that had been imported before.
+        unsent: envelopes that are only in the file, because they were neither accepted nor quarantined.
+        duplicate: accepted or rejected envelopes that had been imported before.
         messages: the first error messages.
     """
 
@@ -52,7 +54,7 @@ class ImportCounts:
         self._add_messages(messages)
 
     def add_unsent(self, count: int, *messages: str) -> None:
-        """Count envelopes that could not be imported."""
+        """Count envelopes that were neither accepted nor quarantined."""
         self.unsent += count
         self._add_messages(messages)
 
@@ -68,31 +70,31 @@ class ImportCounts:
         self.messages += list(messages)[: MESSAGES_MAX - len(self.messages)]
 
 
-async def import_here(engine: Engine, deliveries: Iterable[Delivery], counts: ImportCounts) -> None:
-    """Write deliveries to the journal of an open data folder, in order.
+async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], counts: ImportCounts) -> None:
+    """Write deliveries to the journal of a data folder, in order.
 
     Args:
-        engine: the open data folder.
+        engine: the engine of the open data folder.
         deliveries: the deliveries from `read_deliveries`.
         counts: updated after each durable write, so they are also correct after an error.
 
     Raises:
         Unavailable: the disk is full, or writing fails.
     """
-    writes = _grouped(write for delivery in deliveries for write in _writes(engine, delivery))
-    writing: asyncio.Task[None] | None = None
+    appends = _joined(append for delivery in deliveries for append in _appends(engine, delivery))
+    running: asyncio.Task[None] | None = None
     try:
-        # Parsing runs in a thread while the previous group becomes durable.
-        while write := await asyncio.to_thread(next, writes, None):
-            if writing:
-                await writing
-            writing = asyncio.create_task(_write(engine, write, counts))
+        # Parsing runs in a thread while the previous append becomes durable.
+        while append := await asyncio.to_thread(next, appends, None):
+            if running:
+                await running
+            running = asyncio.create_task(_append(engine, append, counts))
     finally:
-        if writing:
-            await writing
+        if running:
+            await running
 
 
-def import_there(
+def import_to_server(
     remote: HttpClient,
     deliveries: Iterable[Delivery],
     counts: ImportCounts,
@@ -102,7 +104,7 @@ def import_there(
     """Send deliveries to a server, in order.
 
     Args:
-        remote: the server and an ingest key.
+        remote: the client of the server, with an ingest key.
         deliveries: the deliveries from `read_deliveries`.
         counts: updated after each response, so they are also correct after an error.
         retry_timeout_s: how long an unreachable or overloaded server is retried, for each delivery.
@@ -115,54 +117,58 @@ def import_there(
         if delivery.problem is None:
             _send(remote, delivery, counts, retry_timeout_s)
         else:
-            counts.add(_unsent(delivery, delivery.problem))
+            counts.add(_unsent_counts(delivery, delivery.problem))
 
 
-def _unsent(delivery: Delivery, problem: str, reason: Reason = Reason.BAD_FIELD) -> ImportCounts:
+def _unsent_counts(delivery: Delivery, problem: str, reason: Reason = Reason.BAD_FIELD) -> ImportCounts:
     return ImportCounts(unsent=len(delivery.events), messages=[delivery.describe(None, reason, problem)])
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
-    """Journal lines, and the outcomes that count once they are durable."""
+class _Append:
+    """Journal lines, and the counts to add once they are durable."""
 
     lines: bytes
     counts: ImportCounts
 
 
-def _writes(engine: Engine, delivery: Delivery) -> Iterator[_Write]:
+def _appends(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
+    """Yield the journal lines of a delivery. A delivery that is refused as a whole is split until one event remains."""
     if delivery.problem is not None:
-        yield _Write(b"", _unsent(delivery, delivery.problem))
+        yield _Append(b"", _unsent_counts(delivery, delivery.problem))
         return
     if delivery.raw is not None and len(delivery.raw) > engine.settings.body_bytes_max:
-        limit = f"is longer than {engine.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
-        yield _Write(b"", _unsent(delivery, limit, Reason.BODY_TOO_LARGE))
+        problem = f"is longer than {engine.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
+        yield _Append(b"", _unsent_counts(delivery, problem, Reason.BODY_TOO_LARGE))
         return
     received_at = now_ms() if delivery.received_at is None else delivery.received_at
     try:
-        parsed = parse(delivery.body, received_at, relaxed(engine.rules))
+        parsed = parse(delivery.body, received_at, import_rules(engine.rules))
     except Refused as refusal:
         if len(delivery.events) > 1:
             for half in delivery.halves():
-                yield from _writes(engine, half)
+                yield from _appends(engine, half)
         else:
-            yield _rejection(delivery, refusal, received_at)
+            yield _append_of_rejection(delivery, refusal, received_at)
     else:
-        yield _parsed(delivery, parsed)
+        yield _append_of_parsed(delivery, parsed)
 
 
-def _parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Write:
+def _append_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Append:
+    """Return the journal lines of a valid delivery: its accepted envelopes and its rejections."""
     # Each envelope has an id already, so only rejections need new ids.
-    ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
-    lines = delivery_lines(parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, ids), delivery_id=delivery.id_names[0])
-    counts = ImportCounts(accepted=len(parsed.accepted))
-    counts.add_rejected(
-        len(parsed.rejected), *(delivery.describe(entry.index, entry.reason, entry.detail) for entry in parsed.rejected)
+    rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
+    lines = delivery_lines(
+        parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, rejection_ids), delivery_id=delivery.id_names[0]
     )
-    return _Write(lines, counts)
+    messages = [delivery.describe(entry.index, entry.reason, entry.detail) for entry in parsed.rejected]
+    counts = ImportCounts(accepted=len(parsed.accepted))
+    counts.add_rejected(len(parsed.rejected), *messages)
+    return _Append(lines, counts)
 
 
-def _rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _Write:
+def _append_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _Append:
+    """Return the journal line that quarantines a delivery as a whole."""
     line = body_rejection_line(
         Rejection(None, refusal.reason, str(refusal), delivery.body),
         received_at=received_at,
@@ -170,32 +176,36 @@ def _rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _Write
         new_id=lambda: delivery.rejection_id(None),
     )
     message = delivery.describe(None, refusal.reason, str(refusal))
-    return _Write(line, ImportCounts(rejected=1, messages=[message]))
+    return _Append(line, ImportCounts(rejected=1, messages=[message]))
 
 
-def _grouped(writes: Iterable[_Write]) -> Iterator[_Write]:
-    """Join small writes in order, so that they share an fsync."""
+def _joined(appends: Iterable[_Append]) -> Iterator[_Append]:
+    """Join small appends in order, so that they share an fsync."""
     lines: list[bytes] = []
-    byte_count, counts = 0, ImportCounts()
-    for write in writes:
-        if lines and byte_count + len(write.lines) > WRITE_BYTES_MAX:
-            yield _Write(b"".join(lines), counts)
-            lines, byte_count, counts = [], 0, ImportCounts()
-        lines.append(write.lines)
-        byte_count += len(write.lines)
-        counts.add(write.counts)
-    yield _Write(b"".join(lines), counts)
+    byte_count = 0
+    counts = ImportCounts()
+    for append in appends:
+        if lines and byte_count + len(append.lines) > WRITE_BYTES_MAX:
+            yield _Append(b"".join(lines), counts)
+            lines = []
+            byte_count = 0
+            counts = ImportCounts()
+        lines.append(append.lines)
+        byte_count += len(append.lines)
+        counts.add(append.counts)
+    yield _Append(b"".join(lines), counts)
 
 
-async def _write(engine: Engine, write: _Write, counts: ImportCounts) -> None:
-    if write.lines:
-        outcomes = {"accepted": write.counts.accepted, "quarantined": write.counts.rejected}
-        await _write_with_retries(lambda on_durable: engine.append_counted(write.lines, on_durable, **outcomes))
-    counts.add(write.counts)
+async def _append(engine: Engine, append: _Append, counts: ImportCounts) -> None:
+    """Append lines to the journal, and add their counts to `counts` once they are durable."""
+    if append.lines:
+        outcomes = {"accepted": append.counts.accepted, "quarantined": append.counts.rejected}
+        await _append_with_retries(lambda on_durable: engine.append_counted(append.lines, on_durable, **outcomes))
+    counts.add(append.counts)
 
 
-async def _write_with_retries(submit: Callable[[OnDurable], None]) -> None:
-    """Retry while the journal is full: the loader frees space."""
+async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:
+    """Submit lines to the journal and wait until they are durable. Retry while it is full: the loader frees space."""
     end = time.monotonic() + RETRY_TIMEOUT_S
     while True:
         try:
@@ -209,20 +219,22 @@ async def _write_with_retries(submit: Callable[[OnDurable], None]) -> None:
 
 
 def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_timeout_s: float) -> None:
-    count = len(delivery.events)
+    """Send a delivery, and count its outcomes. A delivery that is refused as a whole is split in half."""
+    event_count = len(delivery.events)
     try:
         response = _post_with_retries(remote, delivery, retry_timeout_s)
     except NothingAccepted as refusal:
         _add_response(delivery, refusal.response, counts)
     except Refused as refusal:
         message = delivery.describe(None, refusal.reason, str(refusal))
-        if count > 1 and (refusal.reason in _TOO_LARGE or refusal.reason.status == 400):
+        is_invalid = refusal.reason.status == HTTPStatus.BAD_REQUEST
+        if event_count > 1 and (is_invalid or refusal.reason in _TOO_LARGE):
             for half in delivery.halves():
                 _send(remote, half, counts, retry_timeout_s)
         elif refusal.reason in _REFUSES_ONE_DELIVERY:
-            counts.add_unsent(count, message)
-        elif refusal.reason.status == 400:
-            counts.add_rejected(count, message)
+            counts.add_unsent(event_count, message)
+        elif is_invalid:
+            counts.add_rejected(event_count, message)
         else:
             raise
     else:
@@ -230,16 +242,15 @@ def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_ti
 
 
 def _add_response(delivery: Delivery, response: dict[str, Any], counts: ImportCounts) -> None:
+    """Count the outcomes of a response. It lists the first rejections, and has their number if there are more."""
     rejected = response["rejected"]
+    messages = [delivery.describe(entry["index"], entry["reason"], entry["detail"]) for entry in rejected]
     counts.accepted += response["accepted"]
-    counts.add_rejected(
-        response.get("rejectedCount", len(rejected)),
-        *(delivery.describe(entry["index"], entry["reason"], entry["detail"]) for entry in rejected),
-    )
+    counts.add_rejected(response.get("rejectedCount", len(rejected)), *messages)
 
 
 def _post_with_retries(remote: HttpClient, delivery: Delivery, retry_timeout_s: float) -> dict[str, Any]:
-    """Post a delivery until the server answers. Each envelope has an id, so a repeated post counts nothing twice."""
+    """Post a delivery until the server answers. Each envelope has an id, so a retry counts no event twice."""
     try:
         return retry(
             lambda: remote.post("events", members=("accepted", "rejected"), body=delivery.body),
@@ -247,9 +258,9 @@ def _post_with_retries(remote: HttpClient, delivery: Delivery, retry_timeout_s: 
             pause_s_max=RETRY_PAUSE_S_MAX,
         )
     except (Unavailable, Unreachable, NotEmbedsink) as error:
-        raise _with_line(delivery, error) from error
+        raise _unreachable_at_line(delivery, error) from error
 
 
-def _with_line(delivery: Delivery, error: EmbedsinkError) -> EmbedsinkError:
+def _unreachable_at_line(delivery: Delivery, error: EmbedsinkError) -> Unreachable:
     advice = "Earlier lines were sent. Import the whole file again: no event counts twice."
     return Unreachable(f"line {delivery.line_numbers[0]:,}: {error} {advice}")

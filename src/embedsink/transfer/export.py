@@ -1,4 +1,4 @@
-"""Export of raw events: NDJSON deliveries that `import` reads, or the rows of the event table.
+"""The export of raw events: NDJSON deliveries that `import` reads, or the rows of the event table.
 
 event table ─▶ export ─▶ NDJSON, one delivery a line ─▶ import ─▶ the same rows with the same ids
 """
@@ -14,7 +14,7 @@ DELIVERY_VIEW = "event_export"
 
 
 def export_ndjson(reader: Reader) -> Iterator[bytes]:
-    """Yield every event and action as a delivery, one a line, with its id and its times."""
+    """Yield each event and action as one line of NDJSON: a delivery with its id and its times."""
     for rows in reader.rows(DELIVERY_VIEW):
         yield "".join([f"{delivery}\n" for (delivery,) in rows]).encode()
 

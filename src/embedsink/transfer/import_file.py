@@ -1,8 +1,8 @@
 """The file reader of an import: lines with envelopes, grouped into deliveries.
 
-Neighbouring envelopes with the same context and clock share a delivery. An envelope without an id gets one that is
-derived from its line, and so does a rejection. Importing the same file again therefore counts nothing twice. A server
-gives rejections its own ids: each import through a server stores them again.
+Consecutive envelopes with the same context and times share a delivery. An envelope without an id gets an id that is
+derived from its line, and so does a rejection. So importing the same file again counts no event twice. A server gives
+rejections new ids, so each import through a server stores them again.
 """
 
 import gzip
@@ -21,6 +21,7 @@ from embedsink.protocol.strict_json import decode, encode
 # Half of a server's default limits, in events and in bytes.
 EVENTS_MAX = 500
 DELIVERY_BYTES_MAX = 524_288
+# The smallest difference of clocks that is corrected, as in sql/load/02_incoming.sql.
 SKEW_MS = 60_000
 # The maximum bytes that an import or an export adds to an envelope: an id, and the tenant of the context to a ready
 # event.
@@ -30,7 +31,8 @@ ADDED_LEVELS = 2
 
 # The first bytes of a gzip file (RFC 1952). No JSON begins with them.
 _GZIP_MAGIC = b"\x1f\x8b"
-_IDS = UUID("6f2f4b1e-3a53-4c39-9a0e-4a5e1d0f7c11")
+# The namespace of ids that are derived from lines.
+_ID_NAMESPACE = UUID("6f2f4b1e-3a53-4c39-9a0e-4a5e1d0f7c11")
 _YEAR_1_MS = -62_135_596_800_000
 
 
@@ -40,13 +42,13 @@ class Delivery:
 
     Args:
         line_numbers: the line of each event, from 1.
-        id_names: for each event the name from which its id is derived. It depends on its line and index alone.
+        id_names: for each event, the name from which its id is derived. It depends only on its line and its index.
         events: the envelopes.
         shared: the other members of the body, such as the context.
-        received_at: when the events were first received, in epoch milliseconds. None means now.
-        skew_ms: how far the client's clock was off; only for a server, which sets its own `received_at`.
-        raw: the body of a line that could not be parsed.
-        problem: why the line can't be imported, if the file alone shows it.
+        received_at: the time of the first receipt, in epoch milliseconds. None means now.
+        skew_ms: the server's clock minus the client's clock at that time. Only for deliveries to a server.
+        raw: the body, if the line could not be parsed.
+        problem: the reason why the line can't be imported; None if it can.
     """
 
     line_numbers: list[int]
@@ -67,27 +69,29 @@ class Delivery:
         return encode(self.shared | clock | {"events": self.events})
 
     def halves(self) -> tuple["Delivery", "Delivery"]:
-        """Split the delivery in two. Only the first half reports lost events, so they count once."""
+        """Return two deliveries with half of the events each. Lost events count once: only the first reports them."""
         middle = len(self.events) // 2
         shared = {name: member for name, member in self.shared.items() if name != "lost"}
         return self._slice(slice(middle), self.shared), self._slice(slice(middle, None), shared)
 
-    def _slice(self, part: slice, shared: dict[str, Any]) -> "Delivery":
+    def _slice(self, indexes: slice, shared: dict[str, Any]) -> "Delivery":
         return replace(
             self,
-            line_numbers=self.line_numbers[part],
-            id_names=self.id_names[part],
-            events=self.events[part],
+            line_numbers=self.line_numbers[indexes],
+            id_names=self.id_names[indexes],
+            events=self.events[indexes],
             shared=shared,
         )
 
     def rejection_id(self, index: int | None) -> UUID:
-        """Return the quarantine id of an event. It is stable, so importing the file again stores no second copy."""
-        return uuid5(_IDS, f"rejected:{self.id_names[index or 0]}")
+        """Return the quarantine id of an event; None means the whole delivery. It is the same at each import."""
+        return uuid5(_ID_NAMESPACE, f"rejected:{self.id_names[index or 0]}")
 
     def describe(self, index: int | None, reason: str, detail: str) -> str:
-        """Return the error message for an event, with the line of the file."""
-        line = self.line_numbers[index if index is not None and index < len(self.line_numbers) else 0]
+        """Return the error message for an event, with the line of the file; None means the whole delivery."""
+        line = self.line_numbers[0]
+        if index is not None and index < len(self.line_numbers):
+            line = self.line_numbers[index]
         return f"line {line:,}: {reason}: {detail}"
 
 
@@ -96,7 +100,7 @@ def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]
 
     Args:
         file: open for reading, at its start.
-        bytes_max: the longest line. A longer one is cut after one more byte.
+        bytes_max: the maximum length of a line. A longer line is cut after one more byte, so that it is still too long.
 
     Raises:
         EmbedsinkError: the gzip stream is damaged or cut off.
@@ -120,28 +124,36 @@ def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]
 
 def _numbered_lines(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> Iterator[tuple[int, bytes]]:
     number = 0
-    while line := file.readline(bytes_max + 2):
+    while line := file.readline(bytes_max + len(b"\r\n")):
         number += 1
-        content, is_complete = line.removesuffix(b"\n").removesuffix(b"\r"), line.endswith(b"\n")
-        while not is_complete and (rest := file.readline(bytes_max)):
-            is_complete = rest.endswith(b"\n")
+        if not line.endswith(b"\n"):
+            _skip_line(file, bytes_max)
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
         if content.strip():
             yield number, content.strip() if len(content) <= bytes_max else content[: bytes_max + 1]
 
 
+def _skip_line(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> None:
+    """Read to the end of the line, at most `bytes_max` bytes at a time."""
+    while part := file.readline(bytes_max):
+        if part.endswith(b"\n"):
+            return
+
+
 def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remote: bool) -> Iterator[Delivery]:
-    """Yield the deliveries of a file. Neighbouring events with the same context and clock share one.
+    """Yield the deliveries of a file. Consecutive events with the same context and times share a delivery.
 
     Args:
-        lines: numbered lines, each an envelope, an array of envelopes or a delivery.
-        rules: the limits of nesting and number.
-        is_remote: whether a server receives them, which sets `received_at` itself.
+        lines: numbered lines. Each is an envelope, an array of envelopes or a delivery.
+        rules: the limits of nesting, and of events in a delivery.
+        is_remote: whether the deliveries are sent to a server, which sets `received_at`.
     """
     current: Delivery | None = None
     current_bytes = 0
     for number, line in lines:
-        parsed = _parse_line(number, line, relaxed(rules))
-        delivery = _for_server_clock(parsed) if is_remote else parsed
+        delivery = _parse_line(number, line, import_rules(rules))
+        if is_remote:
+            delivery = _with_skew(delivery)
         if current and _can_merge(current, delivery, rules) and current_bytes + len(line) <= DELIVERY_BYTES_MAX:
             current.line_numbers.extend(delivery.line_numbers)
             current.id_names.extend(delivery.id_names)
@@ -155,8 +167,8 @@ def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remo
         yield current
 
 
-def relaxed(rules: Rules) -> Rules:
-    """Return rules under which every envelope that was accepted once is accepted again after an export."""
+def import_rules(rules: Rules) -> Rules:
+    """Return slightly higher limits, so that each envelope that was accepted is accepted again after an export."""
     return replace(
         rules,
         envelope_bytes_max=rules.envelope_bytes_max + ADDED_BYTES_MAX,
@@ -165,34 +177,56 @@ def relaxed(rules: Rules) -> Rules:
 
 
 def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
-    digest = sha256(line).hexdigest()
+    """Return the delivery of a line, with an id for each envelope."""
     try:
         value = decode(line, depth_max=rules.depth_max).value
     except Refused:
-        # The receiver parses it again, and quarantines it with the reason.
-        return Delivery([number], [f"{number}:0:{digest}"], [None], raw=line)
-    shared: dict[str, Any] = {}
-    received_at, problem = None, None
-    if isinstance(value, dict) and "events" in value and "source" not in value:
-        shared, value = {name: member for name, member in value.items() if name != "events"}, value["events"]
-        received_at = _pop_received_at(shared)
-        if "receivedAt" in shared:
-            quoted = preview(shared["receivedAt"])
-            problem = f"receivedAt: {quoted} is not a past time in epoch milliseconds. Correct the file."
-        shared.pop("key", None)  # The key of the first sender. This import sends its own in the header.
-    elif not isinstance(value, list):
-        value = [value]
-    if not isinstance(value, list) or not value:
-        return Delivery([number], [f"{number}:0:{digest}"], [None], shared, raw=line)
-    id_names = [f"{number}:{index}:{digest}" for index in range(len(value))]
-    events = [_with_id(event, name) for event, name in zip(value, id_names, strict=True)]
-    return Delivery([number] * len(events), id_names, events, shared, received_at, problem=problem)
+        return _unparsed(number, line)
+    is_delivery = isinstance(value, dict) and "events" in value and "source" not in value
+    if is_delivery:
+        return _parse_delivery(number, line, value)
+    return _delivery_of(number, line, value if isinstance(value, list) else [value])
+
+
+def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
+    """Return the delivery of a line that is a request body, as an export writes it."""
+    shared = dict(body)
+    envelopes = shared.pop("events")
+    received_at = _pop_received_at(shared)
+    problem = None
+    if "receivedAt" in shared:
+        quoted = preview(shared["receivedAt"])
+        problem = f"receivedAt: {quoted} is not a past time in epoch milliseconds. Correct the file."
+    shared.pop("key", None)  # The key of the first sender. This import sends its own key in the header.
+    delivery = _delivery_of(number, line, envelopes)
+    if delivery.raw is not None:
+        return replace(delivery, shared=shared)
+    return replace(delivery, shared=shared, received_at=received_at, problem=problem)
+
+
+def _delivery_of(number: int, line: bytes, envelopes: Any) -> Delivery:
+    """Return a delivery of a line's envelopes. Envelopes without an id get one."""
+    if not isinstance(envelopes, list) or not envelopes:
+        return _unparsed(number, line)
+    digest = sha256(line).hexdigest()
+    id_names = [f"{number}:{index}:{digest}" for index in range(len(envelopes))]
+    events = [_with_id(envelope, name) for envelope, name in zip(envelopes, id_names, strict=True)]
+    return Delivery([number] * len(events), id_names, events)
+
+
+def _unparsed(number: int, line: bytes) -> Delivery:
+    """Return a delivery of the unchanged line. The receiver parses it again, and quarantines it with the reason."""
+    return Delivery([number], [f"{number}:0:{sha256(line).hexdigest()}"], [None], raw=line)
 
 
 def _pop_received_at(shared: dict[str, Any]) -> int | None:
-    """Remove and return a valid `receivedAt`. Without one, remove `sentAt` too: the file may be a year old."""
+    """Remove and return `receivedAt`. An invalid value stays in `shared`.
+
+    If it is missing, remove `sentAt` too: without the time of receipt, it does not show the skew of the client's clock.
+    """
     received_at = shared.get("receivedAt")
-    if type(received_at) is int and _YEAR_1_MS <= received_at <= now_ms():
+    is_bool = isinstance(received_at, bool)  # a subclass of int
+    if isinstance(received_at, int) and not is_bool and _YEAR_1_MS <= received_at <= now_ms():
         return int(shared.pop("receivedAt"))
     if received_at is None:
         shared.pop("receivedAt", None)
@@ -200,12 +234,14 @@ def _pop_received_at(shared: dict[str, Any]) -> int | None:
     return None
 
 
-def _with_id(event: Any, name: str) -> Any:
-    return event | {"id": str(uuid5(_IDS, name))} if isinstance(event, dict) and event.get("id") is None else event
+def _with_id(envelope: Any, name: str) -> Any:
+    if isinstance(envelope, dict) and envelope.get("id") is None:
+        return envelope | {"id": str(uuid5(_ID_NAMESPACE, name))}
+    return envelope
 
 
-def _for_server_clock(delivery: Delivery) -> Delivery:
-    """Replace `receivedAt` and `sentAt` by the skew of the client's clock, since the server sets the time itself."""
+def _with_skew(delivery: Delivery) -> Delivery:
+    """Replace `receivedAt` and `sentAt` by the skew of the client's clock. The server sets the time of receipt."""
     if delivery.received_at is None:
         return delivery
     shared = dict(delivery.shared)
@@ -216,13 +252,14 @@ def _for_server_clock(delivery: Delivery) -> Delivery:
 
 
 def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
+    """Return whether the events of the second delivery may join the first, with the same context and times."""
     return (
         first.raw is None
         and second.raw is None
         and first.problem is None
         and "lost" not in first.shared
         and (first.received_at, first.skew_ms) == (second.received_at, second.skew_ms)
-        # Compared as JSON, since True == 1 in Python.
+        # Compared as JSON, because True == 1 in Python.
         and encode(first.shared) == encode(second.shared)
         and len(first.events) + len(second.events) <= min(EVENTS_MAX, rules.events_max)
     )

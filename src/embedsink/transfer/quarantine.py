@@ -3,10 +3,10 @@
 import asyncio
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -14,7 +14,7 @@ import orjson
 
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, preview, suggestion
-from embedsink.ingest.records import NewId, delivery_lines, replay_line
+from embedsink.ingest.records import delivery_lines, replay_line
 from embedsink.journal.writer import wait_for
 from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.validation import parse
@@ -27,19 +27,20 @@ from embedsink.store.reader import EVERYTHING, Reader
 LIST_VIEW = "quarantine_in_scope"
 REPLAYABLE_VIEW = "quarantine_replayable"
 UNTRIED_VIEW = "quarantine_not_replayable"
+_CONTEXT_FIELDS = ("deployment", "session", "viewer", "tenant", "page")
 # The time without loading progress after which a replay or a purge fails.
 LOADING_STALL_S_MAX = 30.0
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """The outcome of a replay, in inputs.
+class ReplayCounts:
+    """The numbers of rejections by the result of a replay.
 
     Args:
-        replayed: accepted now.
-        rejected: still invalid.
-        untried: not parsed, since their reason can't change or only their beginning is stored.
+        replayed: rejections that were accepted now.
+        rejected: rejections that are still invalid.
+        untried: rejections that were not validated: their reason is permanent, or only their beginning is stored.
     """
 
     replayed: int = 0
@@ -47,7 +48,7 @@ class Replay:
     untried: int = 0
 
 
-def rows_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> bytes:
+def rejections_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> bytes:
     """Return the newest stored rejections in the reader's scope as JSON, an array of objects with times in UTC.
 
     Args:
@@ -59,22 +60,20 @@ def rows_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) 
     return orjson.dumps(rows, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 
-async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
-    """Validate the quarantine again, or one input of it, and journal the inputs that are valid now.
+async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCounts:
+    """Validate stored rejections again, and journal those that are valid now.
 
-    It first waits until everything that was acknowledged before is loaded, including rejections and earlier replays.
-
-    An input's envelopes and its replay record are one append to the journal, so they become durable together. An
-    envelope keeps its id. One without an id gets one that is derived from the quarantine id, so a second replay counts
-    nothing twice.
+    It first waits until all acknowledged events are loaded, including rejections and earlier replays. The envelopes of
+    a rejection and its replay record become durable together. An envelope without an id gets an id that is derived
+    from the quarantine id, so a second replay counts no event twice.
 
     Args:
-        engine: the open data folder.
-        quarantine_id: the one input to replay; None for all.
+        engine: the engine of the open data folder.
+        quarantine_id: the rejection to replay; None for all.
 
     Raises:
-        Unavailable: the journal can't write, loading stalls, or another replay is running. Inputs that were replayed
-            before the error stay replayed.
+        Unavailable: the journal can't write, loading stalls, or another replay is running. Rejections that were
+            replayed before the error stay replayed.
     """
     if engine.replay_lock.locked():
         raise Unavailable(
@@ -84,17 +83,16 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
     async with engine.replay_lock:
         await _wait_until_loaded(engine)
         after: int | None = None
-        # Each input may be a whole body. Blocks are parsed in a thread, so that requests are not delayed.
-        while block := await asyncio.to_thread(_next_block, engine, after, quarantine_id):
-            if block.replayed:
-                await wait_for(
-                    partial(engine.append_counted, block.lines, accepted=block.envelope_count, quarantined=0)
-                )
-            replayed += block.replayed
-            rejected += block.rejected
-            after = block.last_ingest_seq
+        # Each rejection may be a whole body, so batches are parsed in a thread.
+        while batch := await asyncio.to_thread(_next_batch, engine, after, quarantine_id):
+            if batch.lines:
+                append = partial(engine.append_counted, batch.lines, accepted=batch.envelope_count, quarantined=0)
+                await wait_for(append)
+            replayed += batch.replayed
+            rejected += batch.rejected
+            after = batch.last_ingest_seq
         untried = await asyncio.to_thread(_untried_count, engine, quarantine_id)
-    return Replay(replayed, rejected, untried)
+    return ReplayCounts(replayed, rejected, untried)
 
 
 def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) -> PurgeFilter:
@@ -116,23 +114,23 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
 
 
 async def purge(engine: Engine, selected: PurgeFilter) -> int:
-    """Delete rejections from the quarantine, and return their number. Ledgers and `rejections` keep the counts.
+    """Delete rejections from the quarantine durably, and return their number. Ledgers and `rejections` keep the counts.
 
-    It first waits until everything that was acknowledged before is loaded. The store file is durable when it returns.
+    It first waits until all acknowledged events are loaded.
 
     Raises:
         Unavailable: loading stalls, or the server is stopping. Rejections that were purged before stay purged.
     """
     await _wait_until_loaded(engine)
-    purged = PURGED_AT_ONCE
     total = 0
-    while purged == PURGED_AT_ONCE:
-        purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_block, engine, selected)))
+    while True:
+        purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_batch, engine, selected)))
         total += purged
-    return total
+        if purged < PURGED_AT_ONCE:
+            return total
 
 
-def _purge_block(engine: Engine, selected: PurgeFilter) -> int:
+def _purge_batch(engine: Engine, selected: PurgeFilter) -> int:
     try:
         return engine.loader.quarantine.purge_batch(selected)
     except (StoreBroken, StoreRefused) as error:
@@ -140,10 +138,14 @@ def _purge_block(engine: Engine, selected: PurgeFilter) -> int:
 
 
 async def _wait_until_loaded(engine: Engine) -> None:
-    target, position, progress_at = engine.journal.last_number, 0, time.monotonic()
-    while engine.load_notifier.position < target:
-        if engine.load_notifier.position != position:
-            position, progress_at = engine.load_notifier.position, time.monotonic()
+    """Wait until the loader has loaded the newest segment of the journal. Fail if loading makes no progress."""
+    newest_segment = engine.journal.last_number
+    last_position = 0
+    progress_at = time.monotonic()
+    while engine.load_notifier.position < newest_segment:
+        if engine.load_notifier.position != last_position:
+            last_position = engine.load_notifier.position
+            progress_at = time.monotonic()
         if time.monotonic() - progress_at > LOADING_STALL_S_MAX:
             cause = engine.loader.status.error or "Loading makes no progress"
             message = f"quarantine: is not loaded completely. {cause}. Retry when loading continues."
@@ -152,8 +154,8 @@ async def _wait_until_loaded(engine: Engine) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """The journal lines of a block's valid inputs, their counts, and the position of the next block."""
+class _Batch:
+    """The journal lines of a batch's valid rejections, and the counts. The next batch follows `last_ingest_seq`."""
 
     lines: bytes
     envelope_count: int
@@ -162,52 +164,64 @@ class _Block:
     last_ingest_seq: int
 
 
-def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Block | None:
+def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Batch | None:
+    """Validate the rejections that follow the `ingest_seq` `after`. Return None after the last batch."""
     with engine.store.reader(
         {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
     ) as reader:
         rows = reader.dicts(REPLAYABLE_VIEW)
     if not rows:
         return None
-    valid = [(row, parsed) for row in rows if (parsed := _parse_again(row, engine))]
-    return _Block(
-        lines=b"".join(_lines_of(row, parsed) for row, parsed in valid),
-        envelope_count=sum(len(parsed.accepted) for _, parsed in valid),
-        replayed=len(valid),
-        rejected=len(rows) - len(valid),
+    lines = []
+    envelope_count = 0
+    for row in rows:
+        if parsed := _parse_again(row, engine):
+            lines.append(_journal_lines(row, parsed))
+            envelope_count += len(parsed.accepted)
+    return _Batch(
+        lines=b"".join(lines),
+        envelope_count=envelope_count,
+        replayed=len(lines),
+        rejected=len(rows) - len(lines),
         last_ingest_seq=rows[-1]["ingest_seq"],
     )
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
+    """Return the number of rejections that a replay does not validate."""
     with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, uses_one_thread=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["not_replayable_count"])
 
 
 def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
-    """Parse an input again. Return None while any envelope is invalid or outside its key's scope."""
+    """Parse a rejection again. Return None if any of its envelopes is invalid or outside its key's scope."""
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
     key = engine.keys.by_id(row["key_id"])
     if key is None and row["key_id"] != IMPORT_KEY_ID:
-        return None  # The key's scope is unknown since its entry was deleted.
-    context = {name: row[name] for name in ("deployment", "session", "viewer", "tenant", "page")}
+        return None  # The key was deleted, so its scope is unknown.
+    context = {name: row[name] for name in _CONTEXT_FIELDS if row[name] is not None}
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
-        present = {name: value for name, value in context.items() if value is not None}
-        parsed = parsed.with_defaults(present, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
+        parsed = parsed.with_defaults(context, row["sent_at_ms"])
+        parsed = parsed.restrict_to(key.deployments if key else None)
     except Refused:
         return None
-    return None if parsed.rejected or not parsed.accepted else parsed
+    is_valid = parsed.accepted and not parsed.rejected
+    return parsed if is_valid else None
 
 
-def _lines_of(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
-    name = str(row["quarantine_id"])
-    lines = delivery_lines(parsed, key_id=row["key_id"], new_id=_ids_from(UUID(name)), delivery_id=name)
-    return lines + replay_line(name, received_at=now_ms())
+def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
+    """Return the journal lines of a rejection's envelopes, and the line that marks the rejection as replayed."""
+    quarantine_id = str(row["quarantine_id"])
+    new_id = partial(next, _stable_ids(UUID(quarantine_id)))
+    lines = delivery_lines(parsed, key_id=row["key_id"], new_id=new_id, delivery_id=quarantine_id)
+    return lines + replay_line(quarantine_id, received_at=now_ms())
 
 
-def _ids_from(quarantine_id: UUID) -> NewId:
-    """Return a source of ids for envelopes without one, in their order. Each replay of the input gives the same ids."""
-    return chain([quarantine_id], (uuid5(quarantine_id, str(index)) for index in count(1))).__next__
+def _stable_ids(quarantine_id: UUID) -> Iterator[UUID]:
+    """Yield ids for the envelopes without an id. Each replay of a rejection yields the same ids."""
+    yield quarantine_id
+    for number in count(1):
+        yield uuid5(quarantine_id, str(number))

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 def chart_of(dashboard: str, id: str) -> Chart:
     sections = read_dashboards()[dashboard].sections
-    return next(one for section in sections for one in section.charts if one.id == id and isinstance(one, Chart))
+    return next(one for section in sections for one in section.tiles if one.id == id and isinstance(one, Chart))
 
 
 def format_day(number: int, **row: Any) -> Row:

@@ -11,10 +11,10 @@ import pytest
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.image.chart import chart_svg, spec_with_data
 from embedsink.dashboards.image.render import render
-from embedsink.dashboards.image.sheet import Answers, Caption
+from embedsink.dashboards.image.sheet import Caption, DataBySection
 from embedsink.dashboards.model import Chart, Dashboard
 from embedsink.dashboards.period import period_of
-from embedsink.dashboards.query import ChartAnswer, answer_section
+from embedsink.dashboards.query import TileData, query_section
 from embedsink.dashboards.theme import LIGHT
 from embedsink.dashboards.time_axis import span_of
 from embedsink.journal.segment import inspect
@@ -65,16 +65,16 @@ def _in_payload(kind: str) -> dict[str, Any]:
     return {fields[kind]: HOSTILE} if kind in fields else {}
 
 
-def answers_of(store: Store, dashboard: Dashboard, **params: str) -> Answers:
+def answers_of(store: Store, dashboard: Dashboard, **params: str) -> DataBySection:
     period = period_of(params, now=NOW)
     with store.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         return {
-            one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in dashboard.sections
+            one.id: _charts(query_section(reader, one, period, reports=reports, now=NOW)) for one in dashboard.sections
         }
 
 
-def _charts(answers: dict[str, ChartAnswer]) -> dict[str, dict[str, Any]]:
+def _charts(answers: dict[str, TileData]) -> dict[str, dict[str, Any]]:
     return {id: asdict(answer) for id, answer in answers.items()}
 
 
@@ -120,7 +120,7 @@ def test_numbers_are_those_of_the_reports(stores: dict[str, Store]) -> None:
 def test_every_dashboard_of_nothing_says_so(stores: dict[str, Store], name: str) -> None:
     svg = drawn(stores["nothing"], name).decode()
     assert DASHBOARDS[name].title in texts_of(svg)
-    charts = sum(one.kind in ("chart", "table") for section in DASHBOARDS[name].sections for one in section.charts)
+    charts = sum(one.kind in ("chart", "table") for section in DASHBOARDS[name].sections for one in section.tiles)
     assert texts_of(svg).count("No data in this period") == charts
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.image.text import display_name, format_change, format_day, format_time, format_value
-from embedsink.dashboards.model import Figure
+from embedsink.dashboards.model import NumberTile
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
 
@@ -66,7 +66,7 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
 def test_a_change_is_relative_to_the_previous_period(
     value: Any, before: Any, format: str, expected: tuple[str, str]
 ) -> None:
-    figure = Figure(id="a", kind="number", title="A", report="views", how="only", format=format)  # type: ignore[arg-type]
+    figure = NumberTile(id="a", kind="number", title="A", report="views", how="only", format=format)  # type: ignore[arg-type]
     changed = change_of(figure, value, before)
     assert format_change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == expected
 

@@ -15,8 +15,8 @@ def test_every_tile_is_empty_without_events(server: Server, name: str) -> None:
         answer = server.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
         assert answer.status_code == 200, answer.text
         charts = answer.json()["charts"]
-        assert set(charts) == {tile.id for tile in section.charts}
-        for tile in section.charts:
+        assert set(charts) == {tile.id for tile in section.tiles}
+        for tile in section.tiles:
             if tile.kind in ("chart", "table"):
                 assert charts[tile.id]["rows"] == [], tile.id
                 empty_count += 1

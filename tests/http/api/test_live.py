@@ -374,7 +374,7 @@ def test_queries_for_recent_rows_do_not_delay_streams(tmp_path: Path, monkeypatc
         assert may_end.wait(30)
         return []
 
-    monkeypatch.setattr(embedsink.http.live_stream, "newest_arrivals", search)
+    monkeypatch.setattr(embedsink.http.live_stream, "newest_ingested", search)
     written: list[bytes] = []
 
     async def write(piece: bytes) -> None:

@@ -13,12 +13,12 @@ from embedsink.dashboards.image.svg import FONT, TEXT_CHARACTERS_MAX, strip_unsa
 from embedsink.dashboards.image.text import display_name
 from embedsink.dashboards.model import VEGA_LITE, Chart
 from embedsink.dashboards.theme import Palette, vega_config
-from embedsink.dashboards.vega_spec import complete_spec
+from embedsink.dashboards.vega_spec import BEFORE, MARKS, ROWS, complete_spec
 from embedsink.errors import Misconfigured
 
 _DATE_FORMATS = {"hour": "%H:%M", "month": "%b %Y"}
-# Vega counts UTF-16 code units and can truncate a long label inside a surrogate pair.
-_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+# Characters that are a surrogate pair in UTF-16. Vega can truncate a long label between the two surrogates.
+_SURROGATE_PAIR_CHARACTER = re.compile("[\U00010000-\U0010ffff]")
 _PLACEHOLDER = "\u25a1"
 
 
@@ -32,49 +32,66 @@ def chart_svg(spec: dict[str, Any], *, tile: str) -> str:
     Raises:
         Misconfigured: Vega-Lite can't draw the spec.
     """
+    try:
+        return _convert_with_retry(json.dumps(spec, ensure_ascii=False))
+    except ValueError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise Misconfigured(
+            f"chart {tile}: Vega-Lite can't draw its spec ({reason}). Correct the dashboard file."
+        ) from None
+
+
+def _convert_with_retry(spec: str) -> str:
+    """Convert a spec to SVG. If that fails, try again without the characters whose truncation can be the cause."""
+    try:
+        return _convert(spec)
+    except ValueError:
+        without_pairs = _SURROGATE_PAIR_CHARACTER.sub(_PLACEHOLDER, spec)
+        if without_pairs == spec:
+            raise
+        return _convert(without_pairs)
+
+
+def _convert(spec: str) -> str:
     import vl_convert  # Imported here: the import takes 60 ms and 30 MiB.
 
-    text = json.dumps(spec, ensure_ascii=False)
-    for attempt in dict.fromkeys((text, _ASTRAL.sub(_PLACEHOLDER, text))):
-        try:
-            svg: str = vl_convert.vegalite_to_svg(attempt, vl_version=VEGA_LITE, allowed_base_urls=[])
-        except ValueError as error:
-            reason = str(error).strip().splitlines()[0]
-        else:
-            return svg
-    raise Misconfigured(f"chart {tile}: Vega-Lite can't draw its spec ({reason}). Correct the dashboard file.")
+    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
+    return svg
 
 
 def spec_with_data(
-    chart: Chart, answer: Mapping[str, Any], palette: Palette, *, width: float, height: float
+    chart: Chart, data: Mapping[str, Any], palette: Palette, *, width: float, height: float
 ) -> dict[str, Any]:
     """Return the complete spec of a chart with its rows.
 
     Args:
         chart: the chart with the spec of its file.
-        answer: the columns, rows, rows of the previous period, and the time axis.
+        data: the columns, the rows, the rows of the previous period, and the time axis.
         palette: the colours.
         width, height: the size of the image in pixels.
     """
     spec = complete_spec(chart)
     labels = _Labels()
-    rows, before = (_objects(answer["columns"], answer[name], labels) for name in ("rows", "before"))
     parameters = {
-        "span": answer.get("span"),
-        "ticks": answer.get("ticks"),
-        "date_format": _DATE_FORMATS.get(str(answer.get("interval")), "%-d %b"),
+        "span": data.get("span"),
+        "ticks": data.get("ticks"),
+        "date_format": _DATE_FORMATS.get(str(data.get("interval")), "%-d %b"),
     }
     return spec | {
         "width": width,
         "height": height,
-        "datasets": {"rows": rows, "before": before, "marks": [{"at": at} for at in answer.get("marks") or []]},
+        "datasets": {
+            ROWS: _objects(data["columns"], data["rows"], labels),
+            BEFORE: _objects(data["columns"], data["before"], labels),
+            MARKS: [{"at": time} for time in data.get("marks") or []],
+        },
         "params": [*spec.get("params", []), *({"name": name, "value": value} for name, value in parameters.items())],
         "config": vega_config(palette) | {"font": FONT},
     }
 
 
 class _Labels:
-    """Labels of limited length. Different texts get different labels, because Vega merges bars with equal labels."""
+    """The labels of texts. Labels are short, and unique for each text, because Vega merges bars with equal labels."""
 
     def __init__(self) -> None:
         self._by_text: dict[str, str] = {}
@@ -82,15 +99,16 @@ class _Labels:
 
     def label(self, text: str) -> str:
         # Characters that XML can't represent crash vl-convert's text measurement.
+        beginning = strip_unsafe(display_name(text[:TEXT_CHARACTERS_MAX]))
         if len(text) <= TEXT_CHARACTERS_MAX:
-            return strip_unsafe(display_name(text))
+            return beginning
         if text not in self._by_text:
-            start = strip_unsafe(display_name(text[:TEXT_CHARACTERS_MAX]))
-            self._counts[start] += 1
-            self._by_text[text] = f"{start}… {self._counts[start]}"
+            self._counts[beginning] += 1
+            self._by_text[text] = f"{beginning}… {self._counts[beginning]}"
         return self._by_text[text]
 
 
 def _objects(names: Sequence[str], rows: Sequence[Sequence[Any]], labels: _Labels) -> list[dict[str, Any]]:
-    values = ([labels.label(value) if isinstance(value, str) else value for value in row] for row in rows)
-    return [dict(zip(names, row, strict=False)) for row in values]
+    """Return rows as objects, with texts as labels."""
+    labelled_rows = ([labels.label(value) if isinstance(value, str) else value for value in row] for row in rows)
+    return [dict(zip(names, row, strict=False)) for row in labelled_rows]

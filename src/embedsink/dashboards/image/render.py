@@ -1,6 +1,6 @@
 """A dashboard with its data as one file: SVG, PNG, PDF or HTML."""
 
-from embedsink.dashboards.image.sheet import Answers, Caption, draw
+from embedsink.dashboards.image.sheet import Caption, DataBySection, draw
 from embedsink.dashboards.image.svg import escaped
 from embedsink.dashboards.model import Dashboard
 from embedsink.dashboards.theme import DARK, LIGHT
@@ -9,29 +9,31 @@ FORMATS = ("pdf", "png", "svg", "html")
 PNG_SCALE = 2.0
 
 
-def render(dashboard: Dashboard, answers: Answers, caption: Caption, *, format: str, is_dark: bool = False) -> bytes:
+def render(dashboard: Dashboard, data: DataBySection, caption: Caption, *, format: str, is_dark: bool = False) -> bytes:
     """Return a dashboard as the content of a file.
 
     Args:
         dashboard: the dashboard.
-        answers: the data by section id and tile id.
+        data: the data by section id and tile id.
         caption: the filters and times above the tiles.
         format: one of `FORMATS`. A PDF has one page of the required length.
         is_dark: whether to use the dark theme.
     """
     palette = DARK if is_dark else LIGHT
-    svg = draw(dashboard, answers, caption, palette)
+    svg = draw(dashboard, data, caption, palette)
     if format == "svg":
         return svg.encode()
     if format == "html":
-        return _page(dashboard.title, svg, background=palette.page).encode()
+        return _html_page(dashboard.title, svg, background=palette.page).encode()
     import vl_convert  # Imported here: the import takes 60 ms and 30 MiB.
 
-    return vl_convert.svg_to_pdf(svg) if format == "pdf" else vl_convert.svg_to_png(svg, scale=PNG_SCALE)
+    if format == "pdf":
+        return vl_convert.svg_to_pdf(svg)
+    return vl_convert.svg_to_png(svg, scale=PNG_SCALE)
 
 
-def _page(title: str, svg: str, *, background: str) -> str:
-    # Mail programs block remote content as tracking, so the page loads nothing.
+def _html_page(title: str, svg: str, *, background: str) -> str:
+    # The page loads nothing, because mail programs block remote content as tracking.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

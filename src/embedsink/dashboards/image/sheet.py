@@ -21,45 +21,71 @@ from embedsink.dashboards.image.svg import (
 )
 from embedsink.dashboards.image.text import NONE, display_name, format_change, format_day, format_value
 from embedsink.dashboards.labels import NO_DATA
-from embedsink.dashboards.model import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
+from embedsink.dashboards.model import Chart, Dashboard, Gauge, NumberTile, Section, Table, Tile
 from embedsink.dashboards.theme import Palette
 
 WIDTH = 1_200
 MARGIN = 40
 GAP = 16
 COLUMNS = 6
+# Lengths in pixels. A baseline is the distance from the top of its section or tile.
+HEAD_HEIGHT = 90.0
+SECTION_TITLE_BASELINE = 38
+SECTION_TITLE_HEIGHT = 52
 PADDING = 18
-NUMBER_HEIGHT = 118
+TITLE_BASELINE = PADDING + 14
+LINE_HEIGHT = 17
+# The distance of a table or chart from the text above it.
+CONTENT_MARGIN = 12
+EMPTY_HEIGHT = 116
+EMPTY_LINE_HEIGHT = 19
+TABLE_HEAD_BASELINE = 18
+TABLE_HEAD_HEIGHT = 28
+TABLE_PADDING_BOTTOM = 20
 ROW_HEIGHT = 26
-HEAD_HEIGHT = 28
-_UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
-_NUMERIC_SUFFIXES = ("_count", *_UNITS, "_p50", "_p95")
-_COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
-_CLICK = re.compile(r" *\bClick [^.]*\.")
-_DASHED = "Dashed: the previous period."
-_MARKS = {"up": "▲ ", "down": "▼ "}
+# The part of a row below the baseline of its text.
+ROW_DESCENT = 9
+CELL_PADDING = 12
+CELL_WIDTH_MAX = 340.0
+NUMBER_HEIGHT = 118
+NUMBER_TITLE_BASELINE = 30
+NUMBER_TITLE_LINE_HEIGHT = 16
+NUMBER_BASELINE = 80
+CHANGE_BASELINE = 102
+# Font sizes.
+_TEXT_SIZE = 13
+_TITLE_SIZE = 15
+_NUMBER_SIZE = 28
+_CHANGE_SIZE = 12
+# The formats of numeric columns by the ends of their names.
+_FORMATS_BY_SUFFIX = {"_ms": "ms", "_s": "s", "_rate": "share"}
+_NUMERIC_SUFFIXES = ("_count", *_FORMATS_BY_SUFFIX, "_p50", "_p95")
+_COLUMN_WIDTH = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
+_CLICK_SENTENCE = re.compile(r" *\bClick [^.]*\.")
+_DASHED_LINE_NOTE = "Dashed: the previous period."
+_ARROWS = {"up": "▲ ", "down": "▼ "}
 
 
-# The data of a tile: the members of `ChartAnswer` by name.
-TileData = Mapping[str, Any]
-# By section id and tile id.
-Answers = Mapping[str, Mapping[str, TileData]]
+# The fields of `query.TileData` by name.
+TileFields = Mapping[str, Any]
+# The data of the tiles, by section id and tile id.
+DataBySection = Mapping[str, Mapping[str, TileFields]]
 
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """The lines above the tiles: period, filters, time of rendering, and time of the snapshot, if any.
+    """The line above the tiles: the period, the filters, the time of rendering, and the time of the snapshot.
 
     Args:
         span: the start and end of the period, in epoch milliseconds of the reader's local time.
-        made_at: the time of rendering.
+        rendered_at: the time of rendering.
         timezone: the time zone of all times.
         filters: the active filters by name.
-        snapshot_at: the time of the snapshot that the data comes from.
+        snapshot_at: the time of the snapshot that the data comes from; None if it comes from a server.
     """
 
     span: tuple[int, int]
-    made_at: datetime
+    rendered_at: datetime
     timezone: str = "UTC"
     filters: Mapping[str, str] = field(default_factory=dict)
     snapshot_at: datetime | None = None
@@ -67,21 +93,23 @@ class Caption:
     def summary(self) -> str:
         """Return the caption as one line."""
         zone = ZoneInfo(self.timezone)
-        rendered = f"rendered {self.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
+        rendered = f"rendered {self.rendered_at.astimezone(zone):%-d %b %Y, %H:%M}"
         if self.snapshot_at:
             rendered += f", snapshot of {self.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
-        period = " – ".join(dict.fromkeys((format_day(self.span[0]), format_day(self.span[1] - 1))))
+        first_day, last_day = format_day(self.span[0]), format_day(self.span[1] - 1)
+        period = first_day if first_day == last_day else f"{first_day} – {last_day}"
         filters = [f"{name} {display_name(value)}" for name, value in self.filters.items()]
         return " · ".join([f"{period} ({self.timezone})", *filters, rendered])
 
 
-def draw(dashboard: Dashboard, answers: Answers, caption: Caption, palette: Palette) -> str:
+def draw(dashboard: Dashboard, data: DataBySection, caption: Caption, palette: Palette) -> str:
     """Return the dashboard as a self-contained SVG."""
-    parts, y = _head(dashboard, caption, palette), MARGIN + 90.0
+    parts = _head(dashboard, caption, palette)
+    y = MARGIN + HEAD_HEIGHT
     for section in dashboard.sections:
-        if section.id in answers:
-            drawn, y = _section(section, answers[section.id], palette, y)
-            parts += drawn
+        if section.id in data:
+            section_parts, y = _section(section, data[section.id], palette, y)
+            parts += section_parts
     height = round(y + MARGIN)
     return (
         f'<svg class="sheet" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
@@ -91,6 +119,7 @@ def draw(dashboard: Dashboard, answers: Answers, caption: Caption, palette: Pale
 
 
 def _head(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]:
+    """Return the title, the description and the caption. Their baselines are 28, 56 and 82 pixels below the margin."""
     width = WIDTH - 2 * MARGIN
     return [
         text_line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.text, is_bold=True),
@@ -100,15 +129,17 @@ def _head(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]
     ]
 
 
-def _section(section: Section, answers: Mapping[str, TileData], palette: Palette, y: float) -> tuple[list[str], float]:
-    parts = [text_line(section.title, MARGIN, y + 38, size=19, colour=palette.text, is_bold=True)]
-    y += 52
-    for row in _rows_of([tile for tile in section.charts if tile.id in answers]):
-        height = max(_height(tile, answers[tile.id]) for tile in row)
+def _section(section: Section, data: Mapping[str, TileFields], palette: Palette, y: float) -> tuple[list[str], float]:
+    """Return the elements of a section that begins at `y`, and the position of its end."""
+    baseline = y + SECTION_TITLE_BASELINE
+    parts = [text_line(section.title, MARGIN, baseline, size=19, colour=palette.text, is_bold=True)]
+    y += SECTION_TITLE_HEIGHT
+    for row in _rows_of([tile for tile in section.tiles if tile.id in data]):
+        height = max(_height(tile, data[tile.id]) for tile in row)
         x = float(MARGIN)
         for tile in row:
             box = _Box(x, y, _width(tile), height)
-            parts.append(group(tile.title, *_tile(tile, answers[tile.id], palette, box)))
+            parts.append(group(tile.title, *_tile(tile, data[tile.id], palette, box)))
             x += box.width + GAP
         y += height + GAP
     return parts, y
@@ -118,7 +149,8 @@ def _rows_of(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
     """Yield the rows of tiles that fit the columns."""
     row: list[Tile] = []
     for tile in tiles:
-        if row and sum(one.span for one in row) + tile.span > COLUMNS:
+        used_columns = sum(other.span for other in row)
+        if row and used_columns + tile.span > COLUMNS:
             yield row
             row = []
         row.append(tile)
@@ -128,6 +160,8 @@ def _rows_of(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
+    """The position and the size of a tile."""
+
     x: float
     y: float
     width: float
@@ -135,35 +169,49 @@ class _Box:
 
     @property
     def left(self) -> float:
+        """The left edge of the content."""
         return self.x + PADDING
 
     @property
+    def right(self) -> float:
+        """The right edge of the content."""
+        return self.x + self.width - PADDING
+
+    @property
     def inner_width(self) -> float:
+        """The width of the content."""
         return self.width - 2 * PADDING
 
 
 def _width(tile: Tile) -> float:
-    return tile.span * _COLUMN + (tile.span - 1) * GAP
+    """Return the width of a tile in pixels, with the gaps between its columns."""
+    return tile.span * _COLUMN_WIDTH + (tile.span - 1) * GAP
 
 
-def _height(tile: Tile, data: TileData) -> float:
-    if isinstance(tile, Figure | Gauge):
+def _height(tile: Tile, data: TileFields) -> float:
+    """Return the height of a tile in pixels."""
+    if isinstance(tile, NumberTile | Gauge):
         return NUMBER_HEIGHT
-    head = 2 * PADDING + 20 + 17 * len(_description(tile, data, _width(tile) - 2 * PADDING))
-    if isinstance(tile, Table):
-        rows = len(data["rows"])
-        return head + (HEAD_HEIGHT + rows * ROW_HEIGHT + 8 if rows else 110)
-    return head + tile.height - 6
+    description = _description(tile, data, _width(tile) - 2 * PADDING)
+    text_height = TITLE_BASELINE + LINE_HEIGHT * len(description)
+    if isinstance(tile, Chart):
+        return text_height + tile.height + PADDING
+    if not data["rows"]:
+        return text_height + EMPTY_HEIGHT + PADDING
+    table_height = TABLE_HEAD_HEIGHT + len(data["rows"]) * ROW_HEIGHT
+    return text_height + CONTENT_MARGIN + table_height + TABLE_PADDING_BOTTOM
 
 
-def _description(tile: Tile, data: TileData, inner_width: float) -> list[str]:
-    # An image can't be clicked.
-    text = _CLICK.sub("", tile.description) if isinstance(tile, Chart | Table) and tile.select else tile.description
-    lines = wrap(text, 13, inner_width, lines_max=2) if text else []
-    return [*lines, _DASHED] if _is_dashed(tile, data) else lines
+def _description(tile: Tile, data: TileFields, inner_width: float) -> list[str]:
+    """Return the lines of the description."""
+    text = tile.description
+    if isinstance(tile, Chart | Table) and tile.select:
+        text = _CLICK_SENTENCE.sub("", text)  # An image can't be clicked.
+    lines = wrap(text, _TEXT_SIZE, inner_width, lines_max=2) if text else []
+    return [*lines, _DASHED_LINE_NOTE] if _has_dashed_line(tile, data) else lines
 
 
-def _is_dashed(tile: Tile, data: TileData) -> bool:
+def _has_dashed_line(tile: Tile, data: TileFields) -> bool:
     """Return whether the chart has a line of the previous period. A single point has no line."""
     if not isinstance(tile, Chart) or tile.compare is None:
         return False
@@ -171,88 +219,127 @@ def _is_dashed(tile: Tile, data: TileData) -> bool:
     return len({row[index] for row in data["before"]}) > 1
 
 
-def _tile(tile: Tile, data: TileData, palette: Palette, box: _Box) -> Iterator[str]:
+def _tile(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+    """Yield the elements of a tile: its card, title, description and content."""
     yield card(box.x, box.y, box.width, box.height, background=palette.card, line=palette.border)
-    if isinstance(tile, Figure | Gauge):
+    if isinstance(tile, NumberTile | Gauge):
         yield from _number(tile, data, palette, box)
         return
-    y = box.y + PADDING + 14
+    y = box.y + TITLE_BASELINE
     row_note = _row_note(tile, data)
-    width = box.inner_width - (text_width(row_note, 13) + 12 if row_note else 0)
-    yield text_line(tile.title, box.left, y, size=15, colour=palette.text, is_bold=True, width_max=width)
+    note_width = text_width(row_note, _TEXT_SIZE) + CONTENT_MARGIN if row_note else 0
+    title_width = box.inner_width - note_width
+    yield text_line(tile.title, box.left, y, size=_TITLE_SIZE, colour=palette.text, is_bold=True, width_max=title_width)
     if row_note:
-        yield text_line(row_note, box.left + box.inner_width, y, size=13, colour=palette.muted, anchor="end")
+        yield text_line(row_note, box.right, y, size=_TEXT_SIZE, colour=palette.muted, anchor="end")
     for text in _description(tile, data, box.inner_width):
-        y += 17
-        yield text_line(text, box.left, y, size=13, colour=palette.muted)
+        y += LINE_HEIGHT
+        yield text_line(text, box.left, y, size=_TEXT_SIZE, colour=palette.muted)
     if not data["rows"]:
         yield from _empty(tile, palette, box, y)
     elif isinstance(tile, Table):
-        yield from _table(tile, data, palette, box, y + 12)
+        yield from _table(tile, data, palette, box, y + CONTENT_MARGIN)
     else:
-        y += 12
-        # Charts fill the card, so that neighbours share a baseline.
+        y += CONTENT_MARGIN
+        # A chart fills its card, so that the charts of a row end at the same height.
         height = box.y + box.height - PADDING - y
         svg = chart_svg(spec_with_data(tile, data, palette, width=box.inner_width, height=height), tile=tile.id)
         yield nested_svg(svg, box.left, y, name=tile.id)
 
 
-def _row_note(tile: Tile, data: TileData) -> str:
-    """Return the number of shown rows if a table leaves some out."""
-    count = data.get("row_count")
-    return f"{len(data['rows'])} of {count:,}" if isinstance(tile, Table) and data.get("is_cut") and count else ""
+def _row_note(tile: Tile, data: TileFields) -> str:
+    """Return the numbers of shown and of all rows if a table leaves rows out."""
+    row_count = data.get("row_count")
+    if not isinstance(tile, Table) or not data.get("is_cut") or not row_count:
+        return ""
+    return f"{len(data['rows'])} of {row_count:,}"
 
 
-def _number(tile: Figure | Gauge, data: TileData, palette: Palette, box: _Box) -> Iterator[str]:
-    titles = wrap(tile.title, 13, box.inner_width, lines_max=2)
-    for number, text in enumerate(titles):
-        yield text_line(text, box.left, box.y + 30 + 16 * number, size=13, colour=palette.muted)
-    text, size = format_value(data.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
-    while size > 13 and text_width(text, size, is_bold=True) > box.inner_width:
+def _number(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+    """Yield the title, the value and the change of a number. A long value has a smaller font."""
+    for index, line in enumerate(wrap(tile.title, _TEXT_SIZE, box.inner_width, lines_max=2)):
+        y = box.y + NUMBER_TITLE_BASELINE + NUMBER_TITLE_LINE_HEIGHT * index
+        yield text_line(line, box.left, y, size=_TEXT_SIZE, colour=palette.muted)
+    value = format_value(data.get("value"), tile.format)[:TEXT_CHARACTERS_MAX]
+    size = _NUMBER_SIZE
+    while size > _TEXT_SIZE and text_width(value, size, is_bold=True) > box.inner_width:
         size -= 1
-    yield text_line(text, box.left, box.y + 80, size=size, colour=palette.text, is_bold=True, width_max=box.inner_width)
-    direction, by = format_change(changed := data.get("change"), data.get("value_before"), tile.format)
-    is_good = changed["is_good"] if isinstance(changed, Mapping) else None
-    tone = palette.muted if is_good is None else palette.good if is_good else palette.bad
-    if by:
-        shown = f"{_MARKS.get(direction, '')}{by}"
-        if text_width(shown, 12) > box.inner_width:
-            shown = shown.partition(" from ")[0]
-        yield text_line(shown, box.left, box.y + 102, size=12, colour=tone, width_max=box.inner_width)
+    y = box.y + NUMBER_BASELINE
+    yield text_line(value, box.left, y, size=size, colour=palette.text, is_bold=True, width_max=box.inner_width)
+    yield from _change(tile, data, palette, box)
+
+
+def _change(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+    """Yield the change from the previous period, if there is one."""
+    change = data.get("change")
+    direction, text = format_change(change, data.get("value_before"), tile.format)
+    if not text:
+        return
+    colour = palette.muted
+    if isinstance(change, Mapping) and change["is_good"] is not None:
+        colour = palette.good if change["is_good"] else palette.bad
+    text = _ARROWS.get(direction, "") + text
+    if text_width(text, _CHANGE_SIZE) > box.inner_width:
+        text = text.partition(" from ")[0]
+    y = box.y + CHANGE_BASELINE
+    yield text_line(text, box.left, y, size=_CHANGE_SIZE, colour=colour, width_max=box.inner_width)
 
 
 def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterator[str]:
+    """Yield the texts of a tile without rows, in the middle of the space below `y`."""
     middle = box.x + box.width / 2
     y += (box.y + box.height - y) / 2 - 8
     yield text_line(NO_DATA, middle, y, size=14, colour=palette.text, is_bold=True, anchor="middle")
-    for text in wrap(tile.empty.replace("`", ""), 13, box.inner_width * 0.8, lines_max=2) if tile.empty else []:
-        y += 19
-        yield text_line(text, middle, y, size=13, colour=palette.muted, anchor="middle")
+    if tile.empty:
+        without_code_marks = tile.empty.replace("`", "")
+        for line in wrap(without_code_marks, _TEXT_SIZE, box.inner_width * 0.8, lines_max=2):
+            y += EMPTY_LINE_HEIGHT
+            yield text_line(line, middle, y, size=_TEXT_SIZE, colour=palette.muted, anchor="middle")
 
 
-def _table(tile: Table, data: TileData, palette: Palette, box: _Box, y: float) -> Iterator[str]:
-    columns = data["columns"]
-    cells = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in data["rows"]]
-    numeric = [_is_numeric(name, [row[index] for row in data["rows"]]) for index, name in enumerate(columns)]
-    titles = [tile.columns.get(name, name.replace("_", " ")) for name in columns]
-    widths = _widths(titles, cells, box.inner_width)
-    right = box.left + box.inner_width
-    baseline, colour = y + 18, palette.muted
-    for row in [titles, *cells]:
-        x = box.left
-        for text, width, is_numeric in zip(row, widths, numeric, strict=True):
-            at, anchor = (x + width - 12, "end") if is_numeric else (x, "start")
-            yield text_line(text, at, baseline, size=13, colour=colour, anchor=anchor, width_max=width - 12)
-            x += width
-        yield rule(box.left, right, baseline + 9, colour=palette.border)
-        baseline += ROW_HEIGHT if colour == palette.text else HEAD_HEIGHT
-        colour = palette.text
+def _table(tile: Table, data: TileFields, palette: Palette, box: _Box, y: float) -> Iterator[str]:
+    """Yield the rows of a table that begins at `y`: the column titles, then the cells."""
+    names = data["columns"]
+    cells = [[_cell(name, value) for name, value in zip(names, row, strict=True)] for row in data["rows"]]
+    titles = [tile.columns.get(name, name.replace("_", " ")) for name in names]
+    columns = _TableColumns(
+        widths=_column_widths(titles, cells, box.inner_width),
+        are_numeric=[_is_numeric(name, [row[index] for row in data["rows"]]) for index, name in enumerate(names)],
+    )
+    baseline = y + TABLE_HEAD_BASELINE
+    yield from _table_row(titles, columns, palette.muted, palette, box, baseline)
+    baseline += TABLE_HEAD_HEIGHT
+    for row in cells:
+        yield from _table_row(row, columns, palette.text, palette, box, baseline)
+        baseline += ROW_HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class _TableColumns:
+    widths: list[float]
+    are_numeric: list[bool]
+
+
+def _table_row(
+    texts: Sequence[str], columns: _TableColumns, colour: str, palette: Palette, box: _Box, baseline: float
+) -> Iterator[str]:
+    """Yield the cells of a row and the line below it. Numbers are aligned to the right."""
+    x = box.left
+    for text, width, is_numeric in zip(texts, columns.widths, columns.are_numeric, strict=True):
+        text_width_max = width - CELL_PADDING
+        anchor_x, anchor = (x + text_width_max, "end") if is_numeric else (x, "start")
+        yield text_line(
+            text, anchor_x, baseline, size=_TEXT_SIZE, colour=colour, anchor=anchor, width_max=text_width_max
+        )
+        x += width
+    yield rule(box.left, box.right, baseline + ROW_DESCENT, colour=palette.border)
 
 
 def _is_numeric(name: str, values: Sequence[Any]) -> bool:
+    """Return whether a column contains numbers, which are aligned to the right."""
     if name == "deployment" or _is_time(name):
         return False
-    # Align an empty column as its values would be.
+    # By the name, so that a column without values is aligned as usual.
     return name.endswith(_NUMERIC_SUFFIXES) or any(isinstance(value, int | float) for value in values)
 
 
@@ -261,6 +348,7 @@ def _is_time(name: str) -> bool:
 
 
 def _cell(name: str, value: Any) -> str:
+    """Return the text of a cell. The name of the column determines the format."""
     if value is None:
         return NONE
     if name == "day":
@@ -271,14 +359,18 @@ def _cell(name: str, value: Any) -> str:
         return display_name(str(value))
     if name.startswith("seconds_"):
         return format_value(value, "s")
-    default = "count" if isinstance(value, int) else "number"
-    return format_value(value, next((format for suffix, format in _UNITS.items() if name.endswith(suffix)), default))
+    for suffix, format in _FORMATS_BY_SUFFIX.items():
+        if name.endswith(suffix):
+            return format_value(value, format)
+    return format_value(value, "count" if isinstance(value, int) else "number")
 
 
-def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], inner_width: float) -> list[float]:
-    """Return the column widths: the natural widths, with the widest columns reduced to fit."""
-    columns = zip(titles, *cells, strict=True)
-    widths = [min(340.0, max(text_width(text[:TEXT_CHARACTERS_MAX], 13) for text in column) + 18) for column in columns]
+def _column_widths(titles: Sequence[str], cells: Sequence[Sequence[str]], inner_width: float) -> list[float]:
+    """Return the widths of the columns of a table. The widest columns are reduced until all columns fit."""
+    widths = []
+    for texts in zip(titles, *cells, strict=True):
+        longest = max(text_width(text[:TEXT_CHARACTERS_MAX], _TEXT_SIZE) for text in texts)
+        widths.append(min(CELL_WIDTH_MAX, longest + 18))
     while sum(widths) > inner_width:
         widest = widths.index(max(widths))
         widths[widest] -= min(8.0, sum(widths) - inner_width)

@@ -10,13 +10,23 @@ from xml.sax.saxutils import escape, quoteattr
 FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
 # More than any label can show. Vega would measure longer texts for minutes before truncating them.
 TEXT_CHARACTERS_MAX = 200
-# Character widths as shares of the font size; `_WIDTH` is the default.
+# Character widths as shares of the font size.
 _WIDTHS = dict.fromkeys("ijl'|,.:;!I ", 0.28) | dict.fromkeys('frt()[]/-"*', 0.34) | dict.fromkeys("mwMW%@", 0.86)
-_WIDTH, _WIDTH_UPPER, _WIDTH_WIDE, _WIDTH_BOLD = 0.556, 0.68, 1.0, 1.07
+_DEFAULT_WIDTH = 0.556
+_UPPERCASE_WIDTH = 0.68
+_OTHER_SCRIPT_WIDTH = 0.6
+_EAST_ASIAN_WIDTH = 1.0
+# East Asian characters begin with the CJK radicals.
+_EAST_ASIAN_START = 0x2E80
+# The width of bold text as a share of the width of normal text.
+_BOLD_FACTOR = 1.07
+# No line shows more characters, and measuring a long text is slow.
+_MEASURED_CHARACTERS_MAX = 1_000
 # Characters that XML can't represent, and bidirectional controls.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]")
 _TAG = re.compile(r"<[^>]+>")
-_NAME = re.compile(r'(\bid="|url\(#|href="#)')
+# The start of each attribute that defines or refers to an id.
+_ID_ATTRIBUTE = re.compile(r'(\bid="|url\(#|href="#)')
 
 
 def strip_unsafe(text: str) -> str:
@@ -31,22 +41,23 @@ def escaped(text: object) -> str:
 
 def text_width(text: str, size: float, *, is_bold: bool = False) -> float:
     """Return the approximate width of a line of text."""
-    return sum(map(_width, text)) * size * (_WIDTH_BOLD if is_bold else 1)
+    return sum(map(_character_width, text)) * size * (_BOLD_FACTOR if is_bold else 1)
 
 
 def truncate(text: str, size: float, width_max: float, *, is_bold: bool = False) -> str:
     """Return a text truncated to a width, with an ellipsis if it is shortened."""
-    text = text[:1_000]
+    text = text[:_MEASURED_CHARACTERS_MAX]
     if text_width(text, size, is_bold=is_bold) <= width_max:
         return text
-    weight = _WIDTH_BOLD if is_bold else 1
-    widths = list(accumulate(map(_width, text)))
-    fitting = bisect_right(widths, width_max, key=lambda width: (width + _width("…")) * size * weight)
-    return f"{text[:fitting].rstrip()}…"
+    weight_factor = _BOLD_FACTOR if is_bold else 1
+    ellipsis_width = _character_width("…")
+    widths = list(accumulate(map(_character_width, text)))
+    fitting_count = bisect_right(widths, width_max, key=lambda width: (width + ellipsis_width) * size * weight_factor)
+    return f"{text[:fitting_count].rstrip()}…"
 
 
 def wrap(text: str, size: float, width_max: float, *, lines_max: int) -> list[str]:
-    """Return the lines of a text wrapped to a width."""
+    """Return the lines of a text wrapped to a width. The last line is truncated if the text needs more lines."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -90,8 +101,13 @@ def rule(left: float, right: float, y: float, *, colour: str) -> str:
 
 
 def nested_svg(svg: str, x: float, y: float, *, name: str) -> str:
-    """Return an SVG nested at a position. A prefix makes its ids unique, because every chart has a `clip0`."""
-    inner = _TAG.sub(lambda tag: _NAME.sub(rf"\g<1>{name}-", tag[0]), svg[svg.index("<svg") :])
+    """Return an SVG nested at a position. `name` prefixes its ids, because every chart has the id `clip0`."""
+
+    def prefix_ids(tag: re.Match[str]) -> str:
+        return _ID_ATTRIBUTE.sub(rf"\g<1>{name}-", tag[0])
+
+    without_prolog = svg[svg.index("<svg") :]
+    inner = _TAG.sub(prefix_ids, without_prolog)
     return inner.replace("<svg", f'<svg x="{x:.1f}" y="{y:.1f}"', 1)
 
 
@@ -100,9 +116,10 @@ def group(label: str, *parts: str) -> str:
     return f'<g role="group" aria-label={quoteattr(strip_unsafe(label))}>{"".join(parts)}</g>'
 
 
-def _width(character: str) -> float:
+def _character_width(character: str) -> float:
+    """Return the approximate width of a character as a share of the font size."""
     if character in _WIDTHS:
         return _WIDTHS[character]
     if character.isascii():
-        return _WIDTH_UPPER if character.isupper() else _WIDTH
-    return _WIDTH_WIDE if ord(character) > 0x2E7F else 0.6
+        return _UPPERCASE_WIDTH if character.isupper() else _DEFAULT_WIDTH
+    return _EAST_ASIAN_WIDTH if ord(character) >= _EAST_ASIAN_START else _OTHER_SCRIPT_WIDTH

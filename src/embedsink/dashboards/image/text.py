@@ -8,8 +8,12 @@ from unicodedata import category
 
 NONE = "–"
 _BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_SPANS = ((172_800, 86_400, "d", 1), (5_400, 3_600, "h", 1), (90, 60, "min", 0))
+# The sizes and names of units.
+_BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+# The seconds from which a unit is used, the seconds of the unit, its name, and the digits after the point.
+_DURATION_UNITS = ((172_800, 86_400, "d", 1), (5_400, 3_600, "h", 1), (90, 60, "min", 0))
+# A duration that rounds to 1 s is shown in seconds.
+_MILLISECONDS_BELOW_S = 0.9995
 
 
 def format_value(value: Any, format: str) -> str:
@@ -32,8 +36,7 @@ def format_value(value: Any, format: str) -> str:
     if format == "share":
         return f"{_rounded(value * 100, 1)}%"
     if format == "bytes":
-        size, unit = next(((size, unit) for size, unit in _BYTES if value >= size), (1, "B"))
-        return f"{_rounded(value / size, 1)} {unit}"
+        return _bytes(value)
     if format == "count":
         return f"{_rounded(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
     return _rounded(value, 2 if abs(value) < 100 else 0)
@@ -41,9 +44,9 @@ def format_value(value: Any, format: str) -> str:
 
 def display_name(text: str) -> str:
     """Return a text with bidirectional controls as escapes, and invisible texts marked as `(blank)`."""
-    shown = _BIDI_CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", text)
-    is_visible = any(not one.isspace() and category(one) not in ("Cc", "Cf") for one in shown)
-    return shown if is_visible else f"(blank){shown}"
+    escaped = _BIDI_CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+    is_visible = any(not character.isspace() and category(character) not in ("Cc", "Cf") for character in escaped)
+    return escaped if is_visible else f"(blank){escaped}"
 
 
 def format_time(local_ms: int) -> str:
@@ -58,21 +61,32 @@ def format_day(local_ms: int) -> str:
 
 def format_change(change: Mapping[str, Any] | str | None, before: Any, format: str) -> tuple[str, str]:
     """Return the direction (`up`, `down` or empty) and the text of a change (dashboards/comparison.py)."""
-    if change is None or isinstance(change, str):
-        return "", change or ""
+    if change is None:
+        return "", ""
+    if isinstance(change, str):
+        return "", change
     return change["direction"], f"{format_value(change['by'], change['format'])} from {format_value(before, format)}"
 
 
+def _bytes(value: float) -> str:
+    for size, unit in _BYTE_UNITS:
+        if value >= size:
+            return f"{_rounded(value / size, 1)} {unit}"
+    return f"{_rounded(value, 1)} B"
+
+
 def _duration(seconds: float) -> str:
-    if seconds and seconds < 0.9995:
+    """Return a duration in the largest suitable unit."""
+    if seconds != 0 and seconds < _MILLISECONDS_BELOW_S:
         return f"{seconds * 1_000:,.0f} ms"
-    for minimum, unit_s, unit, digits in _SPANS:
+    for minimum, unit_s, unit, digits in _DURATION_UNITS:
         if seconds >= minimum:
             return f"{_rounded(seconds / unit_s, digits)} {unit}"
     return f"{_rounded(seconds, 1 if seconds < 10 else 0)} s"
 
 
 def _rounded(value: float, digits: int) -> str:
+    """Return a number with at most this number of digits after the point, without trailing zeros."""
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

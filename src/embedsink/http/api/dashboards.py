@@ -17,7 +17,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.dashboards.model import Gauge, Section
 from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS, Period, period_of
-from embedsink.dashboards.query import answer_section
+from embedsink.dashboards.query import query_section
 from embedsink.dashboards.time_axis import span_of
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
@@ -79,7 +79,7 @@ async def show_section(request: Request) -> Response:
     etag = _check_etag(request, key)
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
-    if all(isinstance(chart, Gauge) for chart in section.charts):
+    if all(isinstance(tile, Gauge) for tile in section.tiles):
         # Gauges are current values, so they are never cached. They need no query.
         content = await run_in_threadpool(_section_content, request, section, period, now=datetime.now(UTC), charts={})
         headers = NO_CACHE | {"Cache-Control": "no-store"}
@@ -152,7 +152,7 @@ def _read_section(reader: Reader, *, request: Request, section: Section, period:
     dashboards: DashboardRegistry = request.state.dashboards
     reports: dict[str, Report] = dashboards.reports(request.state.engine, request.path_params["name"])
     now = datetime.now(UTC)
-    charts = answer_section(reader, section, period, reports=reports, now=now)
+    charts = query_section(reader, section, period, reports=reports, now=now)
     return orjson.dumps(_section_content(request, section, period, now=now, charts=charts))
 
 

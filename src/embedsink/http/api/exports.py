@@ -28,7 +28,7 @@ from embedsink.http.security_headers import NO_CACHE
 from embedsink.http.spool import spool_query
 from embedsink.http.streaming import FileDownload, download_response
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import EVENTS
+from embedsink.reports.catalog import EVENT_VIEW
 from embedsink.reports.format import Format
 from embedsink.reports.scope import PARAMETERS
 from embedsink.reports.zip_export import write_summary
@@ -47,7 +47,7 @@ async def show_events(request: Request) -> Response:
     if suffix not in EVENT_FORMATS:
         formats = "Formats: .csv, .ndjson and .parquet."
         raise Refused(Reason.NOT_FOUND, f"{preview(f'events.{suffix}')} does not exist. {formats}")
-    return await answer_rows(request, key, RowsRequest("events", view=EVENTS, format=Format(suffix)))
+    return await answer_rows(request, key, RowsRequest("events", view=EVENT_VIEW, format=Format(suffix)))
 
 
 async def show_summary(request: Request) -> Response:

@@ -18,7 +18,7 @@ from embedsink.http.openapi.parts import ref
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_bounded_integer, parse_event_filter
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
-from embedsink.reports.recent_events import Counts, count_arrivals, rejected_arrivals
+from embedsink.reports.recent_events import IngestedCounts, count_ingested, first_rejections
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 
@@ -45,17 +45,17 @@ async def inspect(request: Request) -> Response:
     )
     require_key(request, KeyKind.READ)  # The key may have been revoked during the wait.
     counts, rejected = await cancel_on_disconnect(
-        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_arrivals)
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_ingested)
     )
     return JSONResponse(_inspection(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 
 
-def _read_arrivals(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
+def _read_ingested(reader: Reader) -> tuple[IngestedCounts, list[dict[str, Any]]]:
     with reader.consistent():
-        return count_arrivals(reader), rejected_arrivals(reader)
+        return count_ingested(reader), first_rejections(reader)
 
 
-def _inspection(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+def _inspection(counts: IngestedCounts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
     """Return the members of the response."""
     return {
         "isComplete": is_complete,

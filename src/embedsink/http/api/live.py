@@ -77,7 +77,7 @@ def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
     if not _OPAQUE_ID.fullmatch(opaque_id):
         raise _invalid_id(opaque_id)
     first, newest = engine.load_notifier.first_position, engine.load_notifier.position
-    position = engine.opaque_numbers.reveal(int(opaque_id, 16))
+    position = engine.number_cipher.decrypt(int(opaque_id, 16))
     return position if first <= position <= newest else first
 
 

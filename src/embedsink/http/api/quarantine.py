@@ -24,7 +24,7 @@ from embedsink.reports.scope import parse_scope
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 from embedsink.transfer.quarantine import purge as purge_quarantine
-from embedsink.transfer.quarantine import purge_filter, rows_json
+from embedsink.transfer.quarantine import purge_filter, rejections_json
 from embedsink.transfer.quarantine import replay as replay_quarantine
 
 PATH = "/api/v1/quarantine"
@@ -91,7 +91,7 @@ def _check_unscoped(key: Key) -> None:
 
 def _read_json(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
     # Runs in a thread: a thousand rejections may be tens of megabytes of JSON.
-    return rows_json(reader, limit=limit, quarantine_id=quarantine_id)
+    return rejections_json(reader, limit=limit, quarantine_id=quarantine_id)
 
 
 def _parse_id(text: str | None) -> UUID | None:

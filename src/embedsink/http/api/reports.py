@@ -21,7 +21,7 @@ from embedsink.http.query_params import check_parameters
 from embedsink.http.report_response import PAGED_HEADERS, RowsRequest, answer_rows, rows_content
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import all_reports, describe, is_timed, known_name, report_names
+from embedsink.reports.catalog import all_reports, check_report_name, depends_on_clock, describe_report, report_names
 from embedsink.reports.format import REPORT_FORMATS, Format
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
@@ -39,9 +39,9 @@ async def list_reports(request: Request) -> Response:
 async def show_schema(request: Request) -> Response:
     """Answer with the description of a report, and the JSON Schema of its rows."""
     key = require_key(request, KeyKind.READ)
-    name = known_name(request.path_params["name"])
+    name = check_report_name(request.path_params["name"])
     check_parameters(request.query_params, ())
-    description = await run_short_query(request.state.engine, key, partial(describe, name=name))
+    description = await run_short_query(request.state.engine, key, partial(describe_report, name=name))
     return JSONResponse(description, headers=NO_CACHE)
 
 
@@ -49,13 +49,13 @@ async def show_report(request: Request) -> Response:
     """Answer with the rows of a report, in the reader's scope. A name without a suffix means JSON."""
     key = require_key(request, KeyKind.READ)
     name, dot, suffix = request.path_params["name"].partition(".")
-    name = known_name(name)
+    name = check_report_name(name)
     if not dot:
         suffix = Format.JSON
     if suffix not in REPORT_FORMATS:
         formats = ", ".join(f".{format}" for format in REPORT_FORMATS)
         raise Refused(Reason.NOT_FOUND, f"report {preview(f'{name}.{suffix}')} does not exist. Formats: {formats}.")
-    rows = RowsRequest(name, view=name, format=Format(suffix), depends_on_clock=is_timed(name))
+    rows = RowsRequest(name, view=name, format=Format(suffix), depends_on_clock=depends_on_clock(name))
     return await answer_rows(request, key, rows)
 
 

@@ -10,7 +10,7 @@ from embedsink.http.sync_body import result_type
 from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX
 from embedsink.protocol.messages import Catalog, Delivery, catalog_for
 from embedsink.reasons import Reason
-from embedsink.reports.recent_events import REJECTED_MAX
+from embedsink.reports.recent_events import REJECTIONS_MAX
 from embedsink.settings import Settings
 
 _INTEGER: Schema = {"type": "integer"}
@@ -99,7 +99,7 @@ def _inspection_schema() -> Schema:
         {"isComplete": _BOOLEAN}
         | dict.fromkeys(("acceptedCount", "quarantinedCount", "lostCount"), _COUNT)
         | {"events": count_by_type, "actions": count_by_type}
-        | {"rejected": array(object_of(rejection)) | {"maxItems": REJECTED_MAX}}
+        | {"rejected": array(object_of(rejection)) | {"maxItems": REJECTIONS_MAX}}
     )
 
 

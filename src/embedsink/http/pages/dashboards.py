@@ -87,7 +87,7 @@ class DashboardPages:
             Refused: `bad_parameter` for a misspelt parameter, because ignoring a filter would show unfiltered data.
         """
         check_transport(request.scope)
-        key = session_key(request, or_navigation=True) or self._demo_key(request)
+        key = session_key(request, allow_cross_site_navigation=True) or self._demo_key(request)
         if key is None:
             return RedirectResponse(_login_url(request), 303, headers=self.headers)
         check_kind(key, [KeyKind.READ])
@@ -105,7 +105,7 @@ class DashboardPages:
         # Rendering takes up to 20 ms, and 100 ms the first time, so it runs in a thread.
         html = await run_in_threadpool(render, template, links=self._links(), **variables)
         headers = self.headers | {"Cache-Control": "private, no-store"}
-        if session_key(request, or_navigation=True) is None:
+        if session_key(request, allow_cross_site_navigation=True) is None:
             demo_key = self._demo_key(request)
             if demo_key is not None:
                 sessions: Sessions = request.state.sessions
@@ -156,7 +156,7 @@ def _foreign_parameters(names: Sequence[str], known_names: Sequence[str]) -> set
 
 def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega_path: str) -> dict[str, Any]:
     """Return the configuration of the page's scripts."""
-    tiles = [tile for section in dashboard.sections for tile in section.charts]
+    tiles = [tile for section in dashboard.sections for tile in section.tiles]
     report_names = sorted({tile.report for tile in tiles if not isinstance(tile, Gauge)})
     return {
         "name": name,
@@ -174,7 +174,7 @@ def _columns_config(report: Report) -> dict[str, list[str]]:
 
 
 def _section_config(section: Section) -> dict[str, Any]:
-    return {"id": section.id, "tiles": [_tile_config(tile) for tile in section.charts]}
+    return {"id": section.id, "tiles": [_tile_config(tile) for tile in section.tiles]}
 
 
 def _tile_config(tile: Tile) -> dict[str, Any]:

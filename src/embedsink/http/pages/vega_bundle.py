@@ -110,7 +110,7 @@ class VegaBundle:
             temporary.replace(self._file)
         except OSError as error:
             # The page still gets this bundle. After a restart, the server builds it again.
-            log.warning("bundle_not_stored", extra={"detail": f"{self._file}: {error.strerror}."})
+            log.warning("bundle_write_failed", extra={"detail": f"{self._file}: {error.strerror}."})
             with contextlib.suppress(OSError):
                 self._file.with_suffix(".new").unlink()  # An incomplete file would use disk space.
 
@@ -153,7 +153,8 @@ def _log_failure(task: "asyncio.Task[bytes]") -> None:
         return
     error = task.exception()
     if error is not None:
-        log.error("bundle_not_made", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."})
+        detail = f"{type(error).__name__} {error}. Dashboards show no charts."
+        log.error("bundle_build_failed", extra={"detail": detail})
 
 
 async def show_bundle(request: Request) -> Response:

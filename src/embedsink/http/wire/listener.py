@@ -90,6 +90,6 @@ class Listener:
 
     def _pause(self, error: OSError) -> None:
         """Stop accepting for a while, because each attempt would fail at once."""
-        log.warning("not_accepting", extra={"detail": error.strerror})
+        log.warning("accept_failed", extra={"detail": error.strerror})
         self._loop.remove_reader(self._socket)
         self._resume_timer = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._socket, self._accept_all)

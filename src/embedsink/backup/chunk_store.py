@@ -1,6 +1,6 @@
-"""Pieces of files, stored under their SHA-256, so that generations share equal pieces.
+"""Chunks of files, stored under their SHA-256, so that generations share equal chunks.
 
-DuckDB rewrites blocks of its file in place, so files are split at fixed offsets.
+Files are split at fixed offsets, because DuckDB changes its file in place.
 """
 
 import os
@@ -14,81 +14,86 @@ from embedsink.backup.generation import BackupDamaged, StoredFile
 from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
 
-PIECE_BYTES = 1_048_576
+CHUNK_BYTES = 1_048_576
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class Pieces:
-    """The folder of the pieces: `<first two digits>/<SHA-256>`. Only one process may write to it.
+class ChunkStore:
+    """The folder of the chunks: `<first two digits>/<SHA-256>`. Only one process may write to it.
 
-    Args:
-        folder: the folder of the pieces.
-        draft: a temporary file on the same disk, which is renamed to each new piece.
+    Attributes:
+        new_bytes: the number of bytes written so far.
+        rewritten: the digests of damaged chunks that were written again.
     """
 
-    def __init__(self, folder: Path, *, draft: Path) -> None:
+    def __init__(self, folder: Path, *, temporary_file: Path) -> None:
         self.new_bytes = 0
         self.rewritten: list[str] = []
         self._folder = folder
-        self._draft = draft
-        self._unsynced: set[Path] = set()
+        # On the same disk, so that it can be renamed to each new chunk.
+        self._temporary_file = temporary_file
+        self._unsynced_folders: set[Path] = set()
 
     def store(self, name: str, file: IO[bytes]) -> StoredFile:
-        """Store a file piece by piece. Each piece is read back, also if it existed before."""
-        whole, byte_count, digests = sha256(), 0, []
-        while content := file.read(PIECE_BYTES):
-            whole.update(content)
+        """Store the content of a file. Each of its chunks is read back, even if it existed before."""
+        file_digest = sha256()
+        byte_count = 0
+        chunks = []
+        while content := file.read(CHUNK_BYTES):
+            file_digest.update(content)
             byte_count += len(content)
-            digests.append(self._store_piece(content))
-        return StoredFile(name, byte_count, whole.hexdigest(), tuple(digests))
+            chunks.append(self._store_chunk(content))
+        return StoredFile(name, byte_count, file_digest.hexdigest(), tuple(chunks))
 
     def sync(self) -> None:
-        """Make the names of all stored pieces durable."""
-        if self._unsynced:
-            for folder in [*self._unsynced, self._folder]:
+        """Make the names of all stored chunks durable."""
+        if self._unsynced_folders:
+            for folder in [*self._unsynced_folders, self._folder]:
                 sync_folder(folder)
-            self._unsynced.clear()
+            self._unsynced_folders.clear()
 
     def load(self, digest: str) -> bytes:
-        """Return a piece.
+        """Return the content of a chunk.
 
         Raises:
-            BackupDamaged: the piece is missing or changed.
+            BackupDamaged: the chunk is missing or changed.
         """
         path = self._path_of(digest)
         try:
-            content = _read_piece(path)
+            content = _read_chunk(path)
         except OSError as error:
-            raise BackupDamaged(f"piece {digest}: {error.strerror}") from None
+            raise BackupDamaged(f"chunk {digest}: {error.strerror}") from None
         if sha256(content).hexdigest() != digest:
-            raise BackupDamaged(f"piece {digest}: its content does not match its SHA-256")
+            raise BackupDamaged(f"chunk {digest}: its content does not match its SHA-256")
         return content
 
-    def delete_except(self, used: set[str]) -> int:
-        """Delete the pieces that are not `used`. Return their number."""
+    def delete_except(self, used: set[str]) -> None:
+        """Delete all chunks except these digests."""
         unused = [path for path in self._paths() if path.name not in used]
         for path in unused:
             path.unlink()
-        return len(unused)
 
-    def _store_piece(self, content: bytes) -> str:
+    def _store_chunk(self, content: bytes) -> str:
+        """Store a chunk unless it exists undamaged. Return its digest."""
         digest = sha256(content).hexdigest()
         path = self._path_of(digest)
         exists = path.exists()
-        self._unsynced.add(path.parent)  # also for an existing piece: an interrupted backup may not have synced it
+        # Also for an existing chunk, because an interrupted backup may not have synced its name.
+        self._unsynced_folders.add(path.parent)
         if exists and _has_content(path, content):
             return digest
-        write_durably(self._draft, content)
+        write_durably(self._temporary_file, content)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        self._draft.replace(path)
+        self._temporary_file.replace(path)
         self.new_bytes += len(content)
         if exists:
             self.rewritten.append(digest)
         return digest
 
     def _path_of(self, digest: str) -> Path:
+        """Return the path of a chunk. Validate the digest, because a manifest may be forged."""
         if not _DIGEST.fullmatch(digest):
-            raise BackupDamaged(f"piece {digest[:64]!r}: is not a SHA-256")
+            raise BackupDamaged(f"chunk {digest[:64]!r}: is not a SHA-256")
         return self._folder / digest[:2] / digest
 
     def _paths(self) -> Iterator[Path]:
@@ -119,13 +124,15 @@ def open_private(path: str, flags: int) -> int:
 
 
 def _has_content(path: Path, content: bytes) -> bool:
+    """Return whether a file is readable and has exactly this content."""
     try:
         with path.open("rb") as file:
             return file.read(len(content) + 1) == content
     except OSError:
-        return False  # Rewrite an unreadable piece elsewhere on the disk.
+        return False  # The caller then writes the content to another place on the disk.
 
 
-def _read_piece(path: Path) -> bytes:
+def _read_chunk(path: Path) -> bytes:
+    # One more byte detects a file that is too long.
     with path.open("rb") as file:
-        return file.read(PIECE_BYTES + 1)
+        return file.read(CHUNK_BYTES + 1)
