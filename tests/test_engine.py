@@ -35,10 +35,12 @@ def test_a_missing_key_file_is_logged_once_with_advice(tmp_path: Path, caplog: p
         async with Engine(folder, Settings(keys_reload_s=0.01)) as engine:
             assert engine.keys.find(token)
             moved = folder.keys.rename(tmp_path / "kept")
-            await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), what="the key is refused")
+            await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), description="the key is refused")
             await asyncio.sleep(0.1)
             moved.rename(folder.keys)
-            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key is valid again")
+            await asyncio.to_thread(
+                wait_until, lambda: bool(engine.keys.find(token)), description="the key is valid again"
+            )
 
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "keys_gone"]
@@ -111,7 +113,7 @@ def test_the_journal_counts_sealed_deleted_and_rejected_segments(
                 await engine.journal.append(line)
                 await asyncio.sleep(0.05)
             await asyncio.to_thread(
-                wait_until, lambda: engine.loader.last_number == engine.journal.last_number, what="all is loaded"
+                wait_until, lambda: engine.loader.last_number == engine.journal.last_number, description="all is loaded"
             )
             if is_published:
                 # A segment is deleted when two snapshots cover it, and a snapshot needs new rows.
@@ -119,7 +121,9 @@ def test_the_journal_counts_sealed_deleted_and_rejected_segments(
                     count = engine.loader.status.snapshot_count
                     await engine.journal.append(line)
                     is_published_again = partial(has_published, engine, count)
-                    await asyncio.to_thread(wait_until, is_published_again, what="a snapshot is there", timeout_s=60)
+                    await asyncio.to_thread(
+                        wait_until, is_published_again, description="a snapshot is there", timeout_s=60
+                    )
                 assert space.segment_count <= 3
             else:
                 assert space.segment_count >= 4
@@ -150,7 +154,7 @@ def test_clock_jumps_and_nested_data_folders_are_logged(
 
     async def run() -> None:
         async with Engine(folder, Settings()):
-            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was polled")
+            await asyncio.to_thread(wait_until, lambda: not jumps, description="the clock was polled")
 
     asyncio.run(run())
     logged = {record.getMessage(): record.__dict__ for record in caplog.records}

@@ -406,10 +406,10 @@ def test_a_key_is_limited_to_its_deployments_if_it_has_any(file: KeyStore) -> No
     ],
 )
 def test_a_key_with_origins_is_refused_for_other_origins(file: KeyStore, origin: str) -> None:
-    tied, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
+    token, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
     untied, _ = file.create(KeyKind.INGEST, now=NOW)
-    assert tied.allows_origin(PAGE)
-    assert not tied.allows_origin(origin)
+    assert token.allows_origin(PAGE)
+    assert not token.allows_origin(origin)
     assert untied.allows_origin(origin)
 
 

@@ -25,7 +25,7 @@ from embedsink.backup.source import read_journal
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from tests.support.backups import GROUP, OPEN, contents, expected, flip, load, piece_of, restored
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import make_folder
 
 
@@ -48,7 +48,7 @@ def test_a_backup_only_reads_the_data_folder(folder: DataFolder, target: Path) -
 def test_a_folder_without_a_snapshot_is_backed_up_as_its_journal(tmp_path: Path, target: Path) -> None:
     folder = DataFolder(tmp_path / "data")
     folder.create()
-    segment(folder.journal, [{"type": "view"}])
+    write_segment(folder.journal, [{"type": "view"}])
     assert create_backup(folder, target).warnings == ()
     assert restored(target, tmp_path / "new") == contents(folder.path)
 
@@ -116,7 +116,7 @@ def test_a_truncated_sealed_segment_is_reported(folder: DataFolder, target: Path
 
 
 def test_a_missing_segment_is_reported(folder: DataFolder, target: Path) -> None:
-    segment(folder.journal, [{"type": "view"}], number=9)
+    write_segment(folder.journal, [{"type": "view"}], number=9)
     assert create_backup(folder, target).warnings == (
         "journal: the segments 5 to 8 are missing. Run `embedsink doctor` for advice.",
     )
@@ -192,7 +192,7 @@ def test_the_folder_of_another_server_without_sealed_segments_is_refused(
     create_backup(folder, target)
     other = make_folder(tmp_path / "other")
     for number in range(1, 9):
-        path = segment(other.journal, [{"type": "view", "id": number}], number=number)
+        path = write_segment(other.journal, [{"type": "view", "id": number}], number=number)
         path.rename(path.with_name(path.name.replace("-00000000", "-ffffffff")))
     with pytest.raises(Misconfigured, match="contains backups of a data folder other than"):
         create_backup(other, target)
@@ -234,7 +234,7 @@ def test_folded_segments_do_not_make_the_folder_look_foreign(
 
 
 def test_a_segment_in_damaged_does_not_make_the_folder_look_foreign(folder: DataFolder, target: Path) -> None:
-    segment(folder.journal, [{"type": "view"}], number=5)
+    write_segment(folder.journal, [{"type": "view"}], number=5)
     create_backup(folder, target)
     name = "000000000005-00000000.ndjson"
     (folder.journal / name).rename(folder.damaged / name)
@@ -452,7 +452,7 @@ def test_a_salvaged_store_continues_its_backups(folder: DataFolder, target: Path
 
 
 def test_distant_segment_numbers_use_no_memory(folder: DataFolder, target: Path) -> None:
-    segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
+    write_segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
     tracemalloc.start()
     [warning] = [message for message in create_backup(folder, target).warnings if "missing" in message]
     assert tracemalloc.get_traced_memory()[1] < 100_000_000

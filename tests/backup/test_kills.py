@@ -97,8 +97,8 @@ def test_a_backup_killed_at_any_step_leaves_intact_generations(folder: DataFolde
     assert set(counts) == {1, 2}
     for copy in copies[::3]:
         create_backup(folder, copy / "backup")
-        found = restored(copy / "backup", copy / "new")
-        assert found == {name: content for name, content in expected(folder).items() if name != OPEN}
+        restored_files = restored(copy / "backup", copy / "new")
+        assert restored_files == {name: content for name, content in expected(folder).items() if name != OPEN}
 
 
 def test_a_first_backup_killed_at_any_step_can_be_repeated(folder: DataFolder, target: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# Hop by hop, or set again here.
+# Hop-by-hop headers, and headers that this proxy sets itself.
 _NOT_PASSED = {"connection", "transfer-encoding", "content-length", "date", "server", "keep-alive"}
 
 
@@ -111,6 +111,6 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
                 self.end_headers()
                 self.wfile.write(content)
             except OSError:
-                self.close_connection = True  # The page has left.
+                self.close_connection = True  # The page has closed.
 
     return Handler

@@ -110,7 +110,7 @@ def test_messages_of_other_origins_are_ignored_and_counted(stage: Stage) -> None
     assert taken(page) == 0
 
 
-def test_the_origin_has_to_match_exactly(stage: Stage) -> None:
+def test_only_the_exact_origin_matches(stage: Stage) -> None:
     page = stage.open(stage.host_page(options='{ origin: "https://tenant.example.com" }'))
     dispatch = """([origin, data]) => dispatchEvent(new MessageEvent("message", { origin, data, source: frames[0] }))"""
     data = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "payload": {}, "timestamp": 1}
@@ -191,7 +191,7 @@ def test_an_origin_without_a_scheme_is_reported_and_matches_no_opaque_origin(sta
     assert page.evaluate("stages.length") == 0
 
 
-def test_host_prototypes_that_were_tampered_with_break_nothing(stage: Stage) -> None:
+def test_modified_host_prototypes_break_nothing(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("Object.prototype.reason = () => 'mine'; Array.prototype.last = () => 1;")
     embed_in(page).evaluate("emit('drilldown', { value: 10n }); view('/a')")
@@ -210,7 +210,7 @@ def test_a_given_iframe_is_the_only_source_of_events(stage: Stage) -> None:
     assert ignored(page) == 1
 
 
-def test_two_iframes_are_two_sessions_each_with_its_own_numbers(stage: Stage) -> None:
+def test_two_iframes_are_two_sessions_with_separate_numbers(stage: Stage) -> None:
     # Two dashboards of one page may share a credential.
     two = "".join(f'<iframe src="{stage.tenant.url}/embed?board={board}&session=same"></iframe>' for board in "ab")
     page = stage.open(stage.host_page(frames=two))
@@ -261,7 +261,7 @@ def test_the_credential_of_the_embed_is_neither_sent_nor_stored(stage: Stage) ->
     assert "credential" not in str(stage.delivered(2, at_once=page))
 
 
-def test_a_reload_goes_on_with_its_session(stage: Stage) -> None:
+def test_a_reload_continues_its_session(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("ready(12, 'acme'); view('/a')")
     stage.delivered(2, at_once=page)
@@ -273,7 +273,7 @@ def test_a_reload_goes_on_with_its_session(stage: Stage) -> None:
     assert [event["seq"] for event in events_of([first, second])] == [0, 1, 2]
 
 
-def test_another_credential_is_another_session_also_in_the_same_window(stage: Stage) -> None:
+def test_another_credential_in_the_same_window_is_another_session(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("ready(12, 'acme')")
     stage.delivered(1, at_once=page)
@@ -304,7 +304,7 @@ def test_the_service_name_is_the_vendors(stage: Stage) -> None:
     page.wait_for_function("stages.some(([, stage]) => stage == 'seen')")
 
 
-def test_ids_are_made_where_random_uuid_is_missing(stage: Stage) -> None:
+def test_ids_are_generated_without_random_uuid(stage: Stage) -> None:
     context = stage.context()
     context.add_init_script("delete Crypto.prototype.randomUUID")
     page = stage.open(context=context)

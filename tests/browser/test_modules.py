@@ -48,7 +48,7 @@ def test_a_module_is_small_as_it_is_served(module: str) -> None:
 def test_the_documented_hash_is_that_of_the_served_module(module: str) -> None:
     file = browser_files()[f"{module}.js"]
     page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
-    assert f"`{file.versioned_name}`" in page, "run scripts/minify: it tells them"
+    assert f"`{file.versioned_name}`" in page, "run scripts/minify, which prints the hashes"
     assert f"`{file.integrity}`" in page
 
 

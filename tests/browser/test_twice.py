@@ -40,13 +40,13 @@ def test_a_duplicated_tab_is_a_session_of_its_own(stage: Stage) -> None:
         page.evaluate("void window.open(location.href)")
     twin = opened.value
     twin.wait_for_function("window.f")
-    for one in (page, twin):
-        embed_in(one).evaluate("view('/b')")
+    for tab in (page, twin):
+        embed_in(tab).evaluate("view('/b')")
     stage.delivered(4)
     assert sorted(numbers_by_session(stage).values()) == [[0], [0, 1, 2]]
 
 
-def test_two_frames_of_one_address_are_two_sessions(stage: Stage) -> None:
+def test_two_frames_with_the_same_url_are_two_sessions(stage: Stage) -> None:
     page = stage.open(stage.host_page(frames=2 * FRAME.format(embed=stage.tenant.url, session="same")))
     for index in (0, 1):
         embed_in(page, index).evaluate("ready(12, 'acme'); view('/a')")
@@ -80,13 +80,15 @@ def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stag
         stage.gate.is_closed = True
         ids = emit(page, 1)
         embed_in(page).evaluate("emit('drilldown', { value: 10n })")
-        wait_until(lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), what="the loss is stored")
+        wait_until(
+            lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), description="the loss is stored"
+        )
         page.goto(elsewhere)
         on_durable(page)
         stage.gate.is_closed = False
         heir = stage.open(context=context)
         stage.delivered(1)
-        wait_until(lambda: waiting(heir) == 0, what="the queue of the heir is empty")
+        wait_until(lambda: waiting(heir) == 0, description="the queue of the heir is empty")
         assert stage.gate.passed[-1][1]["lost"] == {"not_json": 1}
         come_back(page)
         page.evaluate(VIEW, "/back")

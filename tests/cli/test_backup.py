@@ -9,7 +9,7 @@ from embedsink.backup.create import create_backup
 from embedsink.data_folder import DataFolder
 from tests.cli.test_cli import Call, assert_failed, called
 from tests.support.backups import flip, load
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import make_folder
 
 __all__ = ["called"]
@@ -68,7 +68,7 @@ def test_a_failed_backup_prints_one_line(data: Path, tmp_path: Path, called: Cal
 
 
 def test_a_backup_with_a_warning_succeeds(data: Path, tmp_path: Path, called: Call) -> None:
-    segment(DataFolder(data).journal, [{"type": "view"}], number=9)
+    write_segment(DataFolder(data).journal, [{"type": "view"}], number=9)
     done = called("backup", tmp_path / "target", "--data", data)
     assert (done.returncode, done.stdout.count(".json")) == (0, 1)
     assert "Warning: journal: the segments 3 to 8 are missing" in done.stderr

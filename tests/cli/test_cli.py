@@ -110,7 +110,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [{"context": {"deployment": 1}, "events": [VIEW] * 10}, VIEW | refresh, VIEW | {"surface": "moon"}]
     (folder / "in.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = embedsink("import", folder / "in.ndjson", "--data", folder / "data")
-    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
+    assert (done.returncode, done.stdout) == (1, "")  # One envelope was rejected.
     assert "accepted 11, rejected 1." in done.stderr
     assert "line 3: bad_field: surface" in done.stderr
     return folder / "data"
@@ -131,9 +131,11 @@ def test_help_has_an_example(command: list[str], called: Call) -> None:
 
 def test_all_commands_are_tested() -> None:
     nouns = {group.name: group.typer_instance or app for group in app.registered_groups}
-    found = [[_name_of(command)] for command in app.registered_commands]
-    found += [[str(noun), _name_of(command)] for noun, verbs in nouns.items() for command in verbs.registered_commands]
-    assert sorted(found) == sorted(COMMANDS)
+    commands = [[_name_of(command)] for command in app.registered_commands]
+    commands += [
+        [str(noun), _name_of(command)] for noun, verbs in nouns.items() for command in verbs.registered_commands
+    ]
+    assert sorted(commands) == sorted(COMMANDS)
 
 
 def _name_of(command: Any) -> str:
@@ -567,21 +569,21 @@ def plain(printed: str) -> str:
 
 def on_a_terminal(*words: object, code: int = 0, **variables: str) -> str:
     """Return the output of a command on a terminal."""
-    ours, its = pty.openpty()
+    terminal, program_end = pty.openpty()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "embedsink", *map(str, words)],
-            stdout=its,
-            stderr=its,
+            stdout=program_end,
+            stderr=program_end,
             env=os.environ | variables,
             timeout=60,
             check=False,
         )
         assert done.returncode == code
-        return os.read(ours, 65_536).decode()
+        return os.read(terminal, 65_536).decode()
     finally:
-        os.close(its)
-        os.close(ours)
+        os.close(program_end)
+        os.close(terminal)
 
 
 def test_a_report_without_rows_suggests_to_list_rejections(data: Path, called: Call) -> None:
@@ -635,11 +637,11 @@ def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Pat
     with running_server(tmp_path / "data") as server:
         key, admin = server.key(), server.key("admin")
         server.post([VIEW, 1, {}], key=key)
-        there = ("--url", server.url, "--key", admin)
-        done = called("quarantine", "purge", "--reason", "wrong_source", *there)
+        remote = ("--url", server.url, "--key", admin)
+        done = called("quarantine", "purge", "--reason", "wrong_source", *remote)
         assert (done.returncode, done.stderr) == (0, "purged 1.\n")
         assert_failed(
-            called("quarantine", "purge", "--reason", "wrong", *there), 'reason: "wrong" does not exist.', code=2
+            called("quarantine", "purge", "--reason", "wrong", *remote), 'reason: "wrong" does not exist.', code=2
         )
     for count in (1, 0):
         done = called("quarantine", "purge", "--data", tmp_path / "data")
@@ -695,7 +697,9 @@ def test_an_export_imports_into_another_folder(data: Path, tmp_path: Path, calle
         assert (done.returncode, done.stdout) == (0, "")
     done = called("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
     assert (done.returncode, done.stderr) == (0, "Loading …\naccepted 11, rejected 0.\n")
-    views = [called("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")]
+    views = [
+        called("report", "views", "--format", "csv", "--data", folder).stdout for folder in (data, tmp_path / "other")
+    ]
     assert views[0] == views[1]
 
 
@@ -843,12 +847,12 @@ def test_import_report_and_replay_work_through_a_server(server: RunningServer, t
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps([VIEW] * 5) + "\n{oops\n")
     done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
-    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
+    assert (done.returncode, done.stdout) == (1, "")  # One envelope was rejected.
     assert "accepted 5, rejected 1." in done.stderr
     at, read = ("--url", server.url), server.key("read")
     wait_until(
         lambda: "5" in called("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(),
-        what="the views are visible",
+        description="the views are visible",
     )
     assert len(called("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
     for name in ("views.arrow", "views.parquet", "views.json"):
@@ -901,8 +905,8 @@ def test_an_import_with_rejections_suggests_to_list_them(tmp_path: Path, called:
 
 
 def test_a_replay_reports_untried_rejections(tmp_path: Path, called: Call) -> None:
-    data, one = ("--data", tmp_path / "data"), VIEW | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
-    (tmp_path / "in.ndjson").write_text(f"{json.dumps(one)}\n{json.dumps(one | {'timestamp': 5})}\n{{oops\n")
+    data, envelope = ("--data", tmp_path / "data"), VIEW | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
+    (tmp_path / "in.ndjson").write_text(f"{json.dumps(envelope)}\n{json.dumps(envelope | {'timestamp': 5})}\n{{oops\n")
     assert called("import", tmp_path / "in.ndjson", *data).returncode == 1
     replayed, untried = called("quarantine", "replay", *data).stderr.splitlines()
     assert replayed == "replayed 0, still rejected 1."

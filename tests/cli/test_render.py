@@ -28,7 +28,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             assert running.post(body, key=key).status == 202
         assert running.get("/api/v1/inspect?since=1h&wait=10", key=reader).json()["acceptedCount"] == 4
         snapshot = DataFolder(folder).snapshot
-        wait_until(lambda: snapshot.exists() and b"tenant 2" in snapshot.read_bytes(), what="the snapshot has them")
+        wait_until(
+            lambda: snapshot.exists() and b"tenant 2" in snapshot.read_bytes(), description="the snapshot has them"
+        )
         yield running
 
 

@@ -43,7 +43,7 @@ CHARTS = {
     "rejections_chart",
     "next_events_chart",
 }
-# Asked of the kernel when the notebook has run: the type of each column of each frame.
+# Code for the kernel after the notebook has run. It prints the type of each column of each frame.
 PROBE = """
 import json
 frames = {name: frame for name, frame in globals().items() if isinstance(frame, pd.DataFrame) and name[0] != "_"}
@@ -55,7 +55,7 @@ PAGES = {"light": "#ffffff", "dark": "#111111"}
 
 
 class Ran(NamedTuple):
-    """The notebook as it ran, and the columns of its frames."""
+    """The executed notebook, and the columns of its frames."""
 
     cells: list[Any]
     frames: dict[str, dict[str, str]]
@@ -65,20 +65,20 @@ class Ran(NamedTuple):
             yield from cell.get("outputs", [])
 
     def charts(self) -> dict[str, Any]:
-        """The Vega-Lite of each chart that a reader sees, by the name in the last line of its cell."""
-        found = {}
+        """Return the Vega-Lite spec of each displayed chart, by the name in the last line of its cell."""
+        charts_by_name = {}
         for cell in self.cells:
             for output in cell.get("outputs", []):
                 html = output.get("data", {}).get("text/html", "")
                 if "vegaEmbed" in html:
                     spec, _ = json.JSONDecoder().raw_decode(html, html.rindex("})({") + len("})("))
-                    found[cell.source.splitlines()[-1]] = spec
-        return found
+                    charts_by_name[cell.source.splitlines()[-1]] = spec
+        return charts_by_name
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with a week of the demo in its snapshot."""
+    """Start a server with a week of the demo's traffic in its snapshot."""
     with running_server(tmp_path_factory.mktemp("notebook") / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         counts = SendCounts()
         send = browsers(server, counts).send_visit
@@ -86,7 +86,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             list(pool.map(send, make_traffic(time_ns() // 1_000_000, days=7)))
         wait_until(
             lambda: published_count(server.data) >= counts.sent,
-            what="the week is in the snapshot",
+            description="the week is in the snapshot",
             timeout_s=LOAD_TIMEOUT_S,
         )
         yield server
@@ -100,7 +100,7 @@ def browsers(server: RunningServer, counts: SendCounts) -> Browsers:
 
 @contextmanager
 def live_traffic(server: RunningServer) -> Iterator[SendCounts]:
-    """Goes on sending, so that segments are loaded and the snapshot is replaced under the reader."""
+    """Keep sending events, so that the server replaces the snapshot while the notebook reads it."""
     counts, ended = SendCounts(), threading.Event()
     send = browsers(server, counts).send_visit
 
@@ -127,7 +127,7 @@ def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     cells = list(notebook.cells)
     notebook.cells.append(new_code_cell(PROBE))
-    # Raises CellExecutionError, with the traceback, where a cell fails.
+    # Raises CellExecutionError with the traceback if a cell fails.
     NotebookClient(notebook, timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(folder)}}).execute()
     return Ran(cells, json.loads(notebook.cells[-1].outputs[0].text))
 
@@ -139,12 +139,12 @@ def ran(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ran:
         ran = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
         assert server.get("/readyz").status == 200
     assert counts.sent > 0
-    wait_until(lambda: published_count(server.data) >= before + counts.sent, what="what came meanwhile is kept")
+    wait_until(lambda: published_count(server.data) >= before + counts.sent, description="what came meanwhile is kept")
     return ran
 
 
 def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each mark of a chart: the name of its rows, and its encoding."""
+    """Yield each mark of a chart: the name of its data, and its encoding."""
     rows = spec.get("data", {}).get("name", inherited)
     parts = [*spec.get("hconcat", []), *spec.get("vconcat", []), *spec.get("layer", [])]
     if isinstance(spec.get("spec"), dict):
@@ -157,30 +157,30 @@ def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[s
 
 
 def fields(encoding: dict[str, Any]) -> set[str]:
-    """The columns that a mark shows; the chart itself computes `stack_order`."""
+    """Return the columns that a mark shows. The chart itself computes `stack_order`."""
     channels = [one for part in encoding.values() for one in (part if isinstance(part, list) else [part])]
     return {channel["field"] for channel in channels if "field" in channel} - {"stack_order"}
 
 
-def contrast(one: str, other: str) -> float:
-    """WCAG 2.2's contrast ratio of two colours."""
+def contrast(first: str, second: str) -> float:
+    """Return the contrast ratio of two colours (WCAG 2.2)."""
 
     def luminance(color: str) -> float:
-        parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        parts = [int(color[index : index + 2], 16) / 255 for index in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    darker, lighter = sorted((luminance(one), luminance(other)))
+    darker, lighter = sorted((luminance(first), luminance(second)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 @pytest.mark.slow
 @pytest.mark.server
 class TestRun:
-    """One run for all."""
+    """All tests share one run of the notebook."""
 
     def test_no_cell_fails_or_warns(self, ran: Ran) -> None:
-        assert [one for one in ran.outputs() if one.output_type in ("error", "stream")] == []
+        assert [output for output in ran.outputs() if output.output_type in ("error", "stream")] == []
         assert all(cell.execution_count for cell in ran.cells if cell.cell_type == "code")
 
     def test_every_chart_is_shown(self, ran: Ran) -> None:
@@ -232,10 +232,10 @@ class TestRun:
                 assert all(type_ in types for types in known), f"{name}.{column}: {type_}"
 
     def test_no_frame_falls_back_to_objects(self, ran: Ran) -> None:
-        found = {
+        object_columns = {
             (name, column) for name, types in ran.frames.items() for column, type_ in types.items() if type_ == "object"
         }
-        assert found == set()
+        assert object_columns == set()
 
     def test_colours_are_visible_on_light_and_dark_pages(self, ran: Ran) -> None:
         for name, spec in ran.charts().items():
@@ -249,7 +249,7 @@ class TestRun:
 @pytest.mark.server
 def test_a_folder_without_events_fails_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
-        wait_until((server.data / "analytics.duckdb").exists, what="there is a snapshot")
+        wait_until((server.data / "analytics.duckdb").exists, description="there is a snapshot")
         ran = run(server.data, tmp_path, monkeypatch)
     assert set(ran.charts()) == CHARTS
 

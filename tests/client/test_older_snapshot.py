@@ -135,9 +135,9 @@ def current_comment(tmp_path: Path) -> str:
     sent.write_text(json.dumps(view()))
     assert run("import", sent, "--data", tmp_path / "data").returncode == 0
     with duckdb.connect(str(DataFolder(tmp_path / "data").snapshot), read_only=True) as snapshot:
-        found = snapshot.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchone()
-        assert found is not None
-        return str(found[0])
+        row = snapshot.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchone()
+        assert row is not None
+        return str(row[0])
 
 
 def test_the_quarantine_is_listed_without_its_missing_columns(data: Path, called: Call) -> None:

@@ -19,10 +19,10 @@ COMPUTED_S = 0.1
 def computing() -> Iterator[CpuMeter]:
     """Yield the meter of another thread, which computes until the end of the block."""
     made, ended = threading.Event(), threading.Event()
-    found: list[CpuMeter] = []
+    meters: list[CpuMeter] = []
 
     def compute() -> None:
-        found.append(CpuMeter())
+        meters.append(CpuMeter())
         made.set()
         while not ended.is_set():
             pass
@@ -31,7 +31,7 @@ def computing() -> Iterator[CpuMeter]:
     thread.start()
     made.wait()
     try:
-        yield found[0]
+        yield meters[0]
     finally:
         ended.set()
         thread.join()

@@ -87,7 +87,8 @@ async def test_one_key_uses_at_most_three_quarters(room: Room) -> None:
     assert room.begun == ["greedy"] * 3
     assert await room.ask("modest")
     assert room.begun[-1] == "modest"  # at once
-    assert await room.fill("modest") == 15 + 1  # fewer than a quarter of the waiting slots, and the last one of it
+    # the key has less than a quarter of the waiting slots, and takes the last one
+    assert await room.fill("modest") == 15 + 1
     await room.end_all()
     assert len(room.begun) == 3 + 48 + 1 + 16
 
@@ -248,7 +249,7 @@ def test_requests_beyond_a_keys_share_get_503_with_retry_after(server: RunningSe
                     heads.append(connection.recv(4_096, socket.MSG_PEEK))
             return [head for head in heads if head.startswith(b"HTTP/1.1 503 ")]
 
-        wait_until(lambda: len(refused()) >= 15, what="some are refused")
+        wait_until(lambda: len(refused()) >= 15, description="some are refused")
         assert all(b"retry-after:" in head.lower() and b'"overloaded"' in head for head in refused())
 
 

@@ -149,8 +149,8 @@ def test_a_cancelled_or_failed_query_frees_its_turn() -> None:
     async def use(throttle: Throttle) -> None:
         leaving = [asyncio.create_task(throttle.run(query, key_id="k")) for _ in range(3)]
         await asyncio.sleep(TOOK_S / 2)
-        for one in leaving:
-            one.cancel()
+        for result in leaving:
+            result.cancel()
         await asyncio.wait(leaving)
         with pytest.raises(ValueError, match="no"):
             await throttle.run(fail, key_id="k")
@@ -164,6 +164,6 @@ def test_the_number_of_waiting_queries_is_limited() -> None:
 
     async def use(throttle: Throttle) -> None:
         results = await asyncio.gather(*(throttle.run(query, key_id="k") for _ in range(4)), return_exceptions=True)
-        assert [isinstance(one, Unavailable) for one in results] == [False, False, False, True]
+        assert [isinstance(result, Unavailable) for result in results] == [False, False, False, True]
 
     run_busy(use, waiting_max=2)

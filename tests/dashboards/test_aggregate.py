@@ -31,7 +31,7 @@ def table(**more: Any) -> Table:
     return Table.model_validate(content)
 
 
-def test_near_the_start_of_the_calendar_no_row_is_older() -> None:
+def test_no_row_is_older_than_the_calendar() -> None:
     holds = row_filter(number("count", older_days={"seen_at": 14}), NAMES, datetime(1, 1, 5))
     assert not any(holds(row) for row in ROWS)
 
@@ -78,7 +78,7 @@ def test_a_number_aggregates_all_rows(figure: Figure, value: Any) -> None:
 
 @pytest.mark.parametrize("values", [(0, -5), (-5, 0), (None, 0, -5), (-5, None, 0)])
 def test_the_newest_value_is_the_greatest_or_null(values: tuple[int | None, ...]) -> None:
-    assert shown(number("newest", column="view_count"), [("app", EARLY, one, 0) for one in values]).value() == 0
+    assert shown(number("newest", column="view_count"), [("app", EARLY, value, 0) for value in values]).value() == 0
 
 
 def test_without_a_sort_the_first_rows_are_shown() -> None:
@@ -173,7 +173,11 @@ def test_of_many_lines_the_largest_are_complete() -> None:
 def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.dashboards.aggregate, "LEADING_ROWS_MAX", 20)
     days: list[list[Row]] = [
-        [*((f"invented {day} {one}", EARLY, 1, 0) for one in range(50)), ("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)]
+        [
+            *((f"invented {day} {index}", EARLY, 1, 0) for index in range(50)),
+            ("app", EARLY, 3, 0),
+            ("chat", EARLY, 2, 0),
+        ]
         for day in range(4)
     ]
     result = led([row for rows in days for row in rows], leading={"column": "surface", "by": "view_count", "count": 2})

@@ -374,13 +374,13 @@ def test_a_file_name_that_cannot_be_in_a_url_is_reported(tmp_path: Path, name: s
 
 
 def test_operator_dashboards_extend_ours_and_replace_those_of_the_same_name(tmp_path: Path) -> None:
-    ours = read_dashboards()
-    assert read_dashboards(tmp_path / "missing") == ours
+    built_in = read_dashboards()
+    assert read_dashboards(tmp_path / "missing") == built_in
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
     (tmp_path / "support-desk.json").write_text((tmp_path / "overview.json").read_text())
-    found = read_dashboards(tmp_path)
-    assert found.keys() == {*ours, "support-desk"}
-    assert found["overview"] == found["support-desk"] != ours["overview"]
+    dashboards = read_dashboards(tmp_path)
+    assert dashboards.keys() == {*built_in, "support-desk"}
+    assert dashboards["overview"] == dashboards["support-desk"] != built_in["overview"]
 
 
 def test_a_file_that_is_not_json_is_reported(tmp_path: Path) -> None:

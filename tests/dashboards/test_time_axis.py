@@ -105,10 +105,10 @@ def test_days_are_aligned_with_previous_days_across_a_clock_change(
     assert first.time() == time.min
     for number in range(length):
         day = first + timedelta(days=number)
-        there = ms(*(day + timedelta(days=length)).timetuple()[:3])
+        shown_day = ms(*(day + timedelta(days=length)).timetuple()[:3])
         in_utc = day.replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC).replace(tzinfo=None)
-        assert berlin.shown(in_utc, is_before=True) == there
-        assert berlin.shown(day.date(), is_before=True) == there
+        assert berlin.shown(in_utc, is_before=True) == shown_day
+        assert berlin.shown(day.date(), is_before=True) == shown_day
 
 
 def test_previous_hours_are_aligned_with_the_shown_hours_across_a_clock_change() -> None:

@@ -169,7 +169,7 @@ def window(demo: Demo) -> Iterator[Shown]:
 
 @pytest.fixture
 def shown(window: Shown) -> Iterator[Shown]:
-    """The page, reloaded."""
+    """Reload the page."""
     window.open()
     yield window
     window.check()
@@ -188,7 +188,7 @@ class TestEvents:
         origins = {"/".join(url.split("/")[:3]) for url in shown.requests}
         assert origins == {shown.demo.server.url, shown.demo.embed}
 
-    def test_every_interaction_sends_its_event_and_all_become_visible(self, shown: Shown) -> None:
+    def test_every_interaction_sends_an_event_that_becomes_visible(self, shown: Shown) -> None:
         embed = shown.embed
         embed.locator("[data-widget=w_regions] .mark").first.click()
         embed.locator("[data-widget=w_months] .mark").nth(3).click()
@@ -202,17 +202,17 @@ class TestEvents:
 
         ids = set(shown.page.locator("#events > li").evaluate_all("(lines) => lines.map((one) => one.dataset.id)"))
         events = {event["event_id"]: event for event in stored(shown.demo)}
-        assert ids <= events.keys(), "visible in the panel, but not in the store"
-        ours = [events[one] for one in ids]
-        assert {event["viewer"] for event in ours} == {CUSTOMER.viewer}
-        assert {event["tenant"] for event in ours} == {CUSTOMER.tenant}
-        drilled = {(event["member"], event["widget_id"]) for event in ours if event["type"] == "drilldown"}
+        assert ids <= events.keys(), "the panel shows the event as visible, but it is not in the store"
+        sent = [events[event_id] for event_id in ids]
+        assert {event["viewer"] for event in sent} == {CUSTOMER.viewer}
+        assert {event["tenant"] for event in sent} == {CUSTOMER.tenant}
+        drilled = {(event["member"], event["widget_id"]) for event in sent if event["type"] == "drilldown"}
         assert drilled == {
             ("orders.revenue", "w_regions"),
             ("orders.revenue", "w_months"),
             ("orders.count", "w_products"),
         }
-        assert len({event["session"] for event in ours}) == 1
+        assert len({event["session"] for event in sent}) == 1
 
     def test_questions_are_answered_fail_or_stay_unanswered(self, shown: Shown) -> None:
         for end in ("answers", "fails", "hangs"):
@@ -256,7 +256,7 @@ class TestEvents:
         expect(line).to_contain_text("quarantined: unknown_type")
         expect(shown.page.locator("#summary")).to_contain_text("1 quarantined")
         # The browser logs the 422 itself.
-        assert [one for one in shown.errors if "422" not in one] == []
+        assert [error for error in shown.errors if "422" not in error] == []
         shown.errors.clear()
 
     def test_an_event_is_visible_only_after_the_server_returns_it(self, shown: Shown) -> None:
@@ -271,7 +271,7 @@ class TestEvents:
         shown.page.unroute(raw_events)
         shown.wait_for("drilldown")
 
-    def test_events_wait_while_offline_and_arrive_when_online(self, shown: Shown) -> None:
+    def test_events_are_queued_while_offline_and_sent_when_online(self, shown: Shown) -> None:
         shown.wait_for("dashboard-loaded", reached="durable")
         shown.page.locator("#offline").check()
         shown.embed.locator("[data-widget=w_regions] .mark").first.click()
@@ -320,7 +320,7 @@ class TestEvents:
         expect(line).to_contain_text("quarantined: ")
         expect(line.locator(".title span")).to_have_text(about)
         resting.page.wait_for_timeout(100)  # until the browser has logged the 422
-        resting.errors[:] = [one for one in resting.errors if "422" not in one]
+        resting.errors[:] = [error for error in resting.errors if "422" not in error]
 
     def test_a_line_expands_to_the_whole_envelope(self, resting: Shown) -> None:
         line = resting.lines("ready").first
@@ -339,7 +339,7 @@ class TestEvents:
         shown.page.keyboard.press("Enter")  # the focus is on the back button
         expect(shown.embed.locator("[data-widget=w_regions] h2")).to_have_text("Revenue by region")
 
-    def test_by_you_counts_only_this_page(self, demo: Demo, shown: Shown) -> None:
+    def test_the_counts_by_you_include_only_this_page(self, demo: Demo, shown: Shown) -> None:
         shown.wait_for("view")
         views = "[data-report=views] .own"
         expect(shown.page.locator(views)).to_have_text("1by you")
@@ -380,7 +380,11 @@ class TestDownloads:
         rows = list(csv.reader(Path(waiting.value.path()).read_text().splitlines()))
         assert rows[0] == ["orders.product", "orders.count"]
         line = shown.wait_for("download")
-        event = next(one for one in stored(shown.demo) if one["event_id"] == line.get_attribute("data-id"))
+        event = next(
+            stored_event
+            for stored_event in stored(shown.demo)
+            if stored_event["event_id"] == line.get_attribute("data-id")
+        )
         assert (event["format"], event["target"], event["widget_id"]) == ("csv", "widget", "w_products")
         assert event["row_count"] == len(rows) - 1
         expect(shown.page.locator("[data-report=downloads] .own")).to_contain_text("1")
@@ -394,7 +398,7 @@ class TestDownloads:
         expect(shown.embed.locator(".csv")).to_have_count(0)
 
     def test_every_report_can_be_saved(self, resting: Shown) -> None:
-        names = {one["name"] for one in resting.demo.server.get_json("/api/v1/reports")}
+        names = {report["name"] for report in resting.demo.server.get_json("/api/v1/reports")}
         expect(resting.page.locator("#reports > li")).to_have_count(len(names))
         with resting.page.expect_download() as waiting:
             resting.page.locator("#reports [data-report=views] button").click()
@@ -403,7 +407,7 @@ class TestDownloads:
 
 @pytest.fixture
 def resting(window: Shown) -> Iterator[Shown]:
-    """The page as the previous test left it, because loading takes a second."""
+    """Return the page as the previous test left it, because loading takes a second."""
     if not window.page.url.startswith("http"):
         window.open()
     yield window
@@ -412,7 +416,7 @@ def resting(window: Shown) -> Iterator[Shown]:
 
 @pytest.fixture(scope="module")
 def acting(demo: Demo) -> Iterator[Shown]:
-    """One page for all tests of actions."""
+    """Open one page for all tests of actions."""
     acting = Shown(demo)
     acting.open()
     yield acting
@@ -420,24 +424,24 @@ def acting(demo: Demo) -> Iterator[Shown]:
 
 
 class TestActions:
-    def test_colour_scheme(self, acting: Shown) -> None:
+    def test_the_colour_scheme_action_changes_the_embed(self, acting: Shown) -> None:
         before = acting.style("html", "backgroundColor")
         acting.choose("set-color-scheme", "dark")
         expect(acting.embed.locator("html")).to_have_attribute("data-scheme", "dark")
         assert lightness(acting.style("html", "backgroundColor")) < 0.2 < 0.8 < lightness(before)
 
-    def test_theme(self, acting: Shown) -> None:
+    def test_the_theme_action_changes_the_embed(self, acting: Shown) -> None:
         acting.choose("set-theme", "plum")
         expect(acting.embed.locator(".questions form button")).to_have_css("background-color", "rgb(156, 54, 181)")
         assert acting.style(".widget", "borderRadius") == "2px"
         assert "Georgia" in acting.style("html", "fontFamily")
 
-    def test_locale(self, acting: Shown) -> None:
+    def test_the_locale_action_changes_the_embed(self, acting: Shown) -> None:
         acting.choose("set-locale", "de-AT")
         expect(acting.embed.locator("html")).to_have_attribute("lang", "de-AT")
         expect(acting.embed.locator("[data-widget=w_months] h2")).to_have_text("Umsatz nach Monat")
 
-    def test_filter(self, acting: Shown) -> None:
+    def test_the_filter_action_changes_the_embed(self, acting: Shown) -> None:
         revenue = acting.embed.locator(".figure dd").first
         before = revenue.inner_text()
         acting.choose("set-filter", "North")
@@ -447,14 +451,14 @@ class TestActions:
         acting.choose("set-filter", "")
         expect(revenue).to_have_text(before)
 
-    def test_navigate(self, acting: Shown) -> None:
+    def test_the_navigate_action_changes_the_embed(self, acting: Shown) -> None:
         acting.choose("navigate", "/dashboards/d_deliveries")
         expect(acting.embed.locator("[aria-current=page]")).to_have_text("Lieferungen")
         acting.wait_for("view", reached=None, count=2)
         # The action and its event have the same name.
         acting.wait_for("navigate", reached=None, count=2)
 
-    def test_refresh(self, acting: Shown) -> None:
+    def test_the_refresh_action_reloads_the_embed(self, acting: Shown) -> None:
         loaded_count = acting.lines("dashboard-loaded").count()
         acting.choose("refresh", "refresh")
         acting.wait_for("dashboard-loaded", reached=None, count=loaded_count + 1)
@@ -466,7 +470,7 @@ class TestActions:
         action = {"source": "svc-embed", "direction": "action", "type": "svc:action:set-locale"} | change
         post = "(message) => document.querySelector('#embed').contentWindow.postMessage(message, '*')"
         acting.page.evaluate(post, {**action, "payload": {"locale": "fr"}, "timestamp": 0})
-        self.test_refresh(acting)
+        self.test_the_refresh_action_reloads_the_embed(acting)
         expect(acting.embed.locator("html")).to_have_attribute("lang", "de-AT")
 
     def test_every_action_is_stored(self, acting: Shown) -> None:
@@ -647,6 +651,6 @@ def policy(url: str) -> dict[str, str]:
 
 
 def lightness(colour: str) -> float:
-    """Of a computed colour such as `rgb(247, 246, 242)`: from 0 to 1."""
+    """Return the lightness of a computed colour such as `rgb(247, 246, 242)`, from 0 to 1."""
     red, green, blue = (int(part) for part in re.findall(r"\d+", colour)[:3])
     return (red + green + blue) / 3 / 255

@@ -28,13 +28,13 @@ NOT_RUN = {
 }
 # Documented commands, and their replacements here: another port, a condition instead of a pause.
 INSTEAD = {
-    "python3 -m venv env && . env/bin/activate\n": "",  # test_wheel installs what is pinned
+    "python3 -m venv env && . env/bin/activate\n": "",  # test_wheel installs the pinned packages
     "pip install --require-hashes -r constraints-runtime.txt   # the versions that embedsink is tested with\n": "",
     "pip install --no-deps .\n": "",
     "embedsink serve 2> serve.log": "embedsink serve --port $PORT 2> serve.log",
     "sleep 2\n": 'curl -sSo it "$SERVED/api/v1/inspect?since=1h&wait=30" -H "Authorization: Bearer $READ_KEY"\n',
     "embedsink serve 2>&1": "timeout --foreground 4 embedsink serve --port $PORT 2>&1",
-    "000000000017-0f3a9c21": "000000000001-0f3a9c21",  # Otherwise the segments before it would be missing.
+    "000000000017-0f3a9c21": "000000000001-0f3a9c21",  # Otherwise, the segments before this one would be missing.
     "/mnt/backup": "mounted",
     "/var/lib/embedsink": "data",
     "rsync -a mounted/blocks offsite:/backup/ && rsync -a mounted/generations offsite:/backup/": (

@@ -14,7 +14,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import trailer
 from embedsink.store.reader import EVERYTHING, open_snapshot
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.programs import require
 from tests.support.servers import free_port
 from tests.support.stores import make_folder
@@ -52,10 +52,10 @@ def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    """A folder with a store, a snapshot and a segment with a torn tail."""
+    """Create a folder with a store, a snapshot and a segment with a torn tail."""
     folder = make_folder(tmp_path / "data")
     folder.snapshot.write_bytes(folder.store.read_bytes())
-    segment(folder.journal, [{"type": "view"}])
+    write_segment(folder.journal, [{"type": "view"}])
     (folder.journal / "000000000002-00000000.open").write_bytes(LINE + trailer(LINE) + b"torn")
     return folder
 
@@ -122,13 +122,13 @@ def test_a_failing_disk_at_the_start_is_a_clear_error(folder: DataFolder, name: 
 
 
 def assert_nothing_is_lost(folder: DataFolder) -> None:
-    """Load everything with a working disk."""
+    """Load all segments with a working disk, and compare the counts."""
     done = subprocess.run(
         [sys.executable, "-m", "embedsink", "snapshot", "--data", str(folder.path)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     with open_snapshot(folder.snapshot, EVERYTHING) as reader:
-        found, _ = reader.first_row(
+        counts, _ = reader.first_row(
             "select (select count(*) from event) as events, (select count(*) from loss) as lost"
         )
-    assert found == {"events": 1, "lost": 1}
+    assert counts == {"events": 1, "lost": 1}

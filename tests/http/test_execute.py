@@ -96,11 +96,11 @@ def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
         key = server.key("read")
         with monkeypatch.context() as patched:
             patched.setattr(f"embedsink.http.{read}", read_long)
-            answer = server.get(path, key=key)
-        assert (answer.status_code, problem(answer)) == (503, "overloaded")
+            response = server.get(path, key=key)
+        assert (response.status_code, problem(response)) == (503, "overloaded")
         detail = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Request a shorter period."
-        assert answer.json()["detail"] == detail
-        assert "retry-after" in answer.headers
+        assert response.json()["detail"] == detail
+        assert "retry-after" in response.headers
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
 
 
@@ -123,12 +123,12 @@ def test_queries_have_a_lower_priority_than_ingest(
     assert narrow.get(path, key=narrow.key("read")).status_code == 200
     low = max(10, os.getpriority(os.PRIO_PROCESS, 0))
     assert priorities.pop(0) == low
-    # DuckDB's own thread has it from the one that it helps.
+    # DuckDB's worker thread inherits the priority of the query's thread.
     assert list(priorities.values()).count(low) >= 2
 
 
 def threads() -> set[int]:
-    """Return those of this process."""
+    """Return the thread ids of this process."""
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
@@ -165,7 +165,7 @@ def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, m
     assert bodies[1] == []
 
 
-def test_a_bug_is_raised_and_not_taken_for_a_disconnect() -> None:
+def test_a_bug_is_raised_and_not_treated_as_a_disconnect() -> None:
     async def fail() -> None:
         raise ValueError("no")
 

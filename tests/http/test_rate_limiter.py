@@ -138,4 +138,4 @@ def test_the_number_of_buckets_is_limited_and_full_ones_are_dropped_first(clock:
     buckets.take("c", 20, 101.0)
     assert list(buckets._full_at) == ["a", "c"]
     buckets.take("d", 1, 101.0)
-    assert list(buckets._full_at) == ["c", "d"], "no full one: the oldest goes"
+    assert list(buckets._full_at) == ["c", "d"], "without a full bucket, the oldest is dropped"

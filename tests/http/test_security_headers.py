@@ -22,10 +22,10 @@ from tests.support.app import Server
     ],
 )
 def test_responses_for_one_reader_are_private_and_not_sniffed(server: Server, path: str, caching: str) -> None:
-    answer = server.get(path, key=server.key("read"))
-    assert answer.status_code == 200
-    assert answer.headers["cache-control"] == caching
-    assert answer.headers["x-content-type-options"] == "nosniff"
+    response = server.get(path, key=server.key("read"))
+    assert response.status_code == 200
+    assert response.headers["cache-control"] == caching
+    assert response.headers["x-content-type-options"] == "nosniff"
 
 
 def test_a_page_allows_only_its_policy() -> None:

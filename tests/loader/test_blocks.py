@@ -50,8 +50,8 @@ def test_every_checksum_of_a_store_matches(tmp_path: Path) -> None:
 def test_a_flipped_bit_outside_free_blocks_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
     sound = database(path)
-    chance = random.Random(1)
-    offsets = [*range(0, HEADERS, 1_111), *(chance.randrange(HEADERS, len(sound)) for _ in range(60))]
+    rng = random.Random(1)
+    offsets = [*range(0, HEADERS, 1_111), *(rng.randrange(HEADERS, len(sound)) for _ in range(60))]
     for offset in offsets:
         path.write_bytes(flipped(sound, offset))
         assert find_suspect_blocks(path) or is_readable(path), f"offset {offset:,}"

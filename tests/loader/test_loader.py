@@ -38,10 +38,10 @@ from embedsink.store.reader import Reader
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from embedsink.store.verify import read_every_row
-from tests.support.crash_harness import Crashing, Server, senders
+from tests.support.crash_harness import CrashHarness, Server, senders
 from tests.support.disks import mounted
 from tests.support.envelopes import event_or_action, view
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.servers import fetch, wait_until
 from tests.support.stores import make_folder
 
@@ -72,14 +72,16 @@ def load_all(loader: Loader) -> None:
 
 def add_segment(folder: DataFolder, number: int, count: int = 3) -> Path:
     """Add a sealed segment of events with distinct ids."""
-    return segment(folder.journal, [VIEW | {"id": number * 1_000 + index} for index in range(count)], number=number)
+    return write_segment(
+        folder.journal, [VIEW | {"id": number * 1_000 + index} for index in range(count)], number=number
+    )
 
 
 def events_in(path: Path, *, lacks_segments: bool = False) -> list[int]:
     """Return the ids of the events in a database, after all checks of `sql/checks`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
-        found = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
-        assert found == ({"segment_is_not_missing"} if lacks_segments else set())
+        failed_checks = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
+        assert failed_checks == ({"segment_is_not_missing"} if lacks_segments else set())
         return sorted(row[0].int for row in database.execute("select event_id from event").fetchall())
 
 
@@ -325,11 +327,13 @@ def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loader.start()
-    wait_until(lambda: "Is a directory" in str(loader.status.error), what="the error is reported", timeout_s=60)
+    wait_until(lambda: "Is a directory" in str(loader.status.error), description="the error is reported", timeout_s=60)
     add_segment(folder, 3)
     in_the_way.rmdir()
     loader.on_sealed()
-    wait_until(lambda: loader.status.error is None and loader.last_number == 3, what="loading continues", timeout_s=60)
+    wait_until(
+        lambda: loader.status.error is None and loader.last_number == 3, description="loading continues", timeout_s=60
+    )
     loader.close()
     assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
     assert [path.name for path in folder.damaged.iterdir()] == ["store.duckdb"]
@@ -484,24 +488,24 @@ def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
     assert f"journal {paths[1].name}: bytes are missing" in message
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_damaged"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
-    [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
-    assert (found.state, paths[1].name in found.details) == ("wrong", True)
+    [damage] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
+    assert (damage.state, paths[1].name in damage.details) == ("wrong", True)
 
 
 def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:
     async def test() -> None:
         async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
-            engine.loader.close()  # as if it could not load now
+            engine.loader.close()  # the store can't load now
             for _ in range(2):
                 await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
-                await asyncio.to_thread(wait_until, lambda: bool(engine.journal.segments()), what="it is sealed")
+                await asyncio.to_thread(wait_until, lambda: bool(engine.journal.segments()), description="it is sealed")
                 [path] = engine.journal.segments()
                 await asyncio.to_thread(path.unlink)
         engine.loader.open_store()
         engine.loader.run_once(is_last=True)
         [message] = engine.loader.status.damaged
         assert "the segments 1 to 2 are in neither the store nor the journal" in message
-        assert engine.loader.last_number == engine.journal.last_number, "no reader waits for them"
+        assert engine.loader.last_number == engine.journal.last_number, "no reader waits for the next load"
         engine.loader.close()
 
     asyncio.run(test())
@@ -640,16 +644,16 @@ def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: Da
     assert (folder.damaged / paths[1].name).read_bytes() == content
 
     with opened(folder) as loader:
-        assert len(loader.status.damaged) == 1, "no operator has moved it yet"
+        assert len(loader.status.damaged) == 1, "no operator has moved the file yet"
 
 
 def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, again, other = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
-    segment(folder.journal, [first, VIEW | {"id": 2}], number=1)
-    segment(folder.journal, [again, VIEW | {"id": 3}, other], number=2)
-    segment(folder.journal, [VIEW | {"id": 4}, again], number=3)
+    write_segment(folder.journal, [first, VIEW | {"id": 2}], number=1)
+    write_segment(folder.journal, [again, VIEW | {"id": 3}, other], number=2)
+    write_segment(folder.journal, [VIEW | {"id": 4}, again], number=3)
     loads = noted_loads(monkeypatch)
 
     with opened(folder) as loader:
@@ -713,7 +717,7 @@ def test_closing_leaves_many_pending_segments_for_the_next_start(
     loader.open_store()
     loader.start()
     loader.on_sealed()
-    wait_until(lambda: bool(loads), what="loading has begun")
+    wait_until(lambda: bool(loads), description="loading has begun")
     loader.close()
     assert loads == list(range(1, len(loads) + 1))
     assert len(loads) < 8
@@ -734,7 +738,7 @@ def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, m
     load = Store.load
 
     def look_and_load(store: Store, *segments: Segment) -> Ledger:
-        wait_until(lambda: not is_copying(loader), what="the copy is complete")
+        wait_until(lambda: not is_copying(loader), description="the copy is complete")
         observed.append(paths[0].exists())
         return load(store, *segments)
 
@@ -767,7 +771,7 @@ def test_the_snapshot_interval_depends_on_disk_time_and_not_on_cpu_time(
     for number in (1, 2):
         add_segment(folder, number)
         loader.run_once(is_last=False)
-        wait_until(lambda: not is_copying(loader), what="the copy is complete")
+        wait_until(lambda: not is_copying(loader), description="the copy is complete")
         loader.run_once(is_last=False)
         time.sleep(0.02)
     assert loader.status.snapshot_count == count
@@ -1015,14 +1019,14 @@ print(*counts)
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: Path) -> None:
-    crashing = Crashing(tmp_path / "data")
-    server = Server(crashing.data)
+    harness = CrashHarness(tmp_path / "data")
+    server = Server(harness.data)
     try:
         server.wait_until_ready()
-        wait_until((crashing.data / "analytics.duckdb").exists, what="a snapshot exists")
-        with senders(server.port, crashing.token, crashing.notes, count=1):
+        wait_until((harness.data / "analytics.duckdb").exists, description="a snapshot exists")
+        with senders(server.port, harness.token, harness.log, count=1):
             notebook = subprocess.run(
-                [sys.executable, "-c", READING, str(crashing.data / "analytics.duckdb")],
+                [sys.executable, "-c", READING, str(harness.data / "analytics.duckdb")],
                 capture_output=True,
                 text=True,
             )
@@ -1048,7 +1052,9 @@ def test_a_damaged_segment_makes_readyz_answer_503(tmp_path: Path) -> None:
     try:
         server.wait_until_ready()
         address = f"http://127.0.0.1:{server.port}/readyz"
-        wait_until(lambda: path.name in json.dumps(fetch(address).json()), what="the damaged segment is reported")
+        wait_until(
+            lambda: path.name in json.dumps(fetch(address).json()), description="the damaged segment is reported"
+        )
         assert fetch(address).status == 503
         assert server.stop() == 0
     finally:
@@ -1075,13 +1081,13 @@ def test_a_second_server_on_the_same_folder_ends_and_the_first_continues(tmp_pat
 @pytest.mark.server
 def test_an_event_is_visible_within_two_seconds_of_its_202(tmp_path: Path) -> None:
     """Measure the p95 of 30 probes with the default settings, from the 202 until the event is in the store."""
-    crashing = Crashing(tmp_path / "data")
-    server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="1.0", EMBEDSINK_SNAPSHOT_INTERVAL_S="10")
+    harness = CrashHarness(tmp_path / "data")
+    server = Server(harness.data, EMBEDSINK_SEGMENT_SEAL_S="1.0", EMBEDSINK_SNAPSHOT_INTERVAL_S="10")
     answered_at: list[float] = []
     visible_at: list[float] = []
     try:
         server.wait_until_ready()
-        sending = threading.Thread(target=send_thirty, args=(server.port, crashing.token, answered_at))
+        sending = threading.Thread(target=send_thirty, args=(server.port, harness.token, answered_at))
         sending.start()
         while len(visible_at) < 30:
             loaded = loaded_count(server.port)
@@ -1098,8 +1104,8 @@ def send_thirty(port: int, token: str, answered_at: list[float]) -> None:
     for _ in range(30):
         body = json.dumps(view()).encode()
         headers = {"Content-Type": "application/json"}
-        answer = fetch(f"http://127.0.0.1:{port}/api/v1/events", key=token, headers=headers, body=body)
-        assert answer.status == 202
+        response = fetch(f"http://127.0.0.1:{port}/api/v1/events", key=token, headers=headers, body=body)
+        assert response.status == 202
         answered_at.append(time.monotonic())
         time.sleep(0.13)
 

@@ -47,7 +47,7 @@ OF_ALL_KINDS = "pipeline"
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[RunningServer]:
-    """A server with a week of the demo's traffic."""
+    """Start a server with a week of the demo's traffic."""
     data = tmp_path_factory.mktemp("busy") / "data"
     shutil.copytree(bundle, data / "pages")
     with running_server(data) as server:
@@ -57,9 +57,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[Run
 
 @pytest.fixture
 def looking(browser: Browser, busy: RunningServer) -> Iterator[Reader]:
-    """A reader of the demo's data, with a read key and no open page."""
-    with reader_at(browser, busy, key=busy.key("read"), timezone_id="Europe/Berlin") as one:
-        yield one
+    """Yield a reader of the demo's data, with a read key and no open page."""
+    with reader_at(browser, busy, key=busy.key("read"), timezone_id="Europe/Berlin") as opened_reader:
+        yield opened_reader
 
 
 def test_each_dashboard_shows_all_tiles_and_is_accessible(looking: Reader) -> None:
@@ -74,8 +74,8 @@ def test_each_dashboard_shows_all_tiles_and_is_accessible(looking: Reader) -> No
             unused = looking.page.inner_text('[data-tile="unused"]')
             assert "Every dashboard of the last 90 days has a view in the last 14 days." in unused
         if name == OF_ALL_KINDS:
-            found = Axe().run(looking.page).response["violations"]
-            assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name
+            violations = Axe().run(looking.page).response["violations"]
+            assert [violation["id"] for violation in violations if violation["impact"] in SERIOUS] == [], name
     assert looking.page.get_attribute('nav a[href*="/dashboards/pipeline"]', "aria-current") == "page"
 
 
@@ -111,9 +111,9 @@ def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, 
             reader.page.set_viewport_size({"width": width, "height": 844})  # a rotated phone
             reader.page.wait_for_timeout(300)
             drawn = reader.page.evaluate(COLOURS_ABOVE, ['[data-tile="latency"] canvas', 40])
-            assert {"#4c96ea", "#3fbfb3"} <= set(drawn), "both lines of the legend are to be seen"
-        found = Axe().run(reader.page).response["violations"]
-        assert [one["id"] for one in found if one["impact"] in SERIOUS] == []
+            assert {"#4c96ea", "#3fbfb3"} <= set(drawn), "both lines of the legend are visible"
+        violations = Axe().run(reader.page).response["violations"]
+        assert [violation["id"] for violation in violations if violation["impact"] in SERIOUS] == []
 
 
 def test_a_link_shows_the_same(looking: Reader) -> None:
@@ -224,12 +224,12 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
         "completedAt": completed_at.isoformat().replace("+00:00", "Z"),
         "durationMs": 5,
     }
-    answer = page.request.put(
+    response = page.request.put(
         f"{looking.server.url}/api/v1/deployments/12/dbt-sync/marked/result",
         data=result,
         headers={"Authorization": f"Bearer {looking.server.key('sync')}"},
     )
-    assert answer.status == 200, answer.text()
+    assert response.status == 200, response.text()
     key = {"Authorization": f"Bearer {looking.server.key('read')}"}
     loading = f"{looking.server.url}/api/v1/dashboards/reliability/sections/loading"
     looking.wait(
@@ -270,14 +270,12 @@ def test_an_error_in_the_url_is_reported_once_and_removed_after_a_correction(
     looking.troubles.clear()  # A browser logs each refusal.
 
 
-@pytest.mark.parametrize(
-    ("place", "meant"), [("overview?deploymnt=1", "deployment"), ("inspector?sesion=x", "session")]
-)
-def test_a_misspelt_filter_is_reported_instead_of_ignored(looking: Reader, place: str, meant: str) -> None:
+@pytest.mark.parametrize(("path", "meant"), [("overview?deploymnt=1", "deployment"), ("inspector?sesion=x", "session")])
+def test_a_misspelt_filter_is_reported_instead_of_ignored(looking: Reader, path: str, meant: str) -> None:
     page = looking.page
-    page.goto(f"{looking.server.url}/dashboards/{place}")
+    page.goto(f"{looking.server.url}/dashboards/{path}")
     assert f'Did you mean "{meant}"?' in page.inner_text("[role=alert]")
-    assert page.url.endswith(place), "the filter can be corrected there"
+    assert page.url.endswith(path), "the filter can be corrected there"
     assert page.locator("section").count() == 0
     looking.troubles.clear()  # A browser logs each refusal.
 
@@ -318,12 +316,12 @@ def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
 def test_each_chart_is_available_as_table_file_and_picture(looking: Reader) -> None:
     looking.open("overview", "?surface=app")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
-    for what, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
+    for format, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
         page.click(f"{tile} summary")
         with page.expect_download() as saved:
-            page.click(f'{tile} [data-do="{what}"]')
+            page.click(f'{tile} [data-do="{format}"]')
         assert Path(saved.value.path()).read_bytes().startswith(start)
-        assert saved.value.suggested_filename == f"overview-views-by-surface.{what}"
+        assert saved.value.suggested_filename == f"overview-views-by-surface.{format}"
     texts = texts_of(Path(saved.value.path()).read_text())
     # A saved chart names its data, because it leaves the page.
     assert "Views by surface" in texts
@@ -339,9 +337,9 @@ def test_each_chart_is_available_as_table_file_and_picture(looking: Reader) -> N
     assert {"Period", "Views"} < set(heads)
     assert all(re.fullmatch(r"\w+,? \d+ \w+", row[0]) for row in looking.texts("views-by-surface"))
     href = page.get_attribute(f"{tile} a[data-csv]", "href") or ""
-    answer = page.request.get(looking.server.url + href)
-    assert answer.status == 200
-    assert answer.text().startswith("period_start,deployment,surface,view_count")
+    response = page.request.get(looking.server.url + href)
+    assert response.status == 200
+    assert response.text().startswith("period_start,deployment,surface,view_count")
     assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs/reports/views"
 
 
@@ -370,9 +368,9 @@ def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: R
     # Charts have no text in the page: their rows are in the responses.
     for name in ("overview", "exports", "reliability"):
         for section in read_dashboards()[name].sections:
-            answer = busy.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
-            assert answer.status == 200
-            assert not any(other in answer.body for other in (b"acme", b"globex", b"umbra")), name
+            response = busy.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
+            assert response.status == 200
+            assert not any(other in response.body for other in (b"acme", b"globex", b"umbra")), name
     with reader_at(browser, busy, key=key) as reader:
         reader.open("tenants")
         assert {row[0] for row in reader.texts("all")} <= {"initech", "–"}
@@ -397,7 +395,7 @@ def test_hostile_text_is_escaped_in_every_field(reader: Reader) -> None:
     server, ingest = reader.server, reader.server.key("ingest")
     before = loaded_count(server)
     sent = sum(send_everything(server, ingest, text) for text in HOSTILE)
-    wait_until(lambda: loaded_count(server) >= before + sent, what="hostile events are loaded", timeout_s=30)
+    wait_until(lambda: loaded_count(server) >= before + sent, description="hostile events are loaded", timeout_s=30)
     page = reader.page
     for name in (OF_ALL_KINDS, "tenants"):
         reader.open(name)
@@ -438,6 +436,6 @@ def send_everything(server: RunningServer, key: str, text: str) -> int:
         "tenant": short,
         "page": f"https://x.example/{short}",
     }
-    answer = server.post({"context": context, "events": events}, key=key)
-    assert answer.status == 202, answer.body
+    response = server.post({"context": context, "events": events}, key=key)
+    assert response.status == 202, response.body
     return len(events)

@@ -77,7 +77,7 @@ def inspecting(browser: Browser, server: RunningServer, *, key: str = "", **opti
 
 @pytest.fixture
 def inspector(browser: Browser, server: RunningServer) -> Iterator[Inspector]:
-    """A page whose console must be empty at the end."""
+    """Open a page whose console must be empty at the end of the test."""
     with inspecting(browser, server) as opened:
         yield opened
         assert opened.said == []
@@ -267,7 +267,7 @@ def test_a_disconnection_is_shown_and_the_stream_reconnects_automatically(
 
 def test_earlier_rows_are_shown_after_the_stream_broke(inspector: Inspector) -> None:
     inspector.send(view(), session="broken")
-    inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # It is loaded.
+    inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # The event is loaded.
     page, begun = inspector.page, "id: 999999999\nevent: connected\ndata: {}\n\n"
     page.clock.install()
     page.route(
@@ -281,8 +281,8 @@ def test_earlier_rows_are_shown_after_the_stream_broke(inspector: Inspector) -> 
         return inspector.rows().count() == 1
 
     wait_until(
-        is_told_seconds_later, what="the page asked again"
-    )  # The page may notice only now that the stream broke.
+        is_told_seconds_later, description="the page asked again"
+    )  # The page may detect the broken stream only now.
 
 
 @pytest.mark.parametrize("text", ["[" * 16_000, 'x"' + '\\"' * 8_000], ids=["brackets", "quotes"])
@@ -332,5 +332,7 @@ def test_it_fits_phones_and_wide_screens_and_has_no_serious_barrier(inspector: I
             assert inspector.rows().first.locator(".session").is_visible()
             assert page.evaluate(WHOLE_TIMES)
             if (scheme, width) in (("light", 1_440), ("dark", 360)):  # Each scheme and each layout once.
-                found = Axe().run(page).response["violations"]
-                assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+                violations = Axe().run(page).response["violations"]
+                assert [
+                    violation["id"] for violation in violations if violation["impact"] in ("serious", "critical")
+                ] == []

@@ -1,4 +1,4 @@
-"""A reader at a page: a real browser, logged in, with a record of every error that must not occur."""
+"""A logged-in browser that records every error on its page."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -67,8 +67,8 @@ class Reader:
 
 def log_in(context: BrowserContext, server: RunningServer, key: str) -> None:
     """Log in as the form does, without a page."""
-    answer = context.request.post(f"{server.url}/login", form={"key": key}, max_redirects=0)
-    assert answer.status == 303, answer.text()
+    response = context.request.post(f"{server.url}/login", form={"key": key}, max_redirects=0)
+    assert response.status == 303, response.text()
 
 
 def seem_hidden(page: Page, is_hidden: bool) -> None:

@@ -1,4 +1,4 @@
-"""Rollups of quarters of an hour: reports have the same rows with any events rolled up at any time."""
+"""15-minute rollups: a report has the same rows, regardless of the events that are rolled up."""
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -18,9 +18,9 @@ from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.rollups import roll_up, roll_up_late
-from tests.support.given import segment
-from tests.support.histories import INSTANTS, Event, Scope, found_rows, histories, rows_in_scope, scopes
-from tests.support.rows import replace_events, replace_rows, reports_upon
+from tests.support.given import write_segment
+from tests.support.histories import INSTANTS, Event, Scope, histories, report_rows, rows_in_scope, scopes
+from tests.support.rows import replace_events, replace_rows, reports_reading
 from tests.support.stores import make_folder, open_store
 
 SEGMENT = 1 << 32
@@ -28,12 +28,12 @@ _BEGINNING = [datetime(2012, 1, 1), datetime(2011, 12, 31, 23, 59, 59), datetime
 OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness", "export_volumes", *PAIRED)
 
 
-def test_the_reports_that_read_sums_are_known() -> None:
-    assert reports_upon("session_15min") | reports_upon("question_stage") == set(OF_SUMS)
+def test_the_reports_that_read_rollups_are_listed() -> None:
+    assert reports_reading("session_15min") | reports_reading("question_stage") == set(OF_SUMS)
 
 
-def test_the_reports_that_pair_ai_queries_are_known() -> None:
-    assert reports_upon("ai_pair") == set(PAIRED)
+def test_the_reports_that_pair_ai_queries_are_listed() -> None:
+    assert reports_reading("ai_pair") == set(PAIRED)
 
 
 def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes: list[int], late: set[int]) -> None:
@@ -45,20 +45,20 @@ def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes
     replace_rows(connection, "question_stage", [])
     replace_rows(connection, "rollup_batch", [])
     replace_events(connection, [])
-    waiting, there = list(range(len(history))), set[int]()
+    waiting, stored = list(range(len(history))), set[int]()
     for size in sizes:
-        coming = [place for place in waiting[:size] if place not in late] or waiting[:1]
-        there |= set(coming)
-        waiting = [place for place in waiting if place not in there]
-        replace_events(connection, [asdict(history[place]) for place in sorted(there, reverse=True)])
+        coming = [index for index in waiting[:size] if index not in late] or waiting[:1]
+        stored |= set(coming)
+        waiting = [index for index in waiting if index not in stored]
+        replace_events(connection, [asdict(history[index]) for index in sorted(stored, reverse=True)])
         roll_up_late(connection, coming)
         roll_up(connection, from_count=1, at_once=1_000)
     last = connection.execute("select coalesce(max(watermark), -1) >> 32 from rollup_batch").fetchone() or (-1,)
     replace_events(connection, map(asdict, reversed(history)))
-    roll_up_late(connection, [place for place in waiting if place <= last[0]])
+    roll_up_late(connection, [index for index in waiting if index <= last[0]])
 
 
-# Beside those that are drawn: bounds that cut a quarter, days apart, and both sides of where sums begin.
+# Additional instants: bounds inside a 15-minute interval, days apart, and around the first rolled-up instant.
 _cut_bounds = st.sampled_from([instant + timedelta(minutes=step) for instant in INSTANTS for step in (-7, 3, 20)])
 cut_scopes = st.builds(
     lambda scope, cut: scope | cut,
@@ -98,7 +98,7 @@ def test_reports_on_rollups_have_the_rows_of_the_events(
     sizes: list[int],
     late: set[int],
 ) -> None:
-    by_events = found_rows(connection, report, history, scope)
+    by_events = report_rows(connection, report, history, scope)
     summed_up(connection, history, sizes, late)
     summings = connection.execute("select batch_id, watermark from rollup_batch order by batch_id").fetchall()
     sums = dict(zip(("rollup_batch_id", "rollup_watermark"), summings[-1] if summings else (None, None), strict=True))
@@ -106,7 +106,7 @@ def test_reports_on_rollups_have_the_rows_of_the_events(
 
 
 def test_events_rolled_up_during_a_query_count_once(connection: duckdb.DuckDBPyConnection) -> None:
-    history = [Event("view", ingest_seq=place * SEGMENT + 1, session=f"s{place}") for place in range(8)]
+    history = [Event("view", ingest_seq=index * SEGMENT + 1, session=f"s{index}") for index in range(8)]
     summed_up(connection, history, [3, 3], set())
     for number, up_to in [(None, None), *connection.execute("select batch_id, watermark from rollup_batch").fetchall()]:
         [row] = rows_in_scope(connection, "views", {"rollup_batch_id": number, "rollup_watermark": up_to})
@@ -115,12 +115,12 @@ def test_events_rolled_up_during_a_query_count_once(connection: duckdb.DuckDBPyC
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """One that sums up as soon as two events wait."""
+    """Open a store that rolls up as soon as two events wait."""
     return open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=2))
 
 
 def load(store: Store, folder: Path, number: int, count: int) -> None:
-    store.load(inspect(segment(folder, [{"type": "view", "viewer": f"u{number}"}] * count, number=number)))
+    store.load(inspect(write_segment(folder, [{"type": "view", "viewer": f"u{number}"}] * count, number=number)))
 
 
 def sums(store: Store) -> list[tuple[int, int]]:
@@ -134,9 +134,9 @@ def view_count(store: Store) -> int:
         return sum(row[3] for rows in reader.rows("views") for row in rows)
 
 
-def test_a_rebuild_forgets_the_stages_of_questions_too(store: Store, tmp_path: Path) -> None:
+def test_a_rebuild_deletes_the_stages_of_questions_too(store: Store, tmp_path: Path) -> None:
     questions = [{"type": "ai-query", "status": "submitted", "query": f"q{number}"} for number in range(5)]
-    store.load(inspect(segment(tmp_path, questions, number=1)))
+    store.load(inspect(write_segment(tmp_path, questions, number=1)))
     assert store.roll_up()
     store.reset_derived_tables()
     store.roll_up()
@@ -145,7 +145,7 @@ def test_a_rebuild_forgets_the_stages_of_questions_too(store: Store, tmp_path: P
     assert count == 5
 
 
-def test_sums_are_made_when_many_events_wait(store: Store, tmp_path: Path) -> None:
+def test_events_are_rolled_up_when_many_wait(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1, 1)
     assert not store.roll_up()
     load(store, tmp_path, 2, 1)
@@ -165,14 +165,12 @@ def test_late_events_are_rolled_up_immediately(store: Store, tmp_path: Path) -> 
         load(store, tmp_path, 3, 1)
         assert sums(store) == [(1, 5 * SEGMENT + 2), (2, 5 * SEGMENT + 2)]
         assert view_count(store) == 3
-        # It is of a moment at which the other was not there.
+        # This event has an earlier ingest_seq than the rolled-up one.
         assert sum(row[3] for rows in early.rows("views") for row in rows) == 2
     store.close()
 
 
-def test_of_an_older_store_a_part_is_summed_up_at_a_time(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_store_is_rolled_up_in_parts(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(store, tmp_path, 1, 10)
     monkeypatch.setattr(database, "_ROLLUP_BATCH_ROWS", (4, 4))
     assert [store.roll_up() for _ in range(4)] == [True, True, True, False]
@@ -181,16 +179,16 @@ def test_of_an_older_store_a_part_is_summed_up_at_a_time(
     store.close()
 
 
-def test_sums_that_do_not_fit_are_made_of_fewer_events(
+def test_a_rollup_without_memory_is_retried_with_fewer_events(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []
 
-    def too_small_at_first(connection: duckdb.DuckDBPyConnection, *, at_once: int, **asked: Any) -> int:
+    def too_small_at_first(connection: duckdb.DuckDBPyConnection, *, at_once: int, **options: Any) -> int:
         tries.append(at_once)
         if len(tries) < len(database._ROLLUP_BATCH_ROWS):
             raise duckdb.OutOfMemoryException("Out of Memory Error: could not allocate")
-        return roll_up(connection, at_once=at_once, **asked)
+        return roll_up(connection, at_once=at_once, **options)
 
     load(store, tmp_path, 1, 5)
     monkeypatch.setattr(database, "roll_up", too_small_at_first)
@@ -201,14 +199,12 @@ def test_sums_that_do_not_fit_are_made_of_fewer_events(
 
 
 @pytest.mark.slow
-def test_texts_as_long_as_a_sender_may_choose_them_are_summed_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_with_the_longest_texts_are_rolled_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
 
-    def counted(connection: duckdb.DuckDBPyConnection, *, at_once: int, **asked: Any) -> int:
+    def counted(connection: duckdb.DuckDBPyConnection, *, at_once: int, **options: Any) -> int:
         tries.append(at_once)
-        return roll_up(connection, at_once=at_once, **asked)
+        return roll_up(connection, at_once=at_once, **options)
 
     monkeypatch.setattr(database, "roll_up", counted)
     store = open_store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=1_048_576, rollup_from_count=1_000))
@@ -218,21 +214,21 @@ def test_texts_as_long_as_a_sender_may_choose_them_are_summed_up(
     while store.roll_up():
         pass
     with store.reader(EVERYTHING) as reader:
-        found, _ = reader.run(
+        row, _ = reader.run(
             "select sum(event_count)::bigint, (select max(watermark) from rollup_batch) from session_15min"
         )
-    assert found.iloc[0].tolist() == [5_000, 4_999]
-    assert len(set(tries)) > 1, "it fits: choose longer texts"
+    assert row.iloc[0].tolist() == [5_000, 4_999]
+    assert len(set(tries)) > 1, "the texts fit into memory; choose longer ones"
     store.close()
 
 
-def test_where_there_is_no_room_for_sums_all_else_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **asked: object) -> int:
+def test_without_space_for_rollups_loading_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **options: object) -> int:
         raise duckdb.IOException("No space left on device")
 
     folder = make_folder(tmp_path / "data")
     loader = Loader(folder, Store(folder.store, StoreLimits(rollup_from_count=2)))
-    segment(folder.journal, [{"type": "view"}] * 3, number=1)
+    write_segment(folder.journal, [{"type": "view"}] * 3, number=1)
     loader.open_store()
     loader.on_sealed()
     with monkeypatch.context() as patch:
@@ -247,7 +243,7 @@ def test_a_store_rebuilt_from_a_snapshot_has_rollups_of_its_events(tmp_path: Pat
     for damage in ("", "update session_15min set view_count = 7"):
         store = Store(folder.store, StoreLimits(rollup_from_count=2))
         loader = Loader(folder, store)
-        segment(folder.journal, [{"type": "view"}] * 3, number=1)
+        write_segment(folder.journal, [{"type": "view"}] * 3, number=1)
         loader.open_store()
         loader.on_sealed()
         loader.run_once(is_last=False)
@@ -269,7 +265,7 @@ def test_the_loader_rolls_up_loaded_events(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "data")
     store = Store(folder.store, StoreLimits(rollup_from_count=2))
     loader = Loader(folder, store)
-    segment(folder.journal, [{"type": "view"}] * 3, number=1)
+    write_segment(folder.journal, [{"type": "view"}] * 3, number=1)
     loader.open_store()
     loader.on_sealed()
     loader.run_once(is_last=False)
@@ -277,7 +273,7 @@ def test_the_loader_rolls_up_loaded_events(tmp_path: Path) -> None:
     loader.close()
 
 
-def test_a_load_that_fails_leaves_no_late_sums(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_load_leaves_no_rollup_rows(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("no")
 
@@ -297,31 +293,35 @@ def test_a_load_that_fails_leaves_no_late_sums(store: Store, tmp_path: Path, mon
 @pytest.mark.parametrize("is_summed", [False, True])
 def test_events_of_one_key_do_not_change_sessions_of_another(report: str, is_summed: bool, tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
-    said = {"type": "ready", "key": "k2", "session": "s1", "deployment": None, "deploymentId": 7, "viewer": None}
+    ready = {"type": "ready", "key": "k2", "session": "s1", "deployment": None, "deploymentId": 7, "viewer": None}
     homeless = {"key": "k1", "session": "s1", "deployment": None, "viewer": "canary"}
     further = [homeless | {"type": "ai-query", "query": "canary"}, homeless | {"type": "view"}]
-    store.load(inspect(segment(tmp_path, [said, *further])))
+    store.load(inspect(write_segment(tmp_path, [ready, *further])))
     assert store.roll_up() or not is_summed
     if not is_summed:
         store.reset_derived_tables()
     with store.reader({**EVERYTHING, "deployments": [7]}) as reader:
-        seen = [row for rows in reader.rows(report) for row in rows]
+        rows_read = [row for rows in reader.rows(report) for row in rows]
     store.close()
 
     alone = open_store(tmp_path / "alone.duckdb", StoreLimits(rollup_from_count=1))
-    alone.load(inspect(segment(tmp_path, [said], number=3)))
+    alone.load(inspect(write_segment(tmp_path, [ready], number=3)))
     with alone.reader({**EVERYTHING, "deployments": [7]}) as reader:
-        assert seen == [row for rows in reader.rows(report) for row in rows]
+        assert rows_read == [row for rows in reader.rows(report) for row in rows]
     alone.close()
 
 
 @pytest.mark.parametrize("report", OF_SUMS)
 def test_a_query_across_a_rollup_counts_nothing_twice(report: str, tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
-    asked = {"type": "ai-query", "query": "why"}
-    store.load(inspect(segment(tmp_path, [{"type": "view"}, {"type": "download"}, asked])))
+    question = {"type": "ai-query", "query": "why"}
+    store.load(inspect(write_segment(tmp_path, [{"type": "view"}, {"type": "download"}, question])))
     store.roll_up()
-    store.load(inspect(segment(tmp_path, [{"type": "view"}, asked | {"status": "completed", "at": "10:01"}], number=2)))
+    store.load(
+        inspect(
+            write_segment(tmp_path, [{"type": "view"}, question | {"status": "completed", "at": "10:01"}], number=2)
+        )
+    )
     with store.reader({**EVERYTHING, "now": datetime(2026, 11, 3)}) as reader:
         before = [row for rows in reader.rows(report) for row in rows]
         assert store.roll_up()

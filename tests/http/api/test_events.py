@@ -34,9 +34,9 @@ BODIES = {
 @pytest.mark.parametrize("type_", [JSON, "text/plain", "text/plain;charset=UTF-8", 'Application/JSON; charset="utf-8"'])
 def test_each_form_of_body_is_accepted_and_durable(server: Server, form: str, type_: str) -> None:
     before = len(server.journaled())
-    answer = server.post(BODIES[form], key=server.key(), type_=NDJSON if form == "lines" else type_)
-    assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "rejected": []})
-    assert answer.headers["content-type"] == "application/json"
+    response = server.post(BODIES[form], key=server.key(), type_=NDJSON if form == "lines" else type_)
+    assert (response.status_code, response.json()) == (202, {"accepted": 1, "rejected": []})
+    assert response.headers["content-type"] == "application/json"
     [line] = server.journaled()[before:]
     assert (line["kind"], line["envelope"]) == ("event", view())
 
@@ -79,22 +79,22 @@ def test_a_delivery_that_waits_for_the_fsync_keeps_no_envelope_in_memory(
 
     monkeypatch.setattr("embedsink.ingest.pipeline.parse", note_and_parse)
     monkeypatch.setattr(server.engine.journal, "submit", look_when_durable)
-    answer = server.post({"events": [view(), "x"]}, key=server.key())
-    assert (answer.json()["accepted"], len(answer.json()["rejected"])) == (1, 1)
+    response = server.post({"events": [view(), "x"]}, key=server.key())
+    assert (response.json()["accepted"], len(response.json()["rejected"])) == (1, 1)
     assert held == [None]
 
 
 def test_a_delivery_may_contain_only_lost_counts(server: Server) -> None:
-    answer = server.post({"events": [], "lost": {"offline": 2}}, key=server.key())
-    assert (answer.status_code, answer.json()) == (202, {"accepted": 0, "rejected": []})
+    response = server.post({"events": [], "lost": {"offline": 2}}, key=server.key())
+    assert (response.status_code, response.json()) == (202, {"accepted": 0, "rejected": []})
     assert server.journaled()[-1]["lost_count"] == 2
 
 
 def test_valid_envelopes_are_accepted_and_invalid_ones_listed(server: Server) -> None:
     before = len(server.journaled())
-    answer = server.post([view({"path": 3}, id=ID), view(), "x"], key=server.key())
-    assert answer.status_code == 202
-    assert answer.json() == {
+    response = server.post([view({"path": 3}, id=ID), view(), "x"], key=server.key())
+    assert response.status_code == 202
+    assert response.json() == {
         "accepted": 1,
         "rejected": [
             {
@@ -121,12 +121,12 @@ def test_one_rejected_envelope_is_described_in_the_singular(server: Server) -> N
 
 def test_a_422_has_the_same_list_as_a_202(server: Server) -> None:
     before = len(server.journaled())
-    answer = server.post([1, 2], key=server.key())
-    assert (answer.status_code, problem(answer)) == (422, "nothing_accepted")
-    assert answer.json()["accepted"] == 0
-    assert [rejected["index"] for rejected in answer.json()["rejected"]] == [0, 1]
-    assert "rejectedCount" not in answer.json()
-    assert answer.json()["detail"].startswith("All 2 envelopes were quarantined; ")
+    response = server.post([1, 2], key=server.key())
+    assert (response.status_code, problem(response)) == (422, "nothing_accepted")
+    assert response.json()["accepted"] == 0
+    assert [rejected["index"] for rejected in response.json()["rejected"]] == [0, 1]
+    assert "rejectedCount" not in response.json()
+    assert response.json()["detail"].startswith("All 2 envelopes were quarantined; ")
     assert [line["raw"] for line in server.journaled()[before:]] == ["1", "2"]
 
 
@@ -134,10 +134,10 @@ def test_a_422_has_the_same_list_as_a_202(server: Server) -> None:
 @pytest.mark.parametrize("bad", [20, 21])
 def test_at_most_20_rejections_are_listed(server: Server, good: int, bad: int) -> None:
     before = len(server.journaled())
-    answer = server.post([1] * bad + [view()] * good, key=server.key())
-    assert answer.status_code == (202 if good else 422)
-    assert len(answer.json()["rejected"]) == 20
-    assert answer.json().get("rejectedCount", 20) == bad
+    response = server.post([1] * bad + [view()] * good, key=server.key())
+    assert response.status_code == (202 if good else 422)
+    assert len(response.json()["rejected"]) == 20
+    assert response.json().get("rejectedCount", 20) == bad
     assert len(server.journaled()) - before == bad + good
 
 
@@ -155,8 +155,8 @@ def test_at_most_20_rejections_are_listed(server: Server, good: int, bad: int) -
 )
 def test_other_media_types_are_refused_before_the_body_is_read(server: Server, type_: str) -> None:
     before = len(server.journaled())
-    answer = server.post(view(), key=server.key(), type_=type_)
-    assert (answer.status_code, problem(answer)) == (415, "media_type")
+    response = server.post(view(), key=server.key(), type_=type_)
+    assert (response.status_code, problem(response)) == (415, "media_type")
     assert len(server.journaled()) == before
 
 
@@ -173,10 +173,10 @@ def test_a_key_in_an_event_is_not_journaled(server: Server) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "HEAD"])
 def test_only_post_sends_events(server: Server, method: str) -> None:
-    answer = server.ask(method, "/api/v1/events", key=server.key())
-    assert answer.status_code == 405
-    assert set(answer.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
+    response = server.request(method, "/api/v1/events", key=server.key())
+    assert response.status_code == 405
+    assert set(response.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
 
 
 def test_a_trailing_slash_is_not_found(server: Server) -> None:
-    assert problem(server.ask("POST", "/api/v1/events/", key=server.key(), json=view())) == "not_found"
+    assert problem(server.request("POST", "/api/v1/events/", key=server.key(), json=view())) == "not_found"

@@ -132,7 +132,7 @@ def test_an_endless_head_is_refused_before_much_of_it_is_in_memory(port: int) ->
     begun = b"GET / HTTP/1.1\r\nX: " + b"x" * 3 * HEAD_BYTES_MAX
     started_at = time.monotonic()
     assert answer_to(port, REQUEST + begun).endswith(b"connection: close\r\n\r\n")
-    assert time.monotonic() - started_at < TIMEOUT_S, "it did not wait for more"
+    assert time.monotonic() - started_at < TIMEOUT_S, "the server did not wait for more bytes"
 
 
 def test_trailers_count_as_fields(port: int) -> None:
@@ -237,8 +237,8 @@ def is_answered(connection: socket.socket) -> bool:
 def test_beyond_the_maximum_the_longest_waiting_connection_is_closed() -> None:
     with crowded(empty_answer) as (first, second):
         assert is_answered(second)
-        assert is_answered(first), "so it is the second now that waits longest"
-        second.sendall(REQUEST[:9])  # A part of a head does not count.
+        assert is_answered(first), "the second connection now waits longest"
+        second.sendall(REQUEST[:9])  # A partial head does not count as a request.
         with socket.create_connection(first.getpeername(), timeout=5) as third:
             assert is_closed(second)
             assert is_answered(third)
@@ -272,7 +272,7 @@ def test_incomplete_bodies_do_not_block_new_connections() -> None:
         with socket.create_connection(first.getpeername(), timeout=5) as third:
             assert is_closed(first)
             assert is_answered(third)
-        second.close()  # Otherwise the server would wait for the rest as it ends.
+        second.close()  # Otherwise, the server would wait for the rest of the body at shutdown.
 
 
 async def reading_answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -307,7 +307,7 @@ def test_clients_that_do_not_read_do_not_block_new_connections() -> None:
         with socket.create_connection(first.getpeername(), timeout=5) as third:
             third.sendall(REQUEST)
             assert received_bytes(third) > ANSWER_BYTES
-        assert received_bytes(first) < ANSWER_BYTES, "it has stalled longest"
+        assert received_bytes(first) < ANSWER_BYTES, "this client has stalled longest"
         assert received_bytes(second) > ANSWER_BYTES
 
 
