@@ -259,7 +259,7 @@ def test_a_scoped_reader_that_reconnects_receives_missed_events_once(shared: Key
 
     with open_stream(url, shared.read_key, "rows=on") as stream:
         stream.message("connected")
-        send("last_id")
+        send("first")
         last_id = stream.message("loaded").id
     send("theirs", OTHER)
     send("missed")

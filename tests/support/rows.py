@@ -50,7 +50,7 @@ def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterab
         # Bind one list per column, because binding each value of thousands of rows is slow.
         lists = [f"unnest(${number}::{types[name]}[])" for number, name in enumerate(rows[0], 1)]
         connection.execute(
-            f"insert table_relation {table} ({', '.join(rows[0])}) select {', '.join(lists)}",
+            f"insert into {table} ({', '.join(rows[0])}) select {', '.join(lists)}",
             [[row[name] for row in rows] for name in rows[0]],
         )
 
