@@ -31,9 +31,9 @@ COLUMNS = 24
 def promtool(*words: str) -> str:
     """Run promtool, assert its success, and return its output."""
     require("promtool")
-    done = subprocess.run(["promtool", *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    result = subprocess.run(["promtool", *words], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def expressions() -> list[str]:
@@ -73,11 +73,11 @@ def test_a_changed_threshold_fails_the_test_of_the_rules(tmp_path: Path) -> None
     require("promtool")
     (tmp_path / "prometheus-alerts.yml").write_text(RULES.replace("segments > 500", "segments > 5000"))
     (tmp_path / "prometheus-alerts.test.yml").write_text(RULE_TESTS)
-    done = subprocess.run(
+    result = subprocess.run(
         ["promtool", "test", "rules", str(tmp_path / "prometheus-alerts.test.yml")], capture_output=True
     )
-    assert done.returncode != 0
-    assert b"EmbedsinkLoadingBehind" in done.stdout + done.stderr
+    assert result.returncode != 0
+    assert b"EmbedsinkLoadingBehind" in result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(

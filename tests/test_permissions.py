@@ -60,9 +60,9 @@ def exposed(folder: Path) -> dict[str, str]:
 def run(*words: object, status: int = 0) -> str:
     """Run a command. Return its stdout."""
     command = [sys.executable, "-m", "embedsink", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == status, done.stderr
-    return done.stdout
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == status, result.stderr
+    return result.stdout
 
 
 @pytest.mark.server

@@ -65,10 +65,10 @@ def copy(rest: str, into: Path) -> None:
 def run(command: str, build: Path) -> None:
     # Here, "python" is the interpreter of these tests; in Docker, it is that of the base image.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", command], cwd=build, env=os.environ | {"PATH": path}, capture_output=True, text=True
     )
-    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
 
 
 @pytest.fixture(scope="module")

@@ -74,13 +74,13 @@ def test_a_second_backup_stores_only_changed_pieces(folder: DataFolder, target: 
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(1_500_000)")
     first = create_backup(folder, target)
-    again = create_backup(folder, target)
+    second_backup = create_backup(folder, target)
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("insert into filler values (1)")
     changed = create_backup(folder, target)
 
     assert first.new_bytes == first.generation.byte_count > 10 * PIECE_BYTES
-    assert again.new_bytes == 0
+    assert second_backup.new_bytes == 0
     assert 0 < changed.new_bytes <= 4 * PIECE_BYTES
     assert restored(target, tmp_path / "new") == expected(folder)
 
@@ -286,10 +286,10 @@ def test_deleting_old_generations_keeps_the_pieces_of_the_others(
 
     assert repository.delete_all_but(2) == 2
 
-    kept = [repository.read(name) for name in repository.names()]
-    assert len(kept) == 2
+    generations = [repository.read(name) for name in repository.names()]
+    assert len(generations) == 2
     pieces = {path.name for path in target.glob("blocks/*/*")} - {"notes.txt"}
-    assert pieces == kept[0].pieces | kept[1].pieces
+    assert pieces == generations[0].pieces | generations[1].pieces
     assert restored(target, tmp_path / "new") == expected(folder)
     assert repository.delete_all_but(2) == 0
 
@@ -326,7 +326,7 @@ def damage_manifest(target: Path) -> str:
 def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
     folder: DataFolder, target: Path, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
-    whole = create_backup(folder, target).manifest
+    intact_manifest = create_backup(folder, target).manifest
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(300_000)")
     create_backup(folder, target)
@@ -336,12 +336,13 @@ def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
         restore_backup(target, DataFolder(tmp_path / "new"))
 
     assert f"{message}. Nothing was restored. " in str(raised.value)
-    assert f"Restore an older, intact generation: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(
-        raised.value
+    assert (
+        f"Restore an older, intact generation: `embedsink restore {intact_manifest} --data {tmp_path / 'new'}`."
+        in str(raised.value)
     )
     assert not (tmp_path / "new").exists()
     piece_of(target, "journal/000000000003-00000000.ndjson").unlink() if damage is not damage_manifest else None
-    whole.unlink()
+    intact_manifest.unlink()
     with pytest.raises(BackupDamaged, match=r"No older generation is intact\.$"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 

@@ -66,14 +66,14 @@ print(step)
 """
 
 
-def killed_at_every_step(act: str, folder: DataFolder, target: Path, *, every: int = 1) -> list[Path]:
+def killed_at_every_step(action: str, folder: DataFolder, target: Path, *, every: int = 1) -> list[Path]:
     """Yield copies of a backup folder, each after a kill at a later step. The last one is complete."""
     copies = target.parent / "copies"
     copies.mkdir()
-    words = [sys.executable, "-c", KILLED, act, str(every), str(folder.path), str(target), str(copies)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert int(done.stdout) >= 5 * every
+    words = [sys.executable, "-c", KILLED, action, str(every), str(folder.path), str(target), str(copies)]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert int(result.stdout) >= 5 * every
     return sorted(copies.iterdir())
 
 

@@ -49,11 +49,11 @@ def busy_server(harness: CrashHarness, *, snapshot_interval_s: str = "0.01") -> 
 
 def back_up(harness: CrashHarness, target: Path, count: int) -> Backups:
     """Create backups one after the other. Return each with the events that were acknowledged before it."""
-    made = []
+    backups = []
     for _ in range(count):
         answered = harness.log.answered.copy()
-        made.append((create_backup(DataFolder(harness.data), target).manifest, answered))
-    return made
+        backups.append((create_backup(DataFolder(harness.data), target).manifest, answered))
+    return backups
 
 
 def event_ids(target: Path, generation: Generation, folder: Path) -> list[str]:

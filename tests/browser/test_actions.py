@@ -110,8 +110,8 @@ def test_invalid_calls_throw_and_send_nothing(stage: Stage) -> None:
         thrown = page.evaluate(f"() => {{ try {{ {call} }} catch (error) {{ return error.name; }} }}")
         assert thrown == "TypeError", call
     page.evaluate("send(frame, options.origin, 'refresh')")
-    [alone] = received(page, 1)
-    assert alone["data"]["type"] == "svc:action:refresh"
+    [message] = received(page, 1)
+    assert message["data"]["type"] == "svc:action:refresh"
 
 
 def test_a_filter_has_the_same_form_in_a_message_and_in_a_url(stage: Stage) -> None:

@@ -238,8 +238,8 @@ def test_a_ready_with_wrong_types_affects_no_other_event(stage: Stage) -> None:
     [delivery] = stage.delivered(3, at_once=page)
     assert delivery["context"]["deployment"] is None
     assert delivery["context"]["tenant"] is None
-    good = [event["id"] for event in delivery["events"] if event["type"] == "svc:event:view"]
-    assert stage.stored(good) == good
+    view_ids = [event["id"] for event in delivery["events"] if event["type"] == "svc:event:view"]
+    assert stage.stored(view_ids) == view_ids
 
 
 def test_the_page_url_has_no_query_and_fragment(stage: Stage) -> None:
@@ -254,9 +254,9 @@ def test_the_credential_of_the_embed_is_neither_sent_nor_stored(stage: Stage) ->
     stage.gate.is_closed = True
     embed_in(page).evaluate("ready(12, 'acme'); view('/a')")
     page.wait_for_function("problems.length")
-    kept = page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])")
-    assert "/a" in kept
-    assert "credential" not in kept
+    stored_data = page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])")
+    assert "/a" in stored_data
+    assert "credential" not in stored_data
     stage.gate.is_closed = False
     assert "credential" not in str(stage.delivered(2, at_once=page))
 

@@ -75,8 +75,16 @@ def test_a_host_may_change_the_session_at_any_time_and_go_back_to_none(stage: St
         for delivery in stage.delivered(7)
         for event in delivery["events"]
     ]
-    own = sent[3][0]
-    assert sent == [("s_one", 0), ("s_two", 0), ("s_one", 1), (own, 0), (own, 1), ("42", 0), ("constructor", 0)]
+    own_session = sent[3][0]
+    assert sent == [
+        ("s_one", 0),
+        ("s_two", 0),
+        ("s_one", 1),
+        (own_session, 0),
+        (own_session, 1),
+        ("42", 0),
+        ("constructor", 0),
+    ]
     assert len(stage.stored(stage.gate.ids())) == 7
 
 

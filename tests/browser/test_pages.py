@@ -229,13 +229,13 @@ def test_a_modified_module_is_not_run(stage: Stage) -> None:
 
 
 def test_a_page_restored_from_the_back_forward_cache_continues(stage: Stage, tmp_path: Path) -> None:
-    elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
+    other_page = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(stage.host_page(), context=context)
         emit(page, 2)
         stage.delivered(2, at_once=page)
         page.evaluate("addEventListener('pageshow', ({ persisted }) => window.isBack = persisted)")
-        page.goto(elsewhere)
+        page.goto(other_page)
         page.evaluate("setTimeout(() => history.back(), 10)")
         page.wait_for_function("window.isBack")
         # It released its lock when it left, because browsers cache no page with a lock. Now it has the lock again.

@@ -37,13 +37,13 @@ class Hosts:
         self.emitted += EVENTS_A_ROUND
         self._pages[turn % 2] = self._leave(page, turn // 2)
 
-    def _leave(self, page: Page, way: int) -> Page:
-        if way % 4 == 0:
+    def _leave(self, page: Page, how: int) -> Page:
+        if how % 4 == 0:
             page.reload()
-        elif way % 4 == 1:
+        elif how % 4 == 1:
             page.goto(self._elsewhere)
             page.goto(self._stage.host_page())
-        elif way % 4 == 2:
+        elif how % 4 == 2:
             page.close()
             return self._stage.open(context=self._context)
         else:

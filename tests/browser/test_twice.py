@@ -73,7 +73,7 @@ def test_a_restored_page_continues_the_numbers_of_the_next_page(stage: Stage, tm
 
 
 def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stage: Stage, tmp_path: Path) -> None:
-    elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
+    other_page = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(context=context)
         page.evaluate("addEventListener('pageshow', ({ persisted }) => window.isBack = persisted)")
@@ -83,7 +83,7 @@ def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stag
         wait_until(
             lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), description="the loss is stored"
         )
-        page.goto(elsewhere)
+        page.goto(other_page)
         on_durable(page)
         stage.gate.is_closed = False
         heir = stage.open(context=context)
@@ -130,14 +130,14 @@ def test_a_queue_of_a_page_with_another_key_is_sent_with_that_key(stage: Stage) 
     other = stage.server.key("ingest", origins=[stage.host.url], deployments=[7])
     page = stage.open(stage.host_page(options=f"{{ key: '{other}' }}"), context=context)
     stage.gate.is_closed = True
-    left = emit(page, 1)
+    left_ids = emit(page, 1)
     page.close()
     stage.gate.is_closed = False
     heir = stage.open(stage.host_page(), context=context)
-    own = emit(heir, 1)
+    own_ids = emit(heir, 1)
     stage.delivered(2)
     keys = {event["id"]: delivery["key"] for _, delivery in stage.gate.passed for event in delivery["events"]}
-    assert keys == {left[0]: other, own[0]: stage.key}
+    assert keys == {left_ids[0]: other, own_ids[0]: stage.key}
 
 
 def test_a_host_that_flushes_on_every_callback_counts_no_loss_twice(stage: Stage) -> None:

@@ -54,7 +54,7 @@ CONTRAST_MIN = 3.0
 PAGES = {"light": "#ffffff", "dark": "#111111"}
 
 
-class Ran(NamedTuple):
+class ExecutedNotebook(NamedTuple):
     """The executed notebook, and the columns of its frames."""
 
     cells: list[Any]
@@ -119,7 +119,7 @@ def live_traffic(server: RunningServer) -> Iterator[SendCounts]:
             sending.result()
 
 
-def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ExecutedNotebook:
     """Run the notebook on a data folder, with Jupyter's own files in `folder`."""
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(folder / name.lower()))
@@ -129,18 +129,18 @@ def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
     notebook.cells.append(new_code_cell(PROBE))
     # Raises CellExecutionError with the traceback if a cell fails.
     NotebookClient(notebook, timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(folder)}}).execute()
-    return Ran(cells, json.loads(notebook.cells[-1].outputs[0].text))
+    return ExecutedNotebook(cells, json.loads(notebook.cells[-1].outputs[0].text))
 
 
 @pytest.fixture(scope="module")
-def ran(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def executed(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> ExecutedNotebook:
     before = published_count(server.data)
     with pytest.MonkeyPatch.context() as monkeypatch, live_traffic(server) as counts:
-        ran = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
+        executed = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
         assert server.get("/readyz").status == 200
     assert counts.sent > 0
     wait_until(lambda: published_count(server.data) >= before + counts.sent, description="what came meanwhile is kept")
-    return ran
+    return executed
 
 
 def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -179,16 +179,16 @@ def contrast(first: str, second: str) -> float:
 class TestRun:
     """All tests share one run of the notebook."""
 
-    def test_no_cell_fails_or_warns(self, ran: Ran) -> None:
-        assert [output for output in ran.outputs() if output.output_type in ("error", "stream")] == []
-        assert all(cell.execution_count for cell in ran.cells if cell.cell_type == "code")
+    def test_no_cell_fails_or_warns(self, executed: ExecutedNotebook) -> None:
+        assert [output for output in executed.outputs() if output.output_type in ("error", "stream")] == []
+        assert all(cell.execution_count for cell in executed.cells if cell.cell_type == "code")
 
-    def test_every_chart_is_shown(self, ran: Ran) -> None:
-        assert set(ran.charts()) == CHARTS
+    def test_every_chart_is_shown(self, executed: ExecutedNotebook) -> None:
+        assert set(executed.charts()) == CHARTS
 
     @pytest.mark.parametrize("name", sorted(CHARTS))
-    def test_every_mark_has_rows_with_all_that_it_shows(self, ran: Ran, name: str) -> None:
-        spec = ran.charts()[name]
+    def test_every_mark_has_rows_with_all_that_it_shows(self, executed: ExecutedNotebook, name: str) -> None:
+        spec = executed.charts()[name]
         marks = list(units(spec))
         assert marks
         for rows_name, encoding in marks:
@@ -199,14 +199,14 @@ class TestRun:
             counts = [row[field] for row in rows for field in fields(encoding) if field.endswith(("_count", "count"))]
             assert not counts or max(counts) > 0
 
-    def test_charts_show_the_counts_of_the_reports(self, ran: Ran) -> None:
-        views = ran.charts()["views_chart"]
+    def test_charts_show_the_counts_of_the_reports(self, executed: ExecutedNotebook) -> None:
+        views = executed.charts()["views_chart"]
         rows = views["datasets"][views["data"]["name"]]
         assert {row["surface"] for row in rows} == {"dashboard", "app", "chat"}
         assert len({row["period_start"] for row in rows}) >= 5
         assert views["title"]["subtitle"] == f"{sum(row['view_count'] for row in rows):,} in total"
 
-    def test_frames_have_proper_types(self, ran: Ran) -> None:
+    def test_frames_have_proper_types(self, executed: ExecutedNotebook) -> None:
         expected = {
             r"(.+_at|period_start)": {"datetime64[us, UTC]"},
             r".+_count|deployment|ingest_seq|latency_ms": {"Int64"},
@@ -227,18 +227,21 @@ class TestRun:
         }
         reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "event_totals"}
         for name in reports:
-            for column, type_ in ran.frames[name].items():
+            for column, type_ in executed.frames[name].items():
                 known = [types for pattern, types in expected.items() if re.fullmatch(pattern, column)]
                 assert all(type_ in types for types in known), f"{name}.{column}: {type_}"
 
-    def test_no_frame_falls_back_to_objects(self, ran: Ran) -> None:
+    def test_no_frame_falls_back_to_objects(self, executed: ExecutedNotebook) -> None:
         object_columns = {
-            (name, column) for name, types in ran.frames.items() for column, type_ in types.items() if type_ == "object"
+            (name, column)
+            for name, types in executed.frames.items()
+            for column, type_ in types.items()
+            if type_ == "object"
         }
         assert object_columns == set()
 
-    def test_colours_are_visible_on_light_and_dark_pages(self, ran: Ran) -> None:
-        for name, spec in ran.charts().items():
+    def test_colours_are_visible_on_light_and_dark_pages(self, executed: ExecutedNotebook) -> None:
+        for name, spec in executed.charts().items():
             assert spec["background"] == "transparent", name
             for color in set(re.findall(r"#[0-9a-f]{6}\b", json.dumps({**spec, "datasets": {}}))):
                 for page, ground in PAGES.items():
@@ -250,8 +253,8 @@ class TestRun:
 def test_a_folder_without_events_fails_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         wait_until((server.data / "analytics.duckdb").exists, description="there is a snapshot")
-        ran = run(server.data, tmp_path, monkeypatch)
-    assert set(ran.charts()) == CHARTS
+        executed = run(server.data, tmp_path, monkeypatch)
+    assert set(executed.charts()) == CHARTS
 
 
 class TestCommitted:

@@ -18,18 +18,18 @@ COMPUTED_S = 0.1
 @contextmanager
 def computing() -> Iterator[CpuMeter]:
     """Yield the meter of another thread, which computes until the end of the block."""
-    made, ended = threading.Event(), threading.Event()
+    meter_created, ended = threading.Event(), threading.Event()
     meters: list[CpuMeter] = []
 
     def compute() -> None:
         meters.append(CpuMeter())
-        made.set()
+        meter_created.set()
         while not ended.is_set():
             pass
 
     thread = threading.Thread(target=compute)
     thread.start()
-    made.wait()
+    meter_created.wait()
     try:
         yield meters[0]
     finally:

@@ -61,10 +61,10 @@ def test_queries_on_an_idle_loop_run_concurrently_and_none_is_refused(
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: 0.0)
 
     async def use() -> None:
-        throttle, begun, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
+        throttle, start_counter, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
 
         async def query() -> int:
-            if (number := next(begun)) == 5:
+            if (number := next(start_counter)) == 5:
                 all_begun.set()
             await asyncio.wait_for(all_begun.wait(), 10)
             return number

@@ -21,13 +21,13 @@ ROWS: list[Row] = [
 ]
 
 
-def number(how: str, **more: Any) -> Figure:
-    content = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": how} | more
+def number(function: str, **fields: Any) -> Figure:
+    content = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": function} | fields
     return Figure.model_validate(content)
 
 
-def table(**more: Any) -> Table:
-    content = {"id": "a", "kind": "table", "title": "A", "report": "views", "columns": {"surface": "S"}} | more
+def table(**fields: Any) -> Table:
+    content = {"id": "a", "kind": "table", "title": "A", "report": "views", "columns": {"surface": "S"}} | fields
     return Table.model_validate(content)
 
 
@@ -155,8 +155,8 @@ def test_beyond_the_maximum_known_groups_continue_to_count(monkeypatch: pytest.M
     assert result.is_cut()
 
 
-def led(rows: Iterable[Row] = ROWS, **more: Any) -> Any:
-    content = {"id": "a", "kind": "chart", "title": "A", "report": "views", "spec": {}} | more
+def led(rows: Iterable[Row] = ROWS, **fields: Any) -> Any:
+    content = {"id": "a", "kind": "chart", "title": "A", "report": "views", "spec": {}} | fields
     return shown(Chart.model_validate(content), rows)
 
 
@@ -185,7 +185,7 @@ def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("more", "count"),
+    ("fields", "count"),
     [
         ({}, 4),
         ({"rows": 1}, 4),
@@ -193,8 +193,8 @@ def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest
         ({"group": {"by": ["surface"], "count": "n"}}, 3),
     ],
 )
-def test_a_cut_table_knows_its_number_of_rows(more: dict[str, Any], count: int) -> None:
-    assert shown(table(**more)).row_count == count
+def test_a_cut_table_knows_its_number_of_rows(fields: dict[str, Any], count: int) -> None:
+    assert shown(table(**fields)).row_count == count
 
 
 def test_a_query_selects_only_texts_that_all_tiles_need() -> None:

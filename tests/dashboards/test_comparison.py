@@ -7,9 +7,9 @@ from embedsink.dashboards.labels import UNCHANGED, ZERO_BEFORE
 from embedsink.dashboards.model import Figure
 
 
-def figure(**more: str) -> Figure:
+def figure(**fields: str) -> Figure:
     named = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "only"}
-    return Figure.model_validate(named | more)
+    return Figure.model_validate(named | fields)
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ def reports(opened: Store) -> list[Report]:
         return all_reports(reader)
 
 
-def written(folder: Path, *charts: dict[str, Any], **more: Any) -> Path:
+def written(folder: Path, *charts: dict[str, Any], **fields: Any) -> Path:
     sections = [{"id": "s", "title": "S", "charts": list(charts)}]
-    content = {"title": "T", "description": "D", "sections": sections} | more
+    content = {"title": "T", "description": "D", "sections": sections} | fields
     (folder / "mine.json").write_text(json.dumps(content))
     return folder
 
@@ -341,8 +341,8 @@ def test_allowed_values_are_documented() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
     assert list(rows) == list(TILES)
     for kind, name in (("number", "how"), ("number", "format"), ("server", "measure")):
-        words = get_args(TILES[kind].model_fields[name].annotation)
-        assert [word for word in words if f"`{word}`" not in rows[kind]] == []
+        values = get_args(TILES[kind].model_fields[name].annotation)
+        assert [value for value in values if f"`{value}`" not in page] == []
 
 
 def test_a_group_has_the_columns_that_it_makes(tmp_path: Path, reports: list[Report]) -> None:

@@ -59,11 +59,13 @@ def answers(
 
 def test_a_chart_with_its_own_since_ends_now(store: Store, reports: dict[str, Report]) -> None:
     params = {"since": "2026-11-03", "until": "2026-11-05"}
-    readers, own = answers(store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, params=params)
+    readers, own_period = answers(
+        store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, params=params
+    )
     assert (readers.value, readers.value_before) == (2, 1)
     assert readers.params == {"since": "2026-11-03", "until": "2026-11-05", "interval": "hour"}
-    assert (own.value, own.value_before) == (4, None)
-    assert own.params == {"since": "2026-11-04", "interval": "hour"}
+    assert (own_period.value, own_period.value_before) == (4, None)
+    assert own_period.params == {"since": "2026-11-04", "interval": "hour"}
 
 
 def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployments(
@@ -139,15 +141,17 @@ def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
     partly, part = answers(store, reports, NUMBER, rate, params={"since": "2026-11-04", "until": "2026-11-07"})
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NO_COMPARISON)
     assert part.change == NO_COMPARISON
-    [nothing] = answers(store, reports, rate, params={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
-    assert (nothing.value, nothing.change) == (None, None)
-    whole, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-06", "until": "2026-11-08"})
-    assert whole.change == Change("down", None, 0.5, "share")
+    [empty_tile] = answers(store, reports, rate, params={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
+    assert (empty_tile.value, empty_tile.change) == (None, None)
+    full_period, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-06", "until": "2026-11-08"})
+    assert full_period.change == Change("down", None, 0.5, "share")
     assert share.change == UNCHANGED
     later, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-08", "until": "2026-11-09"})
     assert (later.change, share.change) == (ZERO_BEFORE, ZERO_BEFORE)
-    [alone] = answers(store, reports, NUMBER, params={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
-    assert alone.change is None
+    [uncompared] = answers(
+        store, reports, NUMBER, params={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"}
+    )
+    assert uncompared.change is None
 
 
 def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:

@@ -30,8 +30,8 @@ def ms(*parts: int) -> int:
     return (datetime(*parts) - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # type: ignore[arg-type]
 
 
-def clock(interval: str | None, **more: str) -> Clock:
-    return Clock(Scope(interval=interval, **more))  # type: ignore[arg-type]
+def clock(interval: str | None, **options: str) -> Clock:
+    return Clock(Scope(interval=interval, **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,10 @@ class TestTraffic:
                     parsed(delivery)
                 assert delivery.expected_reasons == (caught.value.reason,)
             else:
-                at_once = tuple(reason for reason in delivery.expected_reasons if reason is not Reason.ID_CONFLICT)
-                assert tuple(rejection.reason for rejection in parsed(delivery).rejected) == at_once
+                response_reasons = tuple(
+                    reason for reason in delivery.expected_reasons if reason is not Reason.ID_CONFLICT
+                )
+                assert tuple(rejection.reason for rejection in parsed(delivery).rejected) == response_reasons
 
     def test_traffic_has_at_least_ten_reasons(self, deliveries: list[Delivery]) -> None:
         assert len({reason for delivery in deliveries for reason in delivery.expected_reasons}) >= 10
@@ -379,8 +381,8 @@ class TestRun:
     def test_the_printed_notebook_lines_work(self, demo: Demo) -> None:
         *before, report, sql = printed(demo, "Read reports in a notebook").splitlines()
         code = "\n".join([*before, f"assert len({report}) > 10", f"assert len({sql}) > 10"])
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        assert ran.returncode == 0, ran.stderr
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stderr
 
     def test_the_first_url_is_the_demo_page(self, demo: Demo) -> None:
         address = re.findall(r"http://\S+", demo.output())[0]
@@ -432,12 +434,12 @@ def test_a_killed_server_ends_the_demo_with_an_error_and_deletes_the_folder(begi
 def test_a_port_in_use_is_an_error_that_names_it(begin: Begin) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ran = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "embedsink", "demo", "--port", str(port)], capture_output=True, text=True, timeout=30
         )
-    assert ran.returncode == 1
-    assert f"--port {port}: is in use. Choose another, or omit --port to use a free one." in ran.stderr
-    assert "Traceback" not in ran.stderr
+    assert result.returncode == 1
+    assert f"--port {port}: is in use. Choose another, or omit --port to use a free one." in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def embed_of(demo: Demo) -> str:
@@ -455,6 +457,6 @@ def printed(demo: Demo, title: str) -> str:
 
 def shell(command: str) -> str:
     """Return the output of a command in a plain shell, in another folder."""
-    ran = subprocess.run(["sh", "-ec", command], cwd="/", capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, command + ran.stderr
-    return ran.stdout
+    result = subprocess.run(["sh", "-ec", command], cwd="/", capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, command + result.stderr
+    return result.stdout

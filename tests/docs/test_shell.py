@@ -96,10 +96,10 @@ def test_the_shell_commands_of_a_page_run(page: str, documented: Documented, tmp
         require(program)
     if page != "README.md":  # README.md creates it.
         prepare(tmp_path, documented)
-    done = run(script_of(page, documented, INSTEAD), tmp_path, documented)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = run(script_of(page, documented, INSTEAD), tmp_path, documented)
+    assert result.returncode == 0, result.stdout + result.stderr
     for pattern in SHOWN.get(page, []):
-        assert re.search(pattern, done.stdout, re.MULTILINE), f"{pattern}\n{done.stdout}\n{done.stderr}"
+        assert re.search(pattern, result.stdout, re.MULTILINE), f"{pattern}\n{result.stdout}\n{result.stderr}"
 
 
 def test_a_command_that_fails_fails_its_page(documented: Documented, tmp_path: Path) -> None:
@@ -131,5 +131,5 @@ def test_prometheus_accepts_the_documented_configuration(tmp_path: Path) -> None
     (tmp_path / "prometheus.yml").write_text(block.text)
     shutil.copy(ROOT / "ops" / "prometheus-alerts.yml", tmp_path)
     checked = ["promtool", "check", "config", str(tmp_path / "prometheus.yml")]
-    done = subprocess.run(checked, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(checked, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr

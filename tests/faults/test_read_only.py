@@ -71,6 +71,6 @@ def test_commands_need_a_temporary_folder_beside_it(tmp_path: Path) -> None:
     ):
         command = [*within, sys.executable, "-m", "embedsink", *words, "--data", str(data)]
         environment = os.environ | {"TMPDIR": str(temporary)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
+        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert result.returncode == 0, result.stderr
     assert {path.name for path in temporary.iterdir()} == {"all.zip", "overview.pdf", "events.ndjson"}

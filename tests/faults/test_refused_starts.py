@@ -36,16 +36,16 @@ def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
     """Return a failed command's error message, after checking that it is one line."""
     options = {"serve": ["--port", str(free_port())], "render": ["-o", "overview.svg"]}.get(command[0], [])
     (folder.path.parent / "events.ndjson").write_text("")
-    done = subprocess.run(
+    result = subprocess.run(
         [*tracing, sys.executable, "-m", "embedsink", *command, *options, "--data", str(folder.path)],
         capture_output=True,
         text=True,
         timeout=60,
         cwd=folder.path.parent,
     )
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
-    assert done.returncode == 1, f"{command}: {done.stdout}{done.stderr}"
-    assert "Traceback" not in done.stderr
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("{")]
+    assert result.returncode == 1, f"{command}: {result.stdout}{result.stderr}"
+    assert "Traceback" not in result.stderr
     # A command may first print its action.
     return lines[-1]
 
@@ -123,10 +123,10 @@ def test_a_failing_disk_at_the_start_is_a_clear_error(folder: DataFolder, name: 
 
 def assert_nothing_is_lost(folder: DataFolder) -> None:
     """Load all segments with a working disk, and compare the counts."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "embedsink", "snapshot", "--data", str(folder.path)], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     with open_snapshot(folder.snapshot, EVERYTHING) as reader:
         counts, _ = reader.first_row(
             "select (select count(*) from event) as events, (select count(*) from loss) as lost"

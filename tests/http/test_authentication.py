@@ -186,15 +186,15 @@ def test_a_scoped_reader_gets_no_hint_of_other_deployments(populated_server: Ser
 
 
 def test_all_invalid_keys_get_the_same_body(populated_server: Server, credentials: dict[str, str | None]) -> None:
-    answers = [populated_server.get("/api/v1/reports", key=credentials[name]) for name in DEAD if name != "none"]
-    answers.append(populated_server.get("/api/v1/reports", headers={"authorization": "Basic dXNlcjpwYXNz"}))
-    answers.append(populated_server.get("/api/v1/reports", headers={"authorization": "Bearer"}))
-    answers.append(populated_server.get("/api/v1/reports", headers={"authorization": "Bearer   "}))
-    answers.append(populated_server.get("/api/v1/reports", headers=[(b"authorization", "Bearer schlüssel".encode())]))
-    answers.append(populated_server.get("/api/v1/reports", headers=[(b"authorization", b"Bearer \xff\xfe")]))
-    assert {response.status_code for response in answers} == {401}
-    assert len({response.content for response in answers}) == 1
-    assert len({response.headers["www-authenticate"] for response in answers}) == 1
+    responses = [populated_server.get("/api/v1/reports", key=credentials[name]) for name in DEAD if name != "none"]
+    responses.append(populated_server.get("/api/v1/reports", headers={"authorization": "Basic dXNlcjpwYXNz"}))
+    responses.append(populated_server.get("/api/v1/reports", headers={"authorization": "Bearer"}))
+    responses.append(populated_server.get("/api/v1/reports", headers={"authorization": "Bearer   "}))
+    responses.append(populated_server.get("/api/v1/reports", headers=[(b"authorization", "Bearer schlüssel".encode())]))
+    responses.append(populated_server.get("/api/v1/reports", headers=[(b"authorization", b"Bearer \xff\xfe")]))
+    assert {response.status_code for response in responses} == {401}
+    assert len({response.content for response in responses}) == 1
+    assert len({response.headers["www-authenticate"] for response in responses}) == 1
 
 
 def test_only_readers_learn_whether_a_report_exists(populated_server: Server) -> None:

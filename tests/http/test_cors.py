@@ -79,7 +79,7 @@ def test_a_program_sends_no_origin(one_origin_server: Server, key: str) -> None:
 
 
 def test_a_page_can_read_every_answer(one_origin_server: Server, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [
+    responses = [
         one_origin_server.post(view(), key=key, origin=PAGE),
         one_origin_server.post([view(), 1], key=key, origin=PAGE),
         one_origin_server.post([1], key=key, origin=PAGE),
@@ -92,9 +92,9 @@ def test_a_page_can_read_every_answer(one_origin_server: Server, key: str, monke
         one_origin_server.request("PUT", EVENTS, headers={"origin": PAGE}),
     ]
     monkeypatch.setattr(embedsink.http.api.events, "parse_plain", lambda *_, **__: 1 / 0)
-    answers.append(one_origin_server.post(view(), key=key, origin=PAGE))
-    assert [response.status_code for response in answers] == [202, 202, 422, 400, 401, 401, 403, 413, 415, 405, 500]
-    for response in answers:
+    responses.append(one_origin_server.post(view(), key=key, origin=PAGE))
+    assert [response.status_code for response in responses] == [202, 202, 422, 400, 401, 401, 403, 413, 415, 405, 500]
+    for response in responses:
         assert response.headers[ALLOW] == PAGE
         assert response.headers["access-control-expose-headers"] == "Retry-After, WWW-Authenticate, X-Request-Id"
         assert response.headers["vary"] == "Origin"

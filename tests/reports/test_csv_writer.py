@@ -110,8 +110,8 @@ def test_without_the_guard_all_text_is_unchanged(tmp_path: Path) -> None:
 
 def test_only_rows_with_the_selected_texts_are_read(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
-    called = ["app", "app", "chat", "x' or 'a' = 'a"]
-    given: list[dict[str, object]] = [{"type": "download", "title": title, "format": "png"} for title in called]
+    titles_sent = ["app", "app", "chat", "x' or 'a' = 'a"]
+    given: list[dict[str, object]] = [{"type": "download", "title": title, "format": "png"} for title in titles_sent]
     store.load(inspect(write_segment(tmp_path, given)))
 
     def titles(*where: tuple[str, str], limit: int | None = None) -> list[str]:
@@ -121,8 +121,8 @@ def test_only_rows_with_the_selected_texts_are_read(tmp_path: Path) -> None:
 
     assert titles(("title", "app")) == ["app", "app"]
     assert titles(("title", "app"), limit=1) == ["app"]
-    assert titles(("format", "png"), ("title", called[-1])) == [called[-1]]
+    assert titles(("format", "png"), ("title", titles_sent[-1])) == [titles_sent[-1]]
     # A number in the same notation is read too, and a text that is not a number causes no error.
-    assert len(titles(("deployment", "1"))) == len(called)
+    assert len(titles(("deployment", "1"))) == len(titles_sent)
     assert titles(("deployment", "one")) == []
     store.close()

@@ -22,19 +22,19 @@ def test_characters_that_xml_cannot_contain_are_removed() -> None:
 
 
 @given(TEXT, st.floats(20, 400))
-def test_a_truncated_text_fits(text: str, room: float) -> None:
-    shown = truncate(text, 13, room)
-    assert shown == text or shown == "…" or text_width(shown, 13) <= room
+def test_a_truncated_text_fits(text: str, max_width: float) -> None:
+    shown = truncate(text, 13, max_width)
+    assert shown == text or shown == "…" or text_width(shown, 13) <= max_width
     assert shown == text or shown.endswith("…")
 
 
 @given(TEXT, st.floats(20, 400), st.booleans())
-def test_a_text_is_not_truncated_more_than_needed(text: str, room: float, is_bold: bool) -> None:
-    shown = truncate(text, 13, room, is_bold=is_bold).removesuffix("…")
+def test_a_text_is_not_truncated_more_than_needed(text: str, max_width: float, is_bold: bool) -> None:
+    shown = truncate(text, 13, max_width, is_bold=is_bold).removesuffix("…")
     if shown != text:
         longer = text[: len(shown) + 1]
         assert text.startswith(shown)
-        assert longer.isspace() or longer[-1].isspace() or text_width(f"{longer}…", 13, is_bold=is_bold) > room
+        assert longer.isspace() or longer[-1].isspace() or text_width(f"{longer}…", 13, is_bold=is_bold) > max_width
 
 
 def test_a_text_is_wrapped_and_a_truncation_is_marked() -> None:

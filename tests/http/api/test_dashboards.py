@@ -142,10 +142,10 @@ def test_pages_of_the_same_section_share_one_query(seeded: Server, monkeypatch: 
 
     monkeypatch.setattr(seeded.engine.store, "reader", counted)
     path = f"{USE}?period=90d"
-    answers = seeded.get_concurrently(*[(path, key)] * 8, (path, other))
-    assert [response.status_code for response in answers] == [200] * 9
-    assert len({response.content for response in answers[:8]}) == 1
-    assert answers[8].content != answers[0].content
+    responses = seeded.get_concurrently(*[(path, key)] * 8, (path, other))
+    assert [response.status_code for response in responses] == [200] * 9
+    assert len({response.content for response in responses[:8]}) == 1
+    assert responses[8].content != responses[0].content
     # A new minute may have begun, which changes the ETag.
     assert len(queries) in (2, 3)
     made = len(queries)
@@ -168,8 +168,8 @@ def test_while_ingest_is_busy_one_section_is_queried_at_a_time(seeded: Server, m
 
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())  # simulates a loop that is always busy
     monkeypatch.setattr(seeded.engine.store, "reader", counted)
-    answers = seeded.get_concurrently(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
-    assert [response.status_code for response in answers] == [200, 200]
+    responses = seeded.get_concurrently(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
+    assert [response.status_code for response in responses] == [200, 200]
     assert reading == [0, 1, 0, 1, 0]
 
 
@@ -186,11 +186,11 @@ def test_requests_share_a_query_that_waits_for_its_turn(seeded: Server, monkeypa
     monkeypatch.setattr(Revisions, "of", lambda *_: next(revisions))  # Simulate a load between any two requests.
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())
     monkeypatch.setattr(seeded.engine.store, "reader", counted)
-    answers = seeded.get_concurrently((QUALITY, key), *[(USE, key)] * 3)
-    assert [response.status_code for response in answers] == [200] * 4
+    responses = seeded.get_concurrently((QUALITY, key), *[(USE, key)] * 3)
+    assert [response.status_code for response in responses] == [200] * 4
     assert len(queries) == 2
-    assert len({(response.content, response.headers["etag"]) for response in answers[1:]}) == 1
-    assert seeded.get(USE, key=key).headers["etag"] != answers[1].headers["etag"]
+    assert len({(response.content, response.headers["etag"]) for response in responses[1:]}) == 1
+    assert seeded.get(USE, key=key).headers["etag"] != responses[1].headers["etag"]
     assert len(queries) == 3  # A later request includes the rows loaded in between.
 
 

@@ -175,9 +175,9 @@ def test_without_a_key_no_other_error_is_reported(server: Server) -> None:
 def test_whether_a_job_exists_is_hidden_outside_the_scope(server: Server) -> None:
     put(server, result("secret"), address("secret", 1), key=server.key("sync"))
     reader = server.key("read", deployments=[2])
-    answers = [server.get(address(job, 1), key=reader) for job in ("secret", "unknown")]
-    assert [response.status_code for response in answers] == [403, 403]
-    assert answers[0].content == answers[1].content
+    responses = [server.get(address(job, 1), key=reader) for job in ("secret", "unknown")]
+    assert [response.status_code for response in responses] == [403, 403]
+    assert responses[0].content == responses[1].content
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -408,9 +408,9 @@ def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:
                 )
             )
 
-        answers = server._runner.run(all_at_once())
+        responses = server._runner.run(all_at_once())
         won = server.get(address("race"), key=server.key("read")).json()["svcCount"]
-        assert [response.status_code for response in answers] == [
+        assert [response.status_code for response in responses] == [
             200 if index % 2 == won else 409 for index in range(20)
         ]
         assert len([line for line in server.journaled() if line["kind"] == "sync"]) == 1

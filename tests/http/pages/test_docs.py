@@ -288,8 +288,8 @@ def test_pages_need_the_store_only_until_they_are_rendered(tmp_path: Path, monke
 
 def test_a_server_that_shows_no_page_does_not_import_jinja2() -> None:
     code = "import sys, embedsink.http.server; print({'jinja2', 'markupsafe'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
 
 
 @pytest.mark.server
@@ -301,7 +301,7 @@ def test_shell_examples_work_when_pasted(tmp_path: Path) -> None:
             code |= Page(server.get(path).body.decode()).code
         keys = {"INGEST_KEY": server.key("ingest"), "READ_KEY": server.key("read")}
         lines = "\n".join(text for label, text in code.items() if label.endswith("with curl"))
-        done = subprocess.run(["sh", "-c", lines], env=os.environ | keys, capture_output=True, text=True, check=True)
-    *answers, header = done.stdout.splitlines()[:5]
-    assert answers == [f'{{"accepted":{count},"rejected":[]}}' for count in (1, 2, 2, 1)]
+        result = subprocess.run(["sh", "-c", lines], env=os.environ | keys, capture_output=True, text=True, check=True)
+    *responses, header = result.stdout.splitlines()[:5]
+    assert responses == [f'{{"accepted":{count},"rejected":[]}}' for count in (1, 2, 2, 1)]
     assert header.startswith("period_start,")

@@ -159,8 +159,8 @@ def test_the_form_reports_a_key_that_cannot_read(server: Server, kind: str) -> N
 
 
 def test_wrong_keys_cause_no_lockout(server: Server) -> None:
-    answers = [log_in(server, f"es_read_{number}") for number in range(40)]
-    assert {response.status_code for response in answers} == {401}
+    responses = [log_in(server, f"es_read_{number}") for number in range(40)]
+    assert {response.status_code for response in responses} == {401}
     assert log_in(server, server.key("read")).status_code == 303
 
 

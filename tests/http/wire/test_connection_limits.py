@@ -256,10 +256,10 @@ def test_a_connection_whose_second_request_is_being_answered_is_busy() -> None:
 
 
 def slow_after_the_first() -> ASGIApp:
-    answers = iter([empty_answer, slow_answer])
+    responses = iter([empty_answer, slow_answer])
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await next(answers, empty_answer)(scope, receive, send)
+        await next(responses, empty_answer)(scope, receive, send)
 
     return answer
 
