@@ -111,10 +111,10 @@ class Stage:
         for context in self.browser.contexts:
             context.close()
         self._await_farewells()
-        self.gate.answers.clear()
-        self.gate.passed.clear()
-        self.gate.refused = 0
-        self.gate.swallow_answers = False
+        self.gate.next_responses.clear()
+        self.gate.answered.clear()
+        self.gate.refused_count = 0
+        self.gate.drops_responses = False
         self.gate.is_closed = False
         self.gate.events_max = None
 
@@ -123,8 +123,8 @@ class Stage:
         request_count, quiet_since = -1, 0.0
         until = time.monotonic() + DELIVERED_TIMEOUT_S
         while time.monotonic() < min(until, quiet_since + 0.2) or request_count < 0:
-            if request_count != len(self.gate.passed) + self.gate.refused:
-                request_count, quiet_since = len(self.gate.passed) + self.gate.refused, time.monotonic()
+            if request_count != len(self.gate.answered) + self.gate.refused_count:
+                request_count, quiet_since = len(self.gate.answered) + self.gate.refused_count, time.monotonic()
             time.sleep(0.02)
 
     def delivered(
@@ -148,7 +148,7 @@ class Stage:
             return len(set(self.gate.ids())) >= count
 
         wait_until(is_delivered, description=f"{count} events are delivered", timeout_s=timeout_s)
-        return [body for status, body in self.gate.passed if status == 202]
+        return [body for status, body in self.gate.answered if status == 202]
 
     def stored(self, ids: list[str]) -> list[str]:
         """Return the ids of these events in the store, with repetitions."""

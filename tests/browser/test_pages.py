@@ -40,9 +40,9 @@ def test_a_leaving_page_sends_less_than_64_kib_and_the_rest_later(stage: Stage) 
     page.wait_for_function("problems.length")
     stage.gate.is_closed = False
     page.goto(stage.host.add("/next", "<!doctype html>elsewhere"))
-    wait_until(lambda: bool(stage.gate.passed), description="a delivery arrives while the page leaves")
+    wait_until(lambda: bool(stage.gate.answered), description="a delivery arrives while the page leaves")
     on_durable(page, 0.5)
-    sizes = [len(str(body)) for _, body in stage.gate.passed]
+    sizes = [len(str(body)) for _, body in stage.gate.answered]
     assert sum(sizes) < 66_000
     stage.open(context=page.context)
     stage.delivered(40)
@@ -84,7 +84,7 @@ def test_offline_then_online_delivers_at_once(stage: Stage) -> None:
     page.context.set_offline(True)
     emit(page, 12)
     page.wait_for_function("problems.length >= 3")  # by now, the pause between retries is several seconds
-    assert stage.gate.passed == []
+    assert stage.gate.answered == []
     page.context.set_offline(False)
     stage.delivered(12, timeout_s=2.5)
     wait_until(lambda: waiting(page) == 0, description="the queue is empty")
@@ -225,7 +225,7 @@ def test_a_modified_module_is_not_run(stage: Stage) -> None:
     page.goto(stage.host.add("/tampered", element + FRAME.format(embed=stage.tenant.url, session=1)))
     embed_in(page).evaluate("for (let i = 0; i < 10; i++) view('/a')")
     on_durable(page)
-    assert stage.gate.passed == []
+    assert stage.gate.answered == []
 
 
 def test_a_page_restored_from_the_back_forward_cache_continues(stage: Stage, tmp_path: Path) -> None:

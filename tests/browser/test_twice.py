@@ -25,7 +25,7 @@ def come_back(page: Page) -> None:
 def numbers_by_session(stage: Stage) -> dict[str, list[int]]:
     """Return the numbers of all delivered events in the order of their ingest_seq, by session."""
     numbers: dict[str, list[int]] = {}
-    for status, delivery in stage.gate.passed:
+    for status, delivery in stage.gate.answered:
         assert status == 202
         numbers.setdefault(delivery["context"]["session"], []).extend(event["seq"] for event in delivery["events"])
     return numbers
@@ -89,12 +89,12 @@ def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stag
         heir = stage.open(context=context)
         stage.delivered(1)
         wait_until(lambda: waiting(heir) == 0, description="the queue of the heir is empty")
-        assert stage.gate.passed[-1][1]["lost"] == {"not_json": 1}
+        assert stage.gate.answered[-1][1]["lost"] == {"not_json": 1}
         come_back(page)
         page.evaluate(VIEW, "/back")
         stage.delivered(2, at_once=page)
         on_durable(page)
-    assert [delivery["lost"] for _, delivery in stage.gate.passed if delivery["lost"]] == [{"not_json": 1}]
+    assert [delivery["lost"] for _, delivery in stage.gate.answered if delivery["lost"]] == [{"not_json": 1}]
     assert stage.gate.ids().count(ids[0]) == 1  # the queue is not sent again either
 
 
@@ -136,7 +136,7 @@ def test_a_queue_of_a_page_with_another_key_is_sent_with_that_key(stage: Stage) 
     heir = stage.open(stage.host_page(), context=context)
     own_ids = emit(heir, 1)
     stage.delivered(2)
-    keys = {event["id"]: delivery["key"] for _, delivery in stage.gate.passed for event in delivery["events"]}
+    keys = {event["id"]: delivery["key"] for _, delivery in stage.gate.answered for event in delivery["events"]}
     assert keys == {left_ids[0]: other, own_ids[0]: stage.key}
 
 
@@ -144,5 +144,5 @@ def test_a_host_that_flushes_on_every_callback_counts_no_loss_twice(stage: Stage
     page = stage.open(stage.host_page(options="{ onEvent: (envelope, stage) => stage == 'durable' && f.flush() }"))
     embed_in(page).evaluate("emit('drilldown', { value: 10n }); for (let i = 0; i < 25; i++) view('/' + i)")
     stage.delivered(25)
-    assert [delivery["lost"] for _, delivery in stage.gate.passed if delivery["lost"]] == [{"not_json": 1}]
-    assert len(events_of([delivery for _, delivery in stage.gate.passed])) == 25
+    assert [delivery["lost"] for _, delivery in stage.gate.answered if delivery["lost"]] == [{"not_json": 1}]
+    assert len(events_of([delivery for _, delivery in stage.gate.answered])) == 25

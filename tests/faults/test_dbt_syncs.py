@@ -114,16 +114,16 @@ def test_kills_at_random_moments_lose_and_change_no_result(tmp_path: Path) -> No
     jobs = [f"job{number}" for number in range(60)]
 
     def send(server: Process, stopping: threading.Event) -> None:
-        mine = random.Random(rng.random())
+        sender_rng = random.Random(rng.random())
         while not stopping.is_set():
-            body = result(mine.choice(jobs), durationMs=mine.randint(0, 2))
+            body = result(sender_rng.choice(jobs), durationMs=sender_rng.randint(0, 2))
             try:
                 assert client.put(server, body) == body
             except Refused as refusal:
                 if refusal.reason is not Reason.CONFLICT:
                     raise
             except EmbedsinkError:
-                stopping.set()  # killed
+                stopping.set()  # the server was killed
             else:
                 assert answered.setdefault(body["syncJobId"], body) == body
 
@@ -144,10 +144,15 @@ def test_kills_at_random_moments_lose_and_change_no_result(tmp_path: Path) -> No
             assert client.get(server, job) == body
         assert server.stop() == 0
     assert len(answered) > 10
-    with contextlib.closing(duckdb.connect(str(tmp_path / "data" / "store.duckdb"), read_only=True)) as store:
-        loaded = dict(store.execute("select sync_job_id, duration_ms from sync").fetchall())
+    assert_stored(tmp_path / "data" / "store.duckdb", {job: body["durationMs"] for job, body in answered.items()})
+
+
+def assert_stored(store_path: Path, durations_ms: dict[str, int]) -> None:
+    """Assert that the store passes all checks, and has the duration of each job."""
+    with contextlib.closing(duckdb.connect(str(store_path), read_only=True)) as store:
+        stored = dict(store.execute("select sync_job_id, duration_ms from sync").fetchall())
         failed_checks = {check for check, sql in read_sql("checks").items() if store.execute(sql).fetchall()}
-    assert {job: body["durationMs"] for job, body in answered.items()}.items() <= loaded.items()
+    assert durations_ms.items() <= stored.items()
     assert not failed_checks
 
 

@@ -137,13 +137,17 @@ def running_server(
         wait_until(lambda: _is_ready(server), description="the server is ready", timeout_s=READY_TIMEOUT_S)
         yield server
     finally:
-        try:
-            server.stop()
-        except subprocess.TimeoutExpired:
-            server.kill()
-            raise
+        _stop_or_kill(server)
     if checks_store:
         assert offending_rows(data) == {}
+
+
+def _stop_or_kill(server: RunningServer) -> None:
+    try:
+        server.stop()
+    except subprocess.TimeoutExpired:
+        server.kill()
+        raise
 
 
 def offending_rows(data: Path) -> dict[str, dict[str, Any]]:
