@@ -129,8 +129,8 @@ def test_a_full_disk_answers_reports_also_after_a_restart_and_recovers(disk: Pat
         # at least the events of the last checkpoint; later ones are in the journal
         assert set(full.sent[:5]) <= set(full.ids(url))
         command = [sys.executable, "-m", "embedsink", "report", "views", "--format", "csv", "--data", str(full.data)]
-        shown = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(disk)})
-        assert (shown.returncode, len(shown.stdout.splitlines())) == (0, 2), shown.stderr
+        report_process = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(disk)})
+        assert (report_process.returncode, len(report_process.stdout.splitlines())) == (0, 2), report_process.stderr
         assert full.send(url) == 503
         ready = fetch(f"{url}/readyz").json()
         assert "bytes are free on its disk" in ready["detail"]

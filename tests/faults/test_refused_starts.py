@@ -60,9 +60,9 @@ def folder(tmp_path: Path) -> DataFolder:
     return folder
 
 
-def make_newer(path: Path, how: str) -> None:
+def make_newer(path: Path, change: str) -> None:
     """Give a database the schema of a newer version."""
-    if how == "schema":
+    if change == "schema":
         with contextlib.closing(duckdb.connect(str(path))) as newer:
             newer.execute("insert into migration values ('9999_later', now()::timestamp)")
     else:
@@ -76,11 +76,11 @@ def make_newer(path: Path, how: str) -> None:
             file.write(header)
 
 
-@pytest.mark.parametrize("how", ["schema", "format"])
-def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataFolder, how: str) -> None:
-    make_newer(folder.store, how)
+@pytest.mark.parametrize("change", ["schema", "format"])
+def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataFolder, change: str) -> None:
+    make_newer(folder.store, change)
     before = folder.store.read_bytes()
-    for command in WRITING if how == "schema" else WRITING[:1]:
+    for command in WRITING if change == "schema" else WRITING[:1]:
         message = run(folder, command)
         assert message.startswith("store.duckdb: ")
         assert "newer" in message
@@ -88,10 +88,10 @@ def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataF
     assert list(folder.damaged.iterdir()) == []
 
 
-@pytest.mark.parametrize("how", ["schema", "format"])
-def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> None:
-    make_newer(folder.snapshot, how)
-    for command in READING if how == "schema" else READING[:1]:
+@pytest.mark.parametrize("change", ["schema", "format"])
+def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, change: str) -> None:
+    make_newer(folder.snapshot, change)
+    for command in READING if change == "schema" else READING[:1]:
         message = run(folder, command)
         assert message.startswith("analytics.duckdb: ")
         assert "newer" in message

@@ -57,7 +57,7 @@ class Call(NamedTuple):
 
 def calls(trace: Path) -> Iterator[Call]:
     """Parse the output of strace in order of time. The end of a call has the arguments of its start."""
-    begun: dict[str, str] = {}
+    started_calls: dict[str, str] = {}
     for line in trace.read_text(errors="replace").splitlines():
         match = _CALL.match(line)
         if match is None:
@@ -65,9 +65,9 @@ def calls(trace: Path) -> Iterator[Call]:
         thread, name, arguments = line.split(" ", 1)[0], match["name"], match["arguments"]
         unfinished = arguments.endswith("<unfinished ...>")
         if unfinished:
-            begun[thread] = arguments
+            started_calls[thread] = arguments
         elif match["resumed"]:
-            arguments = begun.pop(thread, "") + arguments
+            arguments = started_calls.pop(thread, "") + arguments
         yield Call(name, arguments, begins=not match["resumed"], ends=not unfinished)
 
 

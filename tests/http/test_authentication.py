@@ -77,8 +77,8 @@ def populated_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
 @pytest.fixture(scope="module")
 def credentials(populated_server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     now = time.time()
-    elsewhere = KeyStore(tmp_path_factory.mktemp("elsewhere") / "keys.json")
-    _, unknown = elsewhere.create(KeyKind.ADMIN, now=now)
+    other_key_store = KeyStore(tmp_path_factory.mktemp("elsewhere") / "keys.json")
+    _, unknown = other_key_store.create(KeyKind.ADMIN, now=now)
     _, expired = KeyStore(populated_server.folder.keys).create(KeyKind.ADMIN, now=now - 100, expires_at=now - 50)
     revoked = populated_server.key("admin")
     populated_server.revoke(revoked)
@@ -162,16 +162,16 @@ def test_a_live_key_reaches_only_the_resources_of_its_kind(
 )
 @pytest.mark.parametrize("kind", ["read", "admin"])
 def test_a_scoped_reader_sees_no_rows_of_other_deployments(populated_server: Server, kind: str, path: str) -> None:
-    mine = populated_server.get(path, key=populated_server.key(kind, deployments=[2]))
-    others = populated_server.get(f"{path}?deployment=2", key=populated_server.key(kind))
-    assert mine.status_code == 200
+    scoped = populated_server.get(path, key=populated_server.key(kind, deployments=[2]))
+    filtered = populated_server.get(f"{path}?deployment=2", key=populated_server.key(kind))
+    assert scoped.status_code == 200
     # An ingest_seq counts what all deployments send, so a scoped key does not receive it.
-    assert mine.text == re.sub(r'"ingest_seq":\d+', '"ingest_seq":null', others.text)
-    assert "secret of 1" not in mine.text
-    assert populated_server.get(path, key=populated_server.key(kind)).content != mine.content
-    nothing = populated_server.get(path, key=populated_server.key(kind, deployments=[3]))
-    assert nothing.text.count("\n") <= 1
-    assert "secret" not in nothing.text
+    assert scoped.text == re.sub(r'"ingest_seq":\d+', '"ingest_seq":null', filtered.text)
+    assert "secret of 1" not in scoped.text
+    assert populated_server.get(path, key=populated_server.key(kind)).content != scoped.content
+    other_scope = populated_server.get(path, key=populated_server.key(kind, deployments=[3]))
+    assert other_scope.text.count("\n") <= 1
+    assert "secret" not in other_scope.text
 
 
 @pytest.mark.parametrize("kind", ["read", "admin"])

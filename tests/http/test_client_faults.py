@@ -102,15 +102,15 @@ def good_requests(ingest_key: str, read_key: str) -> list[bytes]:
 def test_aborted_requests_in_any_state_log_no_error(server: RunningServer) -> None:
     requests = good_requests(server.key(), server.key("read"))
     counts = (1, PIPELINE_MAX, PIPELINE_MAX + 2)
-    for whole, count, leave in itertools.product(requests, counts, WAYS_TO_LEAVE):
+    for complete_request, count, disconnect in itertools.product(requests, counts, WAYS_TO_LEAVE):
         connection = connected(server)
-        connection.sendall(whole * count)
-        leave(connection)
-    for whole, leave in itertools.product(requests, WAYS_TO_LEAVE):
-        for end in (5, whole.index(b"\r\n\r\n"), len(whole) - 1):
+        connection.sendall(complete_request * count)
+        disconnect(connection)
+    for complete_request, disconnect in itertools.product(requests, WAYS_TO_LEAVE):
+        for end in (5, complete_request.index(b"\r\n\r\n"), len(complete_request) - 1):
             connection = connected(server)
-            connection.sendall(whole + whole[:end])
-            leave(connection)
+            connection.sendall(complete_request + complete_request[:end])
+            disconnect(connection)
     assert_no_error(server)
 
 

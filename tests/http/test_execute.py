@@ -50,18 +50,18 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_a_disconnected_reader_frees_its_slot(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
-    begun = threading.Event()
+    query_started = threading.Event()
     bodies: list[bytes] = []
 
     def read_long(reader: Reader, *_: Any, **__: Any) -> None:
-        begun.set()
+        query_started.set()
         reader.run(LONG)
 
     async def write(body: bytes) -> None:
         bodies.append(body)
 
     async def wait() -> None:
-        assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
+        assert await asyncio.to_thread(query_started.wait, ENDED_S_MAX)
 
     async def take_the_place() -> None:
         async with asyncio.timeout(ENDED_S_MAX):
@@ -111,13 +111,13 @@ def test_queries_have_a_lower_priority_than_ingest(
 ) -> None:
     module, _, name = read.rpartition(".")
     original = getattr(importlib.import_module(f"embedsink.http.{module}"), name)
-    had = threads()
+    earlier_threads = threads()
     priorities: dict[int, int] = {}
 
-    def read_noting(*given: Any, **named: Any) -> Any:
-        priorities.update({thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads() - had})
+    def read_noting(*arguments: Any, **options: Any) -> Any:
+        priorities.update({thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads() - earlier_threads})
         priorities[0] = priorities[threading.get_native_id()]
-        return original(*given, **named)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(f"embedsink.http.{read}", read_noting)
     assert narrow.get(path, key=narrow.key("read")).status_code == 200
@@ -133,12 +133,12 @@ def threads() -> set[int]:
 
 
 def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, may_end = threading.Event(), threading.Event()
+    query_started, may_end = threading.Event(), threading.Event()
     bodies: list[list[bytes]] = [[], []]
     has_head = asyncio.Event()
 
     def read(reader: Reader, *_: Any, **__: Any) -> dict[str, Any]:
-        begun.set()
+        query_started.set()
         assert may_end.wait(ENDED_S_MAX)
         return {}
 
@@ -150,7 +150,7 @@ def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, m
         return write
 
     async def wait() -> None:
-        assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
+        assert await asyncio.to_thread(query_started.wait, ENDED_S_MAX)
         await asyncio.sleep(0.1)
 
     monkeypatch.setattr("embedsink.http.api.dashboards.answer_section", read)

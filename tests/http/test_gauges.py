@@ -30,8 +30,8 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
         key, reader = server.key(), server.key("read")
 
         def gauges() -> dict[str, Any]:
-            shown = server.get("/api/v1/dashboards/pipeline/sections/server", key=reader).json()["charts"]
-            return {name: gauge["value"] for name, gauge in shown.items()}
+            charts = server.get("/api/v1/dashboards/pipeline/sections/server", key=reader).json()["charts"]
+            return {name: gauge["value"] for name, gauge in charts.items()}
 
         for _ in range(3):
             assert server.post(view(), key=key).status_code == 202

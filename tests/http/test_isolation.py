@@ -132,8 +132,8 @@ def fields_of(message: Message) -> tuple[object, ...]:
 
 def comparable(response: ServerResponse) -> tuple[bytes, dict[str, str]]:
     content = uncompressed(response)
-    for made, name in VARYING_PATTERNS:
-        content = re.sub(made, name, content)
+    for pattern, name in VARYING_PATTERNS:
+        content = re.sub(pattern, name, content)
     headers = {name: value for name, value in response.headers.items() if name not in VARYING_HEADERS}
     return content, headers | {"has a tag": str("etag" in response.headers)}
 
@@ -172,9 +172,9 @@ def test_the_etag_changes_with_all_data_in_the_readers_scope(shared: KeyedServer
         tags.append(shared.get("/api/v1/reports/views").headers["etag"])
         return tags[-1] not in tags[:-1]
 
-    def send(deployment: int | None, *events: Any, session: str = "late", **more: Any) -> None:
+    def send(deployment: int | None, *events: Any, session: str = "late", **fields: Any) -> None:
         context = {"session": session} | ({} if deployment is None else {"deployment": deployment})
-        shared.server.post({"context": context, "events": list(events), **more}, key=shared.ingest_key)
+        shared.server.post({"context": context, "events": list(events), **fields}, key=shared.ingest_key)
 
     view, ready = _view_and_ready()
     send(None, view)
@@ -216,10 +216,10 @@ def test_opaque_cursors_lead_through_all_pages(shared: KeyedServer) -> None:
                 return
             cursor = f"&cursor={response.headers['x-next-cursor']}"
 
-    paged = [row["event_id"] for page in pages(shared.read_key) for row in page]
-    whole = [json.loads(line)["event_id"] for line in shared.get("/api/v1/events.ndjson").body.splitlines()]
-    assert sorted(paged) == sorted(whole)
-    assert len(set(paged)) == len(paged) > 4
+    paged_ids = [row["event_id"] for page in pages(shared.read_key) for row in page]
+    unpaged = [json.loads(line)["event_id"] for line in shared.get("/api/v1/events.ndjson").body.splitlines()]
+    assert sorted(paged_ids) == sorted(unpaged)
+    assert len(set(paged_ids)) == len(paged_ids) > 4
     # With an ingest_seq of its choice, a reader could learn the numbers of its rows.
     plain = shared.get("/api/v1/events.ndjson?limit=4", key=shared.admin_key).headers["x-next-cursor"]
     refused = shared.get(f"/api/v1/events.ndjson?limit=4&cursor={plain}")
@@ -237,9 +237,9 @@ def test_a_stream_is_not_changed_by_loads_of_other_deployments(shared: KeyedServ
     with open_stream(url, shared.read_key, "rows=on&recent=100") as stream:
         connected, recent = stream.message("connected"), stream.message("recent")
         shared.send_as_others()
-        with open_stream(url, shared.read_key, "rows=on&recent=100") as again:
-            assert fields_of(again.message("connected")) == fields_of(connected)
-            assert fields_of(again.message("recent")) == fields_of(recent)
+        with open_stream(url, shared.read_key, "rows=on&recent=100") as second_stream:
+            assert fields_of(second_stream.message("connected")) == fields_of(connected)
+            assert fields_of(second_stream.message("recent")) == fields_of(recent)
         assert {row["ingest_seq"] for row in recent.content["rows"]} == {None}
         shared.send(OWN)
         first = stream.message("loaded")

@@ -63,8 +63,8 @@ def filled(before: str, unit: str, after: str = "", *, size: int = HEAD_BYTES_MA
 
 def worst_requests(method: str, path: str) -> dict[str, bytes]:
     """Return the slowest requests within the limits, of each kind."""
-    rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    field = f"{method} {path}{rest}"
+    request_end = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    field = f"{method} {path}{request_end}"
     target = f"{method} {path}?"
     fields = {
         "many cookies": ("Cookie: ", "a=b; "),
@@ -80,17 +80,18 @@ def worst_requests(method: str, path: str) -> dict[str, bytes]:
         "an upgrade": ("Upgrade: x\r\nConnection: ", "upgrade,"),
         "a host": ("Host: [", ":"),
     }
+    names = "&".join(f"sinc{number}_until_perod" for number in range(64))
     queries = {
-        "parameters": filled(target, "e&", f"{rest}\r\n"),
-        "64 parameters": f"{target}{'&'.join(f'sinc{number}_until_perod' for number in range(64))}{rest}\r\n".encode(),
-        "percent signs": filled(target, "%ff", f"{rest}\r\n", size=8_192),
+        "parameters": filled(target, "e&", f"{request_end}\r\n"),
+        "64 parameters": f"{target}{names}{request_end}\r\n".encode(),
+        "percent signs": filled(target, "%ff", f"{request_end}\r\n", size=8_192),
     }
     paths = {
-        "a path": filled(f"{method} {path}/", "a-", f"{rest}\r\n"),
-        "a path of bytes": filled(f"{method} {path}/", "%ff", f"{rest}\r\n"),
+        "a path": filled(f"{method} {path}/", "a-", f"{request_end}\r\n"),
+        "a path of bytes": filled(f"{method} {path}/", "%ff", f"{request_end}\r\n"),
     }
     return (
-        {name: filled(field + begun, unit, "x\r\n\r\n") for name, (begun, unit) in fields.items()}
+        {name: filled(field + line_start, unit, "x\r\n\r\n") for name, (line_start, unit) in fields.items()}
         | {"many fields": f"{field}{'a: b' * 30}\r\n".encode() + b"a: b\r\n" * (FIELDS_MAX - 3) + b"\r\n"}
         | queries
         | paths
@@ -98,8 +99,8 @@ def worst_requests(method: str, path: str) -> dict[str, bytes]:
     )
 
 
-def worst_bodies(begun: str) -> dict[str, bytes]:
-    form = f"{begun}Content-Type: application/x-www-form-urlencoded\r\n"
+def worst_bodies(head_start: str) -> dict[str, bytes]:
+    form = f"{head_start}Content-Type: application/x-www-form-urlencoded\r\n"
     chunked = f"{form}Transfer-Encoding: chunked\r\n\r\n"
     size = 8 * MIB
     return {

@@ -63,13 +63,15 @@ def test_a_query_at_its_limits_is_accepted(server: Server) -> None:
 
 def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
     """The routes of the application are enumerated, so that new ones are tested automatically. Probes are excluded."""
-    named = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
+    path_values = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
     admin, routes = server.key("admin"), [route for route in server.app.routes if isinstance(route, Route)]
     requests = [
         (
             method,
             re.sub(
-                r"\{(\w+)[^}]*\}", lambda part: named[part[1]], route.path.replace("s/{name}/sec", "s/overview/sec")
+                r"\{(\w+)[^}]*\}",
+                lambda part: path_values[part[1]],
+                route.path.replace("s/{name}/sec", "s/overview/sec"),
             ),
         )
         for route in routes
@@ -85,9 +87,9 @@ def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
 
 def test_an_invalid_parameter_is_an_error_and_never_a_304(server: Server) -> None:
     key = server.key("read")
-    for wrong in ("columns=zzz", "limit=0", "cursor=zzz", "guard=zzz", "since=zzz", "zzz=1", "timezone=zzz"):
-        response = server.get(f"/api/v1/reports/ai_query?{wrong}", key=key, headers={"if-none-match": "*"})
-        assert detail(response).startswith((wrong.partition("=")[0], 'parameter "zzz"')), wrong
+    for invalid in ("columns=zzz", "limit=0", "cursor=zzz", "guard=zzz", "since=zzz", "zzz=1", "timezone=zzz"):
+        response = server.get(f"/api/v1/reports/ai_query?{invalid}", key=key, headers={"if-none-match": "*"})
+        assert detail(response).startswith((invalid.partition("=")[0], 'parameter "zzz"')), invalid
     for right in ("columns=status", "limit=1", "", "columns=status&limit=1&guard=off"):
         response = server.get(f"/api/v1/reports/ai_query?{right}", key=key, headers={"if-none-match": "*"})
         assert response.status_code == 304, right

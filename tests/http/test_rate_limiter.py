@@ -69,9 +69,9 @@ def test_a_refused_delivery_is_charged_as_one_event(clock: Clock) -> None:
 HERE, THERE = Sender("192.0.2.1", "k_1"), Sender("192.0.2.2", "k_1")
 
 
-def is_limited(act: Callable[[], None]) -> bool:
+def is_limited(charge: Callable[[], None]) -> bool:
     try:
-        act()
+        charge()
     except Unavailable as refused:
         return refused.reason is Reason.RATE_LIMITED
     return False

@@ -46,8 +46,8 @@ def send(server: Server, events: list[dict[str, Any]]) -> None:
 
 
 def get(server: Server, path: str, key: str | None = None, **headers: str) -> httpx.Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=named)
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=header_fields)
 
 
 def test_a_page_is_consistent_during_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,14 +182,14 @@ def test_links_lead_through_all_pages_in_any_format(loaded: Server, path: str) -
         assert page.headers["x-next-cursor"] in match[1]
         assert "limit=1&since=9999d" in match[1]
         link = match[1]
-    whole = get(loaded, path.rpartition(".")[0] + ".csv?columns=ingest_seq", key).text.split()[1:]
-    assert arrivals == sorted(whole, key=int)
+    all_ingest_seqs = get(loaded, path.rpartition(".")[0] + ".csv?columns=ingest_seq", key).text.split()[1:]
+    assert arrivals == sorted(all_ingest_seqs, key=int)
     assert len(set(arrivals)) == len(arrivals) > 1
 
 
 def test_pages_have_the_requested_length_and_contain_every_row(loaded: Server) -> None:
     key = loaded.key("read")
-    everything = get(loaded, "events.ndjson", key).text.splitlines()
+    all_lines = get(loaded, "events.ndjson", key).text.splitlines()
     path, collected = "/api/v1/events.ndjson?limit=2", []
     while path:
         response = loaded.get(path, key=key)
@@ -197,8 +197,8 @@ def test_pages_have_the_requested_length_and_contain_every_row(loaded: Server) -
         collected += lines
         path = response.headers.get("link", "<>").partition(">")[0][1:]
         assert len(lines) == 2 or not path
-    assert collected == everything
-    assert "key_id" not in json.loads(everything[0])
+    assert collected == all_lines
+    assert "key_id" not in json.loads(all_lines[0])
 
 
 def test_a_cursor_is_valid_for_its_report_and_scope_only(loaded: Server) -> None:
@@ -305,7 +305,9 @@ def test_the_earliest_and_latest_times_are_valid(loaded: Server, period: str) ->
 def test_a_report_that_would_fill_the_disk_is_stopped(
     loaded: Server, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    def write_for_ever(reader: Reader, selection: object, file: IO[bytes], *rest: object, **options: object) -> None:
+    def write_for_ever(
+        reader: Reader, selection: object, file: IO[bytes], *arguments: object, **options: object
+    ) -> None:
         if format == "parquet":
             # DuckDB writes the Parquet file itself, so the query must be interrupted.
             endless = "select md5(range::varchar) as text from range(20000000)"

@@ -36,18 +36,18 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_an_abandoned_report_occupies_its_slot_until_its_thread_ends(narrow: Server) -> None:
-    begun, may_end = threading.Event(), threading.Event()
+    write_started, may_end = threading.Event(), threading.Event()
     files: list[IO[bytes]] = []
 
     def write(reader: Reader, file: IO[bytes]) -> None:
         files.append(file)
-        begun.set()
+        write_started.set()
         may_end.wait(10)
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
         task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING, write, key_id="k_reader"))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(write_started.wait, 10)
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0.05)

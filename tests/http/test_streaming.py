@@ -52,14 +52,14 @@ def test_a_stream_is_cut_when_its_key_is_revoked() -> None:
 
 @pytest.mark.server
 def test_a_client_that_stops_reading_is_cut(tmp_path: Path) -> None:
-    ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     with running_server(tmp_path / "data", EMBEDSINK_READ_TIMEOUT_S="1") as server, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         address = urlsplit(server.url)
         connection.connect((address.hostname, address.port))
         ends = f":{address.port:04X} 0100007F:{connection.getsockname()[1]:04X} 01 "
         assert ends in Path("/proc/net/tcp").read_text(), "the server has the connection"
-        connection.sendall(ask * 60)
+        connection.sendall(request * 60)
         # Read /proc, because a client that does not read does not detect the end of the connection.
         wait_until(
             lambda: ends not in Path("/proc/net/tcp").read_text(), description="the server cuts it", timeout_s=20

@@ -103,11 +103,11 @@ def comparable(result: ParseResult | Exception) -> object:
     )
 
 
-def with_pool(act: Callable[[IngestPool], Awaitable[None]]) -> None:
+def with_pool(use_pool: Callable[[IngestPool], Awaitable[None]]) -> None:
     async def run() -> None:
         pool = IngestPool(RULES, body_bytes_max=MIB)
         try:
-            await act(pool)
+            await use_pool(pool)
         finally:
             await pool.aclose()
 
@@ -209,10 +209,10 @@ def test_a_bug_in_the_worker_is_reported_with_its_traceback(monkeypatch: pytest.
     server_side, worker_side = socket.socketpair()
     thread = threading.Thread(target=serve, args=(worker_side, RULES), kwargs={"body_bytes_max": MIB})
     thread.start()
-    with server_side, server_side.makefile("rb") as answers:
+    with server_side, server_side.makefile("rb") as worker_output:
         server_side.sendall(b"".join(encode_job(JOBS["events"])))
-        head_bytes, _ = LENGTHS.unpack(answers.read(LENGTHS.size))
-        bug = decode_result(answers.read(head_bytes), b"")
+        head_bytes, _ = LENGTHS.unpack(worker_output.read(LENGTHS.size))
+        bug = decode_result(worker_output.read(head_bytes), b"")
         server_side.shutdown(socket.SHUT_WR)
         thread.join()
     assert isinstance(bug, str)

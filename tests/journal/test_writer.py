@@ -393,11 +393,11 @@ def test_a_full_disk_refuses_stores_nothing_and_recovers_automatically(small_dis
     assert numbers(folder) == [0, *stored, 100]
 
 
-async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeout_s: float = 5) -> bool:
+async def eventually(measure: Callable[[], Awaitable[object]], expected: object, timeout_s: float = 5) -> bool:
     """Return whether the result becomes the expected one in time."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
-        if await ask() == wanted:
+        if await measure() == expected:
             return True
         await asyncio.sleep(0.05)
     return False
@@ -482,9 +482,9 @@ def test_a_missing_folder_ends_the_journal_and_stores_nothing(folder: Path, how:
 
 
 def take_away(folder: Path, how: str) -> None:
-    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    moved_folder = folder.rename(folder.with_name("elsewhere"))
     if how == "deleted":
-        shutil.rmtree(elsewhere)
+        shutil.rmtree(moved_folder)
     if how == "replaced":
         folder.mkdir()
 

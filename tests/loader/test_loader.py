@@ -89,9 +89,11 @@ def add_many(folder: DataFolder, number: int, count: int) -> None:
     """Add a segment of many events, copied from one, because validating them takes too long."""
     path = add_segment(folder, number, count=1)
     line = path.read_bytes().splitlines(keepends=True)[0]
-    own = str(UUID(int=number * 1_000)).encode()
-    assert own in line
-    lines = b"".join(line.replace(own, str(UUID(int=number * 1_000_000 + index)).encode()) for index in range(count))
+    first_id = str(UUID(int=number * 1_000)).encode()
+    assert first_id in line
+    lines = b"".join(
+        line.replace(first_id, str(UUID(int=number * 1_000_000 + index)).encode()) for index in range(count)
+    )
     path.write_bytes(lines + trailer(lines))
 
 
@@ -197,9 +199,9 @@ def test_a_segment_that_was_not_committed_is_loaded_by_the_next_attempt(
     assert events_in(folder.store) == expected(1)
 
 
-def refusing(why: str) -> Callable[..., None]:
+def refusing(reason: str) -> Callable[..., None]:
     def refuse(*_: object, **__: object) -> None:
-        raise StoreRefused(why)
+        raise StoreRefused(reason)
 
     return refuse
 
@@ -296,15 +298,15 @@ def test_a_flipped_bit_anywhere_in_the_store_loses_no_event_and_damages_no_snaps
     add_segment(folder, 2, count=900)
     with opened(folder) as loader:
         loader.run_once(is_last=True)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     ids = sorted([*expected(1, count=900), *expected(2, count=900)])
 
     rebuilt_count = 0
-    for offset in range(12_288 + 100, len(sound), len(sound) // 10):
+    for offset in range(12_288 + 100, len(intact), len(intact) // 10):
         for path in folder.damaged.iterdir():
             path.unlink()
-        folder.snapshot.write_bytes(sound)
-        folder.store.write_bytes(flipped(sound, offset))
+        folder.snapshot.write_bytes(intact)
+        folder.store.write_bytes(flipped(intact, offset))
         with opened(folder) as loader:
             for _ in range(2):
                 loader.run_once(is_last=True)
@@ -364,9 +366,9 @@ def test_rollups_are_recomputed_after_a_failed_rebuild(folder: DataFolder, monke
 
 def damage_deep_inside(folder: DataFolder) -> None:
     """Flip a bit in the store that only a full read detects."""
-    sound = folder.store.read_bytes()
-    for offset in range(12_288 + 100, len(sound), 4_096):
-        folder.store.write_bytes(flipped(sound, offset))
+    intact = folder.store.read_bytes()
+    for offset in range(12_288 + 100, len(intact), 4_096):
+        folder.store.write_bytes(flipped(intact, offset))
         store = Store(folder.store)
         try:
             store.open()
@@ -385,7 +387,7 @@ def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolde
     with opened(folder) as loader:
         loader.run_once(is_last=True)
     add_segment(folder, 2)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     log = folder.path / "store.duckdb.wal"
 
     # A log as DuckDB leaves it for a store that it can't write, and noise, on which DuckDB would abort the process.
@@ -394,8 +396,8 @@ def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolde
         left = (folder.path / "other.duckdb.wal").read_bytes()
     for content in (left, os.urandom(5_000)):
         for damage in (lambda: None, lambda: folder.store.write_bytes(b"\0" * 20_000), folder.store.unlink):
-            folder.store.write_bytes(sound)
-            folder.snapshot.write_bytes(sound)
+            folder.store.write_bytes(intact)
+            folder.snapshot.write_bytes(intact)
             log.write_bytes(content)
             damage()
             with opened(folder) as loader:
@@ -411,10 +413,10 @@ def test_a_flipped_bit_before_a_pending_segment_is_repaired(folder: DataFolder) 
     with opened(folder) as loader:
         loader.run_once(is_last=True)
     add_segment(folder, 2)
-    sound = folder.store.read_bytes()
-    for offset in range(12_288 + 100, len(sound), len(sound) // 5):
-        folder.snapshot.write_bytes(sound)
-        folder.store.write_bytes(flipped(sound, offset))
+    intact = folder.store.read_bytes()
+    for offset in range(12_288 + 100, len(intact), len(intact) // 5):
+        folder.snapshot.write_bytes(intact)
+        folder.store.write_bytes(flipped(intact, offset))
         with opened(folder) as loader:
             for _ in range(2):
                 loader.run_once(is_last=True)
@@ -531,8 +533,8 @@ def test_a_segment_that_returns_under_another_name_is_loaded_once(folder: DataFo
         load_all(loader)
         path.unlink()
         for name in (f"{path.stem}.ndjson", sealed_name(path.stem, len(content))):
-            again = folder.journal / name
-            again.write_bytes(content)
+            renamed = folder.journal / name
+            renamed.write_bytes(content)
             add_segment(folder, 2)
             load_all(loader)
             loader.publish()
@@ -560,7 +562,7 @@ def test_a_segment_longer_than_its_loaded_copy_is_kept_and_reported(folder: Data
 
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: DataFolder, is_loaded: bool) -> None:
-    own = add_segment(folder, 1)
+    own_segment = add_segment(folder, 1)
     with opened(folder) as loader:
         if is_loaded:
             load_all(loader)
@@ -569,7 +571,7 @@ def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: Dat
         (folder.journal / "000000000005-00000000.ndjson").unlink()
         load_all(loader)
         [message] = loader.status.damaged
-        assert f"{other.name}: has the number of {own.stem}" in message
+        assert f"{other.name}: has the number of {own_segment.stem}" in message
         assert "Restore a backup into a new folder" in message
     assert (folder.damaged / other.name).exists()
     assert events_in(folder.store) == expected(1)
@@ -650,10 +652,10 @@ def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: Da
 def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, again, other = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
+    first, duplicate, conflict = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
     write_segment(folder.journal, [first, VIEW | {"id": 2}], number=1)
-    write_segment(folder.journal, [again, VIEW | {"id": 3}, other], number=2)
-    write_segment(folder.journal, [VIEW | {"id": 4}, again], number=3)
+    write_segment(folder.journal, [duplicate, VIEW | {"id": 3}, conflict], number=2)
+    write_segment(folder.journal, [VIEW | {"id": 4}, duplicate], number=3)
     loads = noted_loads(monkeypatch)
 
     with opened(folder) as loader:
@@ -834,8 +836,8 @@ def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> P
     """Return 8 MB in few lines: 128 errors with messages of 62 kB, or 8 invalid bodies of 1 MB."""
     if quarantined:
         bodies = [b'{"x":"' + os.urandom(500_000).hex().encode() for _ in range(8)]
-        why = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
-        lines = [body_rejection_line(one, received_at=1, key_id="k_1", new_id=uuid4) for one in why]
+        rejections = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
+        lines = [body_rejection_line(one, received_at=1, key_id="k_1", new_id=uuid4) for one in rejections]
     else:
         texts = [os.urandom(31_000).hex() for _ in range(128)]
         errors = [event_or_action("event:error", {"message": text}) for text in texts]

@@ -333,17 +333,17 @@ def test_a_server_whose_store_is_large_loads_before_it_verifies(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_segment(folder, 1)
-    begun: list[int] = []
+    verified_at: list[int] = []
     copy = snapshot.CopyProcess
 
     def note(source: Path, target: Path, **options: object) -> snapshot.CopyProcess:
-        begun.append(loader.status.segment_count)
+        verified_at.append(loader.status.segment_count)
         return copy(source, target)
 
     monkeypatch.setattr(publisher, "CopyProcess", note)
     with opened(folder) as loader:
         loader.run_once(is_last=False)
-        assert begun == [1]
+        assert verified_at == [1]
 
 
 HANGING = """

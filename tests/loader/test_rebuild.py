@@ -135,14 +135,14 @@ def test_every_readable_event_is_salvaged_exactly_once(folder: DataFolder) -> No
         for _ in range(2):
             loader.publish()
     files = (folder.store, folder.snapshot, folder.previous)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     for seed in range(2):
         rng = random.Random(seed)
         for path in (*folder.journal.iterdir(), *folder.damaged.iterdir()):
             path.unlink()
         for path in files:
             path.unlink(missing_ok=True)
-            path.write_bytes(sound)
+            path.write_bytes(intact)
             flip_a_column(path, rng)
         by_file = [readable_events(path) for path in files]
         readable = set.union(*by_file)
@@ -197,8 +197,8 @@ def old(tmp_path: Path) -> Path:
 
 
 def rows_of(store: Store) -> dict[str, list[tuple[object, ...]]]:
-    kept = {"loaded_segment": "* exclude (loaded_at) replace (coalesce(lost_count, 0) as lost_count)"}
-    queries = {table: f"select {kept.get(table, '*')} from {table} order by all" for table in TABLES}
+    column_lists = {"loaded_segment": "* exclude (loaded_at) replace (coalesce(lost_count, 0) as lost_count)"}
+    queries = {table: f"select {column_lists.get(table, '*')} from {table} order by all" for table in TABLES}
     return {table: store._load_connection().execute(sql).fetchall() for table, sql in queries.items()}
 
 
@@ -211,9 +211,9 @@ def opened_store(path: Path) -> contextlib.closing[Store]:
 def test_all_kinds_of_rows_are_salvaged_once(folder: DataFolder, old: Path) -> None:
     with opened_store(old) as store:
         before = rows_of(store)
-    again = shutil.copy(old, old.with_name("again.duckdb"))
+    second_copy = shutil.copy(old, old.with_name("again.duckdb"))
     with opened_store(folder.store) as store:
-        store.salvage([old, Path(again)], journal_numbers=[])
+        store.salvage([old, Path(second_copy)], journal_numbers=[])
         assert rows_of(store) == before
         store.checkpoint()
     assert all(before.values())
@@ -318,10 +318,10 @@ def test_an_interrupted_rebuild_restarts_and_loses_nothing(folder: DataFolder, m
 
 def test_a_rebuild_with_damaged_snapshots_publishes_an_intact_one(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3, count=1_000)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     for path in (folder.snapshot, folder.previous, folder.store):
         path.write_bytes(b"\0" * 20_000)
-    folder.previous.write_bytes(sound)
+    folder.previous.write_bytes(intact)
     damaged = DamagedFiles(folder.damaged, messages=[])
     rebuilt = rebuild(folder, StoreLimits(), damaged_files=damaged, why="is damaged")
     assert (rebuilt.complete_to, rebuilt.salvaged.row_count) == (3, 0)
@@ -431,8 +431,8 @@ def test_a_truncated_file_is_damaged(folder: DataFolder) -> None:
 def test_databases_in_damaged_have_a_retention_but_segments_and_notes_have_none(
     folder: DataFolder, age_days: int
 ) -> None:
-    kept = ("000000000001-00000000.ndjson", "lost-1.txt")
-    for name in kept:
+    retained = ("000000000001-00000000.ndjson", "lost-1.txt")
+    for name in retained:
         (folder.damaged / name).write_text("kept")
     keeper = DamagedFiles(folder.damaged, messages=[])
     for number in range(5):
@@ -444,4 +444,4 @@ def test_databases_in_damaged_have_a_retention_but_segments_and_notes_have_none(
     if age_days:
         keeper.delete_old_databases(now=time.time() + age_days * 86_400)
         assert keeper.databases() == []
-    assert {path.name for path in folder.damaged.iterdir()} >= set(kept)
+    assert {path.name for path in folder.damaged.iterdir()} >= set(retained)

@@ -89,12 +89,12 @@ def test_one_dashboard_has_every_kind_of_tile() -> None:
 
 
 def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, busy: RunningServer) -> None:
-    narrow = {"width": 390, "height": 844}
+    phone = {"width": 390, "height": 844}
     with reader_at(
         browser,
         busy,
         key=busy.key("read"),
-        viewport=narrow,
+        viewport=phone,
         color_scheme="dark",
         has_touch=True,
         locale="en-US",  # the locale with the longest times
@@ -167,8 +167,8 @@ def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> N
         looking.open("tenants", f"?timezone=UTC&period={period}")
         page.click('label:has(input[value="custom"])')
         fields = [page.input_value(f'input[name="{name}"]') for name in ("since", "until")]
-        shown = [[str(now.date()) for now in (now - length, now)] for now in (before, datetime.now(UTC))]
-        assert fields in shown
+        expected_days = [[str(now.date()) for now in (now - length, now)] for now in (before, datetime.now(UTC))]
+        assert fields in expected_days
     last = date.fromisoformat(fields[1])
     page.fill('input[name="since"]', last.isoformat())
     assert f"since={last}&until={last + timedelta(days=1)}" in page.url
@@ -380,8 +380,8 @@ def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: R
 def test_without_events_each_tile_says_so(browser: Browser, tmp_path: Path, bundle: Path) -> None:
     shutil.copytree(bundle, tmp_path / "data" / "pages")
     with (
-        running_server(tmp_path / "data") as nothing,
-        reader_at(browser, nothing, key=nothing.key("read")) as reader,
+        running_server(tmp_path / "data") as empty_server,
+        reader_at(browser, empty_server, key=empty_server.key("read")) as reader,
     ):
         reader.open("overview")
         assert reader.page.locator("canvas").count() == 0

@@ -194,8 +194,8 @@ def test_invisible_and_direction_characters_in_a_name_are_shown_and_the_name_can
             load(reader.server, ingest, name)
     page, tile = reader.page, '[data-tile="all"]'
     reader.open("tenants", "?period=24h")
-    shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
-    assert set(names.values()) <= set(shown)
+    names_shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
+    assert set(names.values()) <= set(names_shown)
     page.locator(f"{tile} button", has_text="evil").click()
     reader.wait(lambda: reader.number("active") == "1", "only that tenant remains")
     assert "tenant=%E2%80%AEevil%E2%80%AC" in page.url

@@ -16,9 +16,9 @@ def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) ->
     chart = next(tile for section in dashboard.sections for tile in section.charts if tile.kind == "chart")
     section = next(section for section in dashboard.sections if chart in section.charts)
     content = {"columns": ["tenant", "view_count"], "rows": rows, "before": []}
-    answers = {section.id: {chart.id: content}}
+    section_data = {section.id: {chart.id: content}}
     file = tmp_path / "tenants.html"
-    file.write_bytes(render(dashboard, answers, Caption((0, 86_400_000), datetime.now(UTC)), format="html"))
+    file.write_bytes(render(dashboard, section_data, Caption((0, 86_400_000), datetime.now(UTC)), format="html"))
     requests: list[str] = []
     messages: list[str] = []
     page = browser.new_page(viewport={"width": 390, "height": 800})

@@ -44,11 +44,11 @@ class Reader:
         """Wait until no tile is pending."""
         self.wait(lambda: self.page.evaluate(_IS_SHOWN), "all tiles are shown", timeout_s=timeout_s)
 
-    def wait(self, condition: Callable[[], Any], what: str, *, timeout_s: float = 30.0) -> None:
+    def wait(self, condition: Callable[[], Any], description: str, *, timeout_s: float = 30.0) -> None:
         """Wait until a condition is true. The page's policy forbids the script of Playwright's own waiting."""
         end = time.monotonic() + timeout_s
         while not condition():
-            assert time.monotonic() < end, f"still not so: {what}; {self.troubles}"
+            assert time.monotonic() < end, f"still not so: {description}; {self.troubles}"
             self.page.wait_for_timeout(20)
 
     def number(self, tile: str) -> str:

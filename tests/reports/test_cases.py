@@ -106,10 +106,10 @@ def test_a_column_has_the_same_values_when_selected_alone(
 ) -> None:
     for case in read_cases(report)["cases"]:
         with subtests.test(case["case"]), reader_of(report, case, store, tmp_path) as reader:
-            whole = [row for rows in reader.rows(report) for row in rows]
+            all_columns = [row for rows in reader.rows(report) for row in rows]
             for index, column in enumerate(reader.columns(report)):
-                alone = [row for rows in reader.rows(SelectQuery(report, (column.name,))) for row in rows]
-                assert alone == [(row[index],) for row in whole], column.name
+                one_column = [row for rows in reader.rows(SelectQuery(report, (column.name,))) for row in rows]
+                assert one_column == [(row[index],) for row in all_columns], column.name
 
 
 @pytest.mark.parametrize("report", REPORTS)
@@ -150,13 +150,13 @@ def test_a_file_reads_only_lower_layers_and_lower_numbers_of_its_own() -> None:
         for layer in LAYERS
         for path in (sql_folder() / layer).glob("*.sql")
     }
-    wrong = [
+    violations = [
         (name, other)
         for name, sql in read_views().items()
         for other in relations_in(sql) & ranks.keys() - {name}
         if ranks[other] >= ranks[name]
     ]
-    assert wrong == []
+    assert violations == []
 
 
 def test_reports_read_no_table() -> None:
@@ -172,8 +172,8 @@ def test_reports_read_no_table() -> None:
 def test_reports_declare_their_traits(trait: str, pattern: str) -> None:
     sqls = read_views()
     has_trait = {name for name, sql in sqls.items() if re.search(pattern, re.sub("--.*|'.*?'(?!\\))", "", _code(sql)))}
-    while more := {name for name, sql in sqls.items() if has_trait & relations_in(sql)} - has_trait:
-        has_trait |= more
+    while new_names := {name for name, sql in sqls.items() if has_trait & relations_in(sql)} - has_trait:
+        has_trait |= new_names
     declared = {name for name, sql in read_sql("reports").items() if re.search(rf"(?m)^-- Traits: .*\b{trait}\b", sql)}
     assert declared == has_trait & read_sql("reports").keys()
 

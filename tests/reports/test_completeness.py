@@ -201,7 +201,7 @@ def test_the_gaps_of_thousands_of_sessions_agree_with_the_oracle(
     history = []
     for deployment in range(800):
         length = rng.choice([1, 3, 8, 66])
-        kept = [seq for seq in range(length) if rng.random() < rng.choice([0.5, 0.9, 1.0])]
+        received_numbers = [seq for seq in range(length) if rng.random() < rng.choice([0.5, 0.9, 1.0])]
         history += [
             Numbered(
                 seq,
@@ -211,7 +211,7 @@ def test_the_gaps_of_thousands_of_sessions_agree_with_the_oracle(
                 deployment=deployment,
                 is_action=rng.random() < 0.1,
             )
-            for seq in kept + rng.choices(kept or [0], k=rng.choice([0, 0, 2]))
+            for seq in received_numbers + rng.choices(received_numbers or [0], k=rng.choice([0, 0, 2]))
         ]
     rng.shuffle(history)
     check(connection, history, [], {"interval": rng.choice(["hour", "day"])})

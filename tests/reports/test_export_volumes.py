@@ -30,8 +30,10 @@ def expected_rows(exports: list[dict[str, Any]], scope: dict[str, Any]) -> Itera
     for whose, of_viewer in volumes.items():
         for day in of_viewer:
             if day >= scope.get("since", datetime.min).date():
-                known = min(LOOK_BACK_DAYS, (day - first_day).days)
-                yield _row(day, whose, volumes, [day - timedelta(days=back) for back in range(1, known + 1)])
+                previous_day_count = min(LOOK_BACK_DAYS, (day - first_day).days)
+                yield _row(
+                    day, whose, volumes, [day - timedelta(days=back) for back in range(1, previous_day_count + 1)]
+                )
 
 
 def _row(day: date, whose: Any, volumes: Any, before: list[date]) -> tuple[Any, ...]:

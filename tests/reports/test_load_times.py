@@ -82,13 +82,13 @@ def placed_events(history: Iterable[Event], scope: Scope) -> list[Placed]:
     """Return the events with their dashboards. This is the oracle: it walks through the events in order."""
     showing: dict[object, Event] = {}
     loading: dict[object, Placed] = {}
-    walked = []
+    placed_history = []
     # Python's sort is stable, so events with equal keys stay in the order of ingest_seq.
     for event in sorted(history, key=lambda e: (e.after, e.seq is None, e.seq or 0)):
         if not _is_seen(event, scope):
             continue
         placed = Placed(event, event.public_id)
-        walked.append(placed)
+        placed_history.append(placed)
         if event.session is None:
             continue
         dashboard = (event.deployment, event.session, event.surface)
@@ -98,7 +98,7 @@ def placed_events(history: Iterable[Event], scope: Scope) -> list[Placed]:
             placed.public_id = showing[dashboard].public_id
         if event.surface == "dashboard" and placed.public_id is not None:
             _load(placed, loading)
-    return walked
+    return placed_history
 
 
 def _load(placed: Placed, loading: dict[object, Placed]) -> None:
@@ -115,12 +115,12 @@ def _is_seen(event: Event, scope: Scope) -> bool:
     return (deployments is None or event.deployment in deployments) and scope.get("surface") in (None, event.surface)
 
 
-def _in_scope(walked: Iterable[Placed], scope: Scope) -> Iterator[Placed]:
+def _in_scope(history: Iterable[Placed], scope: Scope) -> Iterator[Placed]:
     """Return the events of the period and the tenant, after attribution and pairing."""
     since, until = scope.get("since", datetime.min), scope.get("until", datetime.max)
     return (
         placed
-        for placed in walked
+        for placed in history
         if since <= placed.event.occurred_at < until and scope.get("tenant") in (None, placed.event.tenant)
     )
 
@@ -320,9 +320,9 @@ def test_the_counts_of_all_tenants_add_up_to_the_unfiltered_counts(
     for scope in scopes:
         counts.update(_flat(found_counts(connection, scope)))
         counts.update(_flat({key: row._asdict() for key, row in report_rows(connection, scope).items()}))
-    whole: Counter[object] = Counter(_flat(found_counts(connection, {})))
-    whole.update(_flat({key: row._asdict() for key, row in report_rows(connection, {}).items()}))
-    assert counts == whole
+    unfiltered: Counter[object] = Counter(_flat(found_counts(connection, {})))
+    unfiltered.update(_flat({key: row._asdict() for key, row in report_rows(connection, {}).items()}))
+    assert counts == unfiltered
 
 
 def _flat(rows: Mapping[Any, Mapping[str, Any]]) -> dict[object, int]:
@@ -366,11 +366,11 @@ def test_a_single_day_has_the_same_row_as_within_a_period(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
     remember(connection, history)
-    whole = report_rows(connection, {})
+    all_rows = report_rows(connection, {})
     midnight = datetime(2026, 11, 2)
     days = [midnight + number * DAY for number in range(4)]
-    alone = [report_rows(connection, {"since": day, "until": day + DAY}) for day in days]
-    assert {key: row for rows in alone for key, row in rows.items()} == whole
+    single_days = [report_rows(connection, {"since": day, "until": day + DAY}) for day in days]
+    assert {key: row for rows in single_days for key, row in rows.items()} == all_rows
 
 
 @settings(max_examples=20)

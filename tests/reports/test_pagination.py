@@ -106,11 +106,11 @@ def test_a_page_of_a_windowed_view_is_computed_once(
     for number in (1, 2, 3):
         load(store, tmp_path, number)
     sent: list[str] = []
-    ask = Reader._execute
+    execute = Reader._execute
 
     def noted(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
         sent.append(sql)
-        return ask(self, sql, parameters)
+        return execute(self, sql, parameters)
 
     monkeypatch.setattr(Reader, "_execute", noted)
     for write in (Format.JSON, Format.PARQUET):
@@ -121,9 +121,9 @@ def test_a_page_of_a_windowed_view_is_computed_once(
         assert sum("ai_query" in sql for sql in sent) == 1
     assert following is not None
     with store.reader(EVERYTHING) as reader:
-        rest, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
-        everything, _ = page(reader, "ai_query", replace(page_request, limit=None))
-    assert (len(rest), len(everything), last) == (1, 3, None)
+        last_page, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
+        all_rows, _ = page(reader, "ai_query", replace(page_request, limit=None))
+    assert (len(last_page), len(all_rows), last) == (1, 3, None)
 
 
 def test_windowed_views_are_detected_in_their_sql(store: Store) -> None:

@@ -148,10 +148,10 @@ def test_pages_of_the_same_section_share_one_query(seeded: Server, monkeypatch: 
     assert responses[8].content != responses[0].content
     # A new minute may have begun, which changes the ETag.
     assert len(queries) in (2, 3)
-    made = len(queries)
+    query_count = len(queries)
     for _ in range(4):
         seeded.get_concurrently(*[(path, key)] * 8)
-    assert len(queries) - made <= 1
+    assert len(queries) - query_count <= 1
 
 
 def test_while_ingest_is_busy_one_section_is_queried_at_a_time(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,16 +213,16 @@ def test_only_the_latest_responses_are_cached(
     monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no new minute begins meanwhile
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSES_MAX", kept_max)
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSE_BYTES_MAX", bytes_max)
-    key, reader, made = seeded.key("read"), seeded.engine.store.reader, []
+    key, reader, computed = seeded.key("read"), seeded.engine.store.reader, []
 
     def noted(variables: Any, **_: Any) -> Any:
-        made.append(variables["tenant"][0])
+        computed.append(variables["tenant"][0])
         return reader(variables)
 
     monkeypatch.setattr(seeded.engine.store, "reader", noted)
     for tenant in ("a", "b", "a", "c", "a", "b"):
         assert seeded.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
-    assert sorted(made) == sorted(["a", "b", "c", *made_again])
+    assert sorted(computed) == sorted(["a", "b", "c", *made_again])
 
 
 def test_gauges_are_never_cached(seeded: Server) -> None:
@@ -281,9 +281,9 @@ def wrong(folder: Path) -> Path:
 
 
 def test_an_operators_dashboard_is_listed_shown_and_answered(tmp_path: Path) -> None:
-    own = tmp_path / "dashboards"
-    own.mkdir()
-    file = wrong(own) / "mine.json"
+    dashboards_folder = tmp_path / "dashboards"
+    dashboards_folder.mkdir()
+    file = wrong(dashboards_folder) / "mine.json"
     file.write_text(file.read_text().replace('"column": "views"', '"column": "view_count"'))
     with open_server(tmp_path) as server:
         key = server.key("read")
@@ -319,9 +319,9 @@ def test_programs_can_read_the_list_and_the_definitions(seeded: Server) -> None:
 def test_an_invalid_file_of_an_operator_is_reported_and_does_not_stop_ingest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
 ) -> None:
-    own = tmp_path / "dashboards"
-    own.mkdir()
-    file = wrong(own) / "mine.json"
+    dashboards_folder = tmp_path / "dashboards"
+    dashboards_folder.mkdir()
+    file = wrong(dashboards_folder) / "mine.json"
     file.write_text(content or file.read_text())
     with open_server(tmp_path) as server:
         assert server.post(view(), key=server.key()).status_code == 202

@@ -42,8 +42,10 @@ def result(job: str = "job1", **fields: Any) -> dict[str, Any]:
 def put(server: Server, body: Any, path: str | None = None, *, key: str | None, **headers: str) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     job = body.get("syncJobId", "job1") if isinstance(body, dict) else "job1"
-    named = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-    return server.request("PUT", path or address(job), key=key, content=content, headers=named)
+    header_fields = {"content-type": "application/json"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    return server.request("PUT", path or address(job), key=key, content=content, headers=header_fields)
 
 
 def loaded_count(server: Server) -> int:
@@ -211,13 +213,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "named"), WRONG, ids=lambda value: json.dumps(value)[:50])
-def test_an_invalid_body_answers_422_and_names_the_field(server: Server, fields: dict[str, Any], named: str) -> None:
+@pytest.mark.parametrize(("fields", "field_path"), WRONG, ids=lambda value: json.dumps(value)[:50])
+def test_an_invalid_body_answers_422_and_names_the_field(
+    server: Server, fields: dict[str, Any], field_path: str
+) -> None:
     before = len(server.journaled())
     response = put(server, result("wrong") | fields, address("wrong"), key=server.key("sync"))
     assert (response.status_code, problem(response)) == (422, "invalid_body")
-    assert [error["field"] for error in response.json()["errors"]] == [named]
-    assert response.json()["detail"].startswith(f"{named}: ")
+    assert [error["field"] for error in response.json()["errors"]] == [field_path]
+    assert response.json()["detail"].startswith(f"{field_path}: ")
     assert len(server.journaled()) == before
     assert server.get(address("wrong"), key=server.key("read")).status_code == 404
 

@@ -130,15 +130,15 @@ def test_a_422_has_the_same_list_as_a_202(server: Server) -> None:
     assert [line["raw"] for line in server.journaled()[before:]] == ["1", "2"]
 
 
-@pytest.mark.parametrize("good", [0, 1])
-@pytest.mark.parametrize("bad", [20, 21])
-def test_at_most_20_rejections_are_listed(server: Server, good: int, bad: int) -> None:
+@pytest.mark.parametrize("valid_count", [0, 1])
+@pytest.mark.parametrize("invalid_count", [20, 21])
+def test_at_most_20_rejections_are_listed(server: Server, valid_count: int, invalid_count: int) -> None:
     before = len(server.journaled())
-    response = server.post([1] * bad + [view()] * good, key=server.key())
-    assert response.status_code == (202 if good else 422)
+    response = server.post([1] * invalid_count + [view()] * valid_count, key=server.key())
+    assert response.status_code == (202 if valid_count else 422)
     assert len(response.json()["rejected"]) == 20
-    assert response.json().get("rejectedCount", 20) == bad
-    assert len(server.journaled()) - before == bad + good
+    assert response.json().get("rejectedCount", 20) == invalid_count
+    assert len(server.journaled()) - before == invalid_count + valid_count
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,11 @@ def test_the_snapshot_opens_as_a_database(published: Server, tmp_path: Path) -> 
 
 def test_a_range_of_the_snapshot_can_be_downloaded(published: Server) -> None:
     key = published.key("read")
-    whole = published.get(PATH, key=key).content
-    for requested, part in {"bytes=8-11": whole[8:12], "bytes=-5": whole[-5:], "bytes=9-": whole[9:]}.items():
+    snapshot = published.get(PATH, key=key).content
+    for requested, part in {"bytes=8-11": snapshot[8:12], "bytes=-5": snapshot[-5:], "bytes=9-": snapshot[9:]}.items():
         response = published.get(PATH, key=key, headers={"range": requested})
         assert (response.status_code, response.content) == (206, part)
-        assert response.headers["content-range"].endswith(f"/{len(whole)}")
+        assert response.headers["content-range"].endswith(f"/{len(snapshot)}")
 
 
 @pytest.mark.parametrize("requested", ["bytes=5-1", "bytes=0-1,3-4", "lines=0-1", "bytes=-", "=", ""])
@@ -102,8 +102,8 @@ def test_a_download_resumes_only_with_the_same_snapshot(published: Server) -> No
     requested = {"range": "bytes=0-9"}
     same = published.get(PATH, key=key, headers=requested | {"if-range": first.headers["etag"]})
     assert (same.status_code, same.content) == (206, first.content[:10])
-    others = ('"other"', f"W/{first.headers['etag']}", first.headers["last-modified"])
-    for other, part in itertools.product(others, ("bytes=0-9", f"bytes={10**17}-")):
+    other_tags = ('"other"', f"W/{first.headers['etag']}", first.headers["last-modified"])
+    for other, part in itertools.product(other_tags, ("bytes=0-9", f"bytes={10**17}-")):
         response = published.get(PATH, key=key, headers={"range": part, "if-range": other})
         assert (response.status_code, response.content) == (200, first.content), other
 
@@ -151,8 +151,8 @@ def test_one_key_cannot_use_all_download_slots(published: Server) -> None:
 
 def test_two_ranges_or_two_if_range_headers_are_ignored(published: Server) -> None:
     key = published.key("read")
-    whole = published.get(PATH, key=key)
-    tag, size = whole.headers["etag"], len(whole.content)
+    complete_response = published.get(PATH, key=key)
+    tag, size = complete_response.headers["etag"], len(complete_response.content)
     for headers in (
         [("range", "bytes=0-1"), ("range", "bytes=4-5")],
         [("range", f"bytes={size}-"), ("range", "bytes=4-5")],

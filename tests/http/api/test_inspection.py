@@ -81,8 +81,8 @@ def test_without_waiting_the_answer_is_incomplete(running: RunningServer) -> Non
 
 def test_rejections_have_a_reason_and_a_path(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
-    wrong = [event_or_action("event:download", {"format": "doc"}), view() | {"type": "svc:event:scroll"}, 1]
-    send(running, key, [*VISIT, *wrong, event_or_action("action:refresh")], session="wrong", deployment=12)
+    invalid_envelopes = [event_or_action("event:download", {"format": "doc"}), view() | {"type": "svc:event:scroll"}, 1]
+    send(running, key, [*VISIT, *invalid_envelopes, event_or_action("action:refresh")], session="wrong", deployment=12)
     inspection = inspect(running, reader, "session=wrong")
     assert (inspection["acceptedCount"], inspection["quarantinedCount"], inspection["actions"]) == (
         4,
@@ -122,13 +122,13 @@ def test_a_scoped_reader_counts_its_own_events(running: RunningServer) -> None:
     for deployment in (1, 2):
         send(running, key, [view({"title": f"secret of {deployment}"}), 1], session="shared", deployment=deployment)
     send(running, key, [view(), 1], session="shared")
-    mine = inspect(running, running.key("read", deployments=[2]), "session=shared")
-    assert (mine["acceptedCount"], mine["quarantinedCount"], mine["lostCount"]) == (1, 1, 0)
-    assert [rejection["deployment"] for rejection in mine["rejected"]] == [2]
-    everything = inspect(running, running.key("read"), "session=shared")
-    assert (everything["acceptedCount"], everything["quarantinedCount"]) == (3, 3)
-    nothing = inspect(running, running.key("read", deployments=[3]), "session=shared&since=1h")
-    assert (nothing["acceptedCount"], nothing["quarantinedCount"], nothing["rejected"]) == (0, 0, [])
+    scoped = inspect(running, running.key("read", deployments=[2]), "session=shared")
+    assert (scoped["acceptedCount"], scoped["quarantinedCount"], scoped["lostCount"]) == (1, 1, 0)
+    assert [rejection["deployment"] for rejection in scoped["rejected"]] == [2]
+    unscoped = inspect(running, running.key("read"), "session=shared")
+    assert (unscoped["acceptedCount"], unscoped["quarantinedCount"]) == (3, 3)
+    other_scope = inspect(running, running.key("read", deployments=[3]), "session=shared&since=1h")
+    assert (other_scope["acceptedCount"], other_scope["quarantinedCount"], other_scope["rejected"]) == (0, 0, [])
 
 
 def test_an_inspection_can_be_filtered(running: RunningServer) -> None:

@@ -69,10 +69,10 @@ def test_an_acknowledged_event_is_streamed_within_two_seconds(tmp_path: Path) ->
 
 
 def test_a_load_is_streamed_with_its_counts(running: RunningServer, key: str, reader: str) -> None:
-    known = view() | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
+    repeated = view() | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
     with open_stream(running.url, reader) as stream:
         connected = stream.message("connected").content
-        events = [known, known, WRONG, event_or_action("action:refresh")]
+        events = [repeated, repeated, WRONG, event_or_action("action:refresh")]
         body = {"context": {"session": "s"}, "events": events, "lost": {"queue_overflow": 7}}
         assert running.post(body, key=key).status == 202
         update = stream.message()
@@ -89,16 +89,16 @@ def test_a_load_is_streamed_with_its_counts(running: RunningServer, key: str, re
 
 
 def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key: str, reader: str) -> None:
-    good = view({"title": "Sales"})
+    valid = view({"title": "Sales"})
     with open_stream(running.url, reader, "rows=on") as stream:
         stream.message("connected")
-        send(running, key, good, WRONG, viewer="u_42", deployment=12)
+        send(running, key, valid, WRONG, viewer="u_42", deployment=12)
         update = stream.message().content
     assert update["droppedCount"] == 0
     accepted, quarantined = update["rows"]
     assert (accepted["outcome"], accepted["type"], accepted["session"]) == ("accepted", "view", "s")
     assert (accepted["viewer"], accepted["deployment"], accepted["reason"]) == ("u_42", 12, None)
-    assert json.loads(accepted["envelope"]).items() >= good.items()
+    assert json.loads(accepted["envelope"]).items() >= valid.items()
     assert (quarantined["outcome"], quarantined["type"], quarantined["reason"]) == (
         "quarantined",
         "download",
@@ -262,8 +262,8 @@ def test_too_many_streams_answer_503(running: RunningServer, key: str, reader: s
         send(running, key, view())
         first.loaded(1)
     wait_until(lambda: listener_count(running) == 0, description="no client listens")
-    with open_stream(running.url, reader) as again:
-        assert again.response.status == 200
+    with open_stream(running.url, reader) as second_stream:
+        assert second_stream.response.status == 200
 
 
 def test_one_key_cannot_use_all_streams(tmp_path: Path) -> None:

@@ -150,13 +150,13 @@ def test_each_kind_of_key_lists_its_operations(pages: dict[str, Page]) -> None:
     }
     for _, _, operation in OPERATIONS:
         kinds = {name.removesuffix("Key") for scheme in operation["security"] for name in scheme}
-        alone = kinds - {"admin"} or kinds
-        assert {kind for kind, ids in listed.items() if operation["operationId"] in ids} == alone
+        documented_kinds = kinds - {"admin"} or kinds
+        assert {kind for kind, ids in listed.items() if operation["operationId"] in ids} == documented_kinds
 
 
 def test_every_link_leads_to_a_page_and_an_id(server: Server, pages: dict[str, Page]) -> None:
     ids = {path: set(page.ids) for path, page in pages.items()}
-    others = set()
+    other_links = set()
     for path, page in pages.items():
         assert len(page.ids) == len(ids[path]), path
         for link in page.links:
@@ -164,9 +164,9 @@ def test_every_link_leads_to_a_page_and_an_id(server: Server, pages: dict[str, P
             if (target or path) in pages:
                 assert not anchor or anchor in ids[target or path], f"{path} links to {link}"
             elif not link.startswith("/api/v1/reports/"):
-                others.add(link)
-    assert "/dashboards/" in others
-    for link in others:
+                other_links.add(link)
+    assert "/dashboards/" in other_links
+    for link in other_links:
         assert server.get(link).status_code in (200, 303), link
 
 
@@ -270,9 +270,11 @@ def test_an_unchanged_page_answers_304_for_the_same_address_only(server: Server)
     assert (second_response.status_code, second_response.content) == (304, b"")
     assert second_response.headers["etag"] == first.headers["etag"]
     assert second_response.headers["content-security-policy"] == first.headers["content-security-policy"]
-    elsewhere = server.get(path, headers={"If-None-Match": first.headers["etag"], "Host": "other.example.com"})
-    assert elsewhere.status_code == 200
-    assert "http://other.example.com/api/v1/events" in elsewhere.text
+    other_host_response = server.get(
+        path, headers={"If-None-Match": first.headers["etag"], "Host": "other.example.com"}
+    )
+    assert other_host_response.status_code == 200
+    assert "http://other.example.com/api/v1/events" in other_host_response.text
 
 
 def test_pages_need_the_store_only_until_they_are_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

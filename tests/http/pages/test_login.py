@@ -37,8 +37,8 @@ def cookie_of(response: httpx.Response) -> str:
 
 
 def with_cookie(server: Server, path: str, cookie: str, **headers: str) -> httpx.Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return server.get(path, headers={"cookie": cookie} | named)
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return server.get(path, headers={"cookie": cookie} | header_fields)
 
 
 def test_without_a_login_a_page_redirects_to_the_form_and_back(server: Server) -> None:
@@ -229,11 +229,11 @@ def test_two_credentials_are_refused_only_in_headers(server: Server) -> None:
 
 
 def test_the_bundle_is_not_built_without_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[bytes] = []
+    built: list[bytes] = []
 
     async def make() -> bytes:
-        made.append(gzip.compress(b"drawn"))
-        return made[-1]
+        built.append(gzip.compress(b"drawn"))
+        return built[-1]
 
     monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_build_in_child", make)
     with open_server(tmp_path) as server:
@@ -241,10 +241,10 @@ def test_the_bundle_is_not_built_without_a_login(tmp_path: Path, monkeypatch: py
         assert problem(server.get(path)) == "not_ready"
         assert server.get(PAGE).status_code == 303
         assert problem(server.get(path)) == "not_ready"
-        assert (made, list(server.folder.path.glob("pages/*"))) == ([], [])
+        assert (built, list(server.folder.path.glob("pages/*"))) == ([], [])
         with_cookie(server, PAGE, cookie_of(log_in(server, server.key("read"))))
         assert server.get(path).text == "drawn"
-        assert len(made) == len(list(server.folder.path.glob("pages/*"))) == 1
+        assert len(built) == len(list(server.folder.path.glob("pages/*"))) == 1
         assert problem(server.get("/pages/vega/0000000000000000.js")) == "not_found"
 
 

@@ -215,11 +215,11 @@ def test_a_credential_in_a_trailer_is_ignored(server: RunningServer, key: bytes)
 
 
 def test_pipelined_requests_are_answered_in_order(server: RunningServer, key: bytes) -> None:
-    good = head(GOOD, b"Authorization: Bearer " + key) + GOOD
-    bad = head(GOOD) + GOOD
+    valid = head(GOOD, b"Authorization: Bearer " + key) + GOOD
+    without_key = head(GOOD) + GOOD
     get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     with connected(server) as connection:
-        connection.sendall(good + bad + get + good)
+        connection.sendall(valid + without_key + get + valid)
         received = b""
         while received.count(b"HTTP/1.1 ") < 4 or not received.endswith(b'{"accepted":1,"rejected":[]}'):
             received += connection.recv(65_536)

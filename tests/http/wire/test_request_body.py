@@ -168,9 +168,9 @@ def test_trickling_bytes_do_not_extend_the_timeout(tmp_path: Path) -> None:
 def test_a_client_that_disconnects_gets_no_answer_and_stores_nothing(server: Server) -> None:
     before = len(server.journaled())
     authorization = (b"authorization", f"Bearer {server.key()}".encode())
-    begun: Message = {"type": "http.request", "body": b"[", "more_body": True}
-    left: Message = {"type": "http.disconnect"}
-    for messages in ([left], [begun, left]):
+    first_part: Message = {"type": "http.request", "body": b"[", "more_body": True}
+    disconnect: Message = {"type": "http.disconnect"}
+    for messages in ([disconnect], [first_part, disconnect]):
         assert server.run(messages, [authorization, (b"content-type", b"text/plain")]) == []
     assert len(server.journaled()) == before
 
