@@ -198,7 +198,7 @@ def paths_of(deliveries: list[dict[str, Any]]) -> list[str]:
     return [event["payload"]["path"] for event in events_of(deliveries)]
 
 
-def seen(page: Page) -> list[str]:
+def received_ids(page: Page) -> list[str]:
     """Return the ids of the events that this page's forwarder received, without adopted ones."""
     ids: list[str] = page.evaluate("stages.filter(([, stage]) => stage == 'seen').map(([id]) => id)")
     return ids
@@ -206,10 +206,10 @@ def seen(page: Page) -> list[str]:
 
 def emit(page: Page, count: int, prefix: str = "/") -> list[str]:
     """Emit this many events, and wait until the host page has received them. Return their ids."""
-    before = len(seen(page))
+    before = len(received_ids(page))
     embed_in(page).evaluate(f"for (let i = 0; i < {count}; i++) view('{prefix}' + i)")
-    wait_until(lambda: len(seen(page)) == before + count, description=f"{count} events are seen")
-    return seen(page)[before:]
+    wait_until(lambda: len(received_ids(page)) == before + count, description=f"{count} events are received")
+    return received_ids(page)[before:]
 
 
 def waiting(page: Page) -> int:

@@ -48,7 +48,7 @@ WRONG_OPTIONS = [
 ]
 
 
-def taken(page: Page) -> int:
+def received_count(page: Page) -> int:
     """Return the number of events that the forwarder has received."""
     count: int = page.evaluate("stages.filter(([, stage]) => stage == 'seen').length")
     return count
@@ -107,7 +107,7 @@ def test_messages_of_other_origins_are_ignored_and_counted(stage: Stage) -> None
         embed_in(page, index).evaluate("view('/forged')")
     page.evaluate("postMessage({ source: 'svc-embed', direction: 'event', type: 'svc:event:view', payload: {} })")
     page.wait_for_function("f.ignored == 3")
-    assert taken(page) == 0
+    assert received_count(page) == 0
 
 
 def test_only_the_exact_origin_matches(stage: Stage) -> None:
@@ -116,9 +116,9 @@ def test_only_the_exact_origin_matches(stage: Stage) -> None:
     data = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "payload": {}, "timestamp": 1}
     for count, origin in enumerate(OTHER_ORIGINS, start=1):
         page.evaluate(dispatch, [origin, data])
-        assert (taken(page), ignored(page)) == (0, count), origin
+        assert (received_count(page), ignored(page)) == (0, count), origin
     page.evaluate(dispatch, ["https://tenant.example.com", data])
-    assert (taken(page), ignored(page)) == (1, len(OTHER_ORIGINS))
+    assert (received_count(page), ignored(page)) == (1, len(OTHER_ORIGINS))
 
 
 def test_messages_that_are_not_events_are_ignored_and_counted(stage: Stage) -> None:
@@ -127,7 +127,7 @@ def test_messages_that_are_not_events_are_ignored_and_counted(stage: Stage) -> N
     for count, data in enumerate(NO_EVENTS, start=1):
         embed.evaluate(f"parent.postMessage({data}, '*')")
         page.wait_for_function("count => f.ignored == count", arg=count)
-    assert taken(page) == 0
+    assert received_count(page) == 0
 
 
 def test_exceptions_of_getters_and_proxies_do_not_escape(stage: Stage) -> None:
@@ -144,7 +144,7 @@ def test_exceptions_of_getters_and_proxies_do_not_escape(stage: Stage) -> None:
         dispatchEvent(event);
     }""")
     assert ignored(page) == 3
-    assert taken(page) == 0
+    assert received_count(page) == 0
     # The third is an event of a closed window.
     embed_in(page).evaluate("view('/a')")
     [delivery] = stage.delivered(1, at_once=page)
@@ -323,4 +323,4 @@ def test_after_stop_new_events_are_ignored_and_queued_events_are_sent(stage: Sta
     deliveries = stage.delivered(1)
     on_durable(page, 1.2)
     assert [event["payload"]["path"] for event in events_of(deliveries)] == ["/a"]
-    assert taken(page) == 1
+    assert received_count(page) == 1

@@ -162,7 +162,7 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
 ) -> None:
     parse, running, most = embedsink.http.sync_body.parse_sync, 0, 0
 
-    def note_and_parse(*arguments: Any) -> Any:
+    def record_and_parse(*arguments: Any) -> Any:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -172,7 +172,7 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
         finally:
             running -= 1
 
-    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "parse_sync", note_and_parse)
+    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "parse_sync", record_and_parse)
     with open_server(tmp_path, rate_address_bytes_per_s=MIB) as server:
         key = server.key("sync")
 

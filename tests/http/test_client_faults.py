@@ -219,10 +219,10 @@ def test_failed_handshakes_log_no_error(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "embedsink", "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
     with log.open("wb") as file, subprocess.Popen([*words, *pem(tmp_path, PRIVATE_KEY)], stderr=file) as server:
         try:
-            wait_until(lambda: speaks_https(port), description="the server listens", timeout_s=READY_TIMEOUT_S)
+            wait_until(lambda: serves_https(port), description="the server listens", timeout_s=READY_TIMEOUT_S)
             break_handshakes(port)
             break_encrypted_connections(port)
-            assert speaks_https(port)
+            assert serves_https(port)
             assert_log_has_no_error(log)
             server.terminate()
             assert server.wait(STOP_TIMEOUT_S) == 0
@@ -250,7 +250,7 @@ def break_encrypted_connections(port: int) -> None:
         leave(connection)
 
 
-def speaks_https(port: int) -> bool:
+def serves_https(port: int) -> bool:
     try:
         with secured(port) as connection:
             connection.sendall(request("GET /healthz"))

@@ -114,12 +114,12 @@ def test_queries_have_a_lower_priority_than_ingest(
     earlier_threads = threads()
     priorities: dict[int, int] = {}
 
-    def read_noting(*arguments: Any, **options: Any) -> Any:
+    def read_and_record(*arguments: Any, **options: Any) -> Any:
         priorities.update({thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads() - earlier_threads})
         priorities[0] = priorities[threading.get_native_id()]
         return original(*arguments, **options)
 
-    monkeypatch.setattr(f"embedsink.http.{read}", read_noting)
+    monkeypatch.setattr(f"embedsink.http.{read}", read_and_record)
     assert narrow.get(path, key=narrow.key("read")).status_code == 200
     low = max(10, os.getpriority(os.PRIO_PROCESS, 0))
     assert priorities.pop(0) == low

@@ -72,7 +72,7 @@ def test_connections_are_limited_by_the_setting_and_by_the_system(
 
 
 @pytest.fixture
-def taken_port() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -90,10 +90,10 @@ def assert_does_not_start(data: Path, *options: str, message: str) -> None:
     assert not list(data.glob("journal/*"))
 
 
-def test_a_port_in_use_prints_one_sentence(tmp_path: Path, taken_port: int) -> None:
-    message = f"--port {taken_port}: is in use. Choose another port, or stop the program that uses it."
-    message += f" For example: --port {taken_port + 1}."
-    assert_does_not_start(tmp_path / "data", "--port", str(taken_port), message=message)
+def test_a_port_in_use_prints_one_sentence(tmp_path: Path, used_port: int) -> None:
+    message = f"--port {used_port}: is in use. Choose another port, or stop the program that uses it."
+    message += f" For example: --port {used_port + 1}."
+    assert_does_not_start(tmp_path / "data", "--port", str(used_port), message=message)
 
 
 def test_the_suggested_port_after_65535_is_65534() -> None:
@@ -137,9 +137,9 @@ def two_addresses(first: tuple[str, int], second: tuple[str, int]) -> Any:
     return lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (first, second)]
 
 
-def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, taken_port: int) -> None:
+def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, used_port: int) -> None:
     port = free_port()
-    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", taken_port)))
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", used_port)))
     with pytest.raises(Misconfigured, match="is in use"), Listening("two", port).bound():
         pass
     monkeypatch.undo()

@@ -232,12 +232,12 @@ def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkey
             raise OSError(errno.EIO, "Input/output error")
         fdatasync(descriptor)
 
-    def noted(descriptor: int, content: bytes) -> int:
+    def recorded(descriptor: int, content: bytes) -> int:
         calls.append("write")
         return write(descriptor, content)
 
     monkeypatch.setattr(open_segment, "fdatasync", failing)
-    monkeypatch.setattr(os, "write", noted)
+    monkeypatch.setattr(os, "write", recorded)
     failures: list[str] = []
 
     async def test(journal: Journal) -> None:

@@ -166,11 +166,11 @@ def test_a_load_that_failed_after_its_commit_is_reported_and_published(
     loads: list[str] = []
     positions: list[int] = []
 
-    def note() -> None:
+    def record() -> None:
         loads.append("loaded")
         positions.append(loader.last_number)
 
-    loader = Loader(folder, Store(folder.store), on_loaded=note)
+    loader = Loader(folder, Store(folder.store), on_loaded=record)
     loader.open_store()
     loader.run_once(is_last=True)
     add_segment(folder, 1)
@@ -656,7 +656,7 @@ def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     write_segment(folder.journal, [first, VIEW | {"id": 2}], number=1)
     write_segment(folder.journal, [duplicate, VIEW | {"id": 3}, conflict], number=2)
     write_segment(folder.journal, [VIEW | {"id": 4}, duplicate], number=3)
-    loads = noted_loads(monkeypatch)
+    loads = recorded_loads(monkeypatch)
 
     with opened(folder) as loader:
         load_all(loader)
@@ -672,16 +672,16 @@ def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     assert [ledger[1:5] for ledger in ledgers] == [(2, 2, 0, 0), (3, 1, 1, 1), (2, 1, 1, 0)]
 
 
-def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+def recorded_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Record the segment numbers of each later load."""
     loads: list[list[int]] = []
     load = Store.load
 
-    def note_and_load(store: Store, *segments: Segment) -> Ledger:
+    def record_and_load(store: Store, *segments: Segment) -> Ledger:
         loads.append([segment.number for segment in segments])
         return load(store, *segments)
 
-    monkeypatch.setattr(Store, "load", note_and_load)
+    monkeypatch.setattr(Store, "load", record_and_load)
     return loads
 
 
@@ -691,7 +691,7 @@ def test_a_load_has_a_limit_in_segments_and_in_bytes(folder: DataFolder, monkeyp
     monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 2)
     monkeypatch.setattr(pending, "BATCH_BYTES_MAX", big.stat().st_size - 1)
     assert 2 * paths[0].stat().st_size < big.stat().st_size
-    loads = noted_loads(monkeypatch)
+    loads = recorded_loads(monkeypatch)
 
     with opened(folder) as loader:
         load_all(loader)
@@ -735,16 +735,16 @@ def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, m
     monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
-    loads = noted_loads(monkeypatch)
+    loads = recorded_loads(monkeypatch)
     observed: list[bool] = []
     load = Store.load
 
-    def look_and_load(store: Store, *segments: Segment) -> Ledger:
+    def check_and_load(store: Store, *segments: Segment) -> Ledger:
         wait_until(lambda: not is_copying(loader), description="the copy is complete")
         observed.append(paths[0].exists())
         return load(store, *segments)
 
-    monkeypatch.setattr(Store, "load", look_and_load)
+    monkeypatch.setattr(Store, "load", check_and_load)
     loader.run_once(is_last=False)
     loader.close()
     assert len(loads) == 4

@@ -336,11 +336,11 @@ def test_a_server_whose_store_is_large_loads_before_it_verifies(
     verified_at: list[int] = []
     copy = snapshot.CopyProcess
 
-    def note(source: Path, target: Path, **options: object) -> snapshot.CopyProcess:
+    def record(source: Path, target: Path, **options: object) -> snapshot.CopyProcess:
         verified_at.append(loader.status.segment_count)
         return copy(source, target)
 
-    monkeypatch.setattr(publisher, "CopyProcess", note)
+    monkeypatch.setattr(publisher, "CopyProcess", record)
     with opened(folder) as loader:
         loader.run_once(is_last=False)
         assert verified_at == [1]

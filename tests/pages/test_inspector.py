@@ -278,12 +278,12 @@ def test_earlier_rows_are_shown_after_the_stream_broke(inspector: Inspector) -> 
     page.goto(f"{inspector.server.url}/dashboards/inspector?session=broken")
     expect(page.locator("#live")).to_have_attribute("data-state", "connecting")
 
-    def is_told_seconds_later() -> bool:
+    def is_updated_seconds_later() -> bool:
         page.clock.run_for(5_000)
         return inspector.rows().count() == 1
 
     wait_until(
-        is_told_seconds_later, description="the page asked again"
+        is_updated_seconds_later, description="the page asked again"
     )  # The page may detect the broken stream only now.
 
 

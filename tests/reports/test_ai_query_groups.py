@@ -67,8 +67,8 @@ Answers = dict[tuple[int | None, str], Answer]
 def expected_answers(stages: list[Stage], acts: list[Act], scope: dict[str, Any]) -> Answers:
     """Return the rows of the oracle."""
     answers: Answers = defaultdict(lambda: Answer(dict.fromkeys(COUNTS, 0), set(), set(), set()))
-    questions = [s for s in stages if s.status == "submitted" and _is_seen(s, scope)]
-    done = [a for a in acts if a.type in ("drilldown", "download") and _is_seen(a, scope)]
+    questions = [s for s in stages if s.status == "submitted" and _is_in_scope(s, scope)]
+    done = [a for a in acts if a.type in ("drilldown", "download") and _is_in_scope(a, scope)]
     for row in expected_rows(stages, scope).elements():
         _count(answers[row.deployment, SHAPES[row.query]], row, questions, done)
     return dict(answers)
@@ -100,7 +100,7 @@ def _follows(events: Sequence[Stage | Act], row: Row, after: datetime) -> bool:
     )
 
 
-def _is_seen(event: Stage | Act, scope: dict[str, Any]) -> bool:
+def _is_in_scope(event: Stage | Act, scope: dict[str, Any]) -> bool:
     """Return whether an event may follow a question: its deployment is in scope, and its surface and tenant are any."""
     deployments = scope.get("deployments")
     return deployments is None or event.deployment in deployments

@@ -61,10 +61,10 @@ def expected_rows(history: list[Numbered], losses: list[Loss], scope: dict[str, 
     missing: Counter[Cell] = Counter()
     lost: dict[Cell, Counter[str]] = defaultdict(Counter)
     for event in history:
-        if not event.is_action and _is_seen(event, scope):
+        if not event.is_action and _is_in_scope(event, scope):
             received[_cell(event.occurred_at, event, scope)] += 1
     for event, count in _gaps(history):
-        if _is_seen(event, scope):
+        if _is_in_scope(event, scope):
             missing[_cell(event.occurred_at, event, scope)] += count
     for loss in losses:
         if loss.lost_count and _is_within(loss.received_at, loss, scope):
@@ -99,7 +99,7 @@ def _gaps(history: list[Numbered]) -> Iterator[tuple[Numbered, int]]:
                 last = seq
 
 
-def _is_seen(event: Numbered, scope: dict[str, Any]) -> bool:
+def _is_in_scope(event: Numbered, scope: dict[str, Any]) -> bool:
     return (
         _is_within(event.occurred_at, event, scope)
         and scope.get("surface") in (None, event.surface)

@@ -44,7 +44,7 @@ class Event:
 
 
 @dataclass
-class Placed:
+class AttributedEvent:
     """An event with its dashboard. `is_loaded` applies to view events."""
 
     event: Event
@@ -78,68 +78,69 @@ Key = tuple[datetime, int | None, str | None]
 Scope = Mapping[str, Any]
 
 
-def placed_events(history: Iterable[Event], scope: Scope) -> list[Placed]:
+def attributed_events(history: Iterable[Event], scope: Scope) -> list[AttributedEvent]:
     """Return the events with their dashboards. This is the oracle: it walks through the events in order."""
     showing: dict[object, Event] = {}
-    loading: dict[object, Placed] = {}
-    placed_history = []
+    loading: dict[object, AttributedEvent] = {}
+    attributed = []
     # Python's sort is stable, so events with equal keys stay in the order of ingest_seq.
     for event in sorted(history, key=lambda e: (e.after, e.seq is None, e.seq or 0)):
-        if not _is_seen(event, scope):
+        if not _is_in_scope(event, scope):
             continue
-        placed = Placed(event, event.public_id)
-        placed_history.append(placed)
+        attributed_event = AttributedEvent(event, event.public_id)
+        attributed.append(attributed_event)
         if event.session is None:
             continue
         dashboard = (event.deployment, event.session, event.surface)
         if event.type == "view":
             showing[dashboard] = event
         elif event.public_id is None and dashboard in showing and event.after - showing[dashboard].after <= DAY:
-            placed.public_id = showing[dashboard].public_id
-        if event.surface == "dashboard" and placed.public_id is not None:
-            _load(placed, loading)
-    return placed_history
+            attributed_event.public_id = showing[dashboard].public_id
+        if event.surface == "dashboard" and attributed_event.public_id is not None:
+            _load(attributed_event, loading)
+    return attributed
 
 
-def _load(placed: Placed, loading: dict[object, Placed]) -> None:
-    queue = (placed.event.deployment, placed.event.session, placed.public_id)
-    if placed.event.type == "view":
-        loading[queue] = placed
-    elif placed.event.type == "dashboard-loaded" and queue in loading:
+def _load(attributed_event: AttributedEvent, loading: dict[object, AttributedEvent]) -> None:
+    queue = (attributed_event.event.deployment, attributed_event.event.session, attributed_event.public_id)
+    if attributed_event.event.type == "view":
+        loading[queue] = attributed_event
+    elif attributed_event.event.type == "dashboard-loaded" and queue in loading:
         view = loading.pop(queue)
-        view.is_loaded = placed.event.after - view.event.after <= DAY
+        view.is_loaded = attributed_event.event.after - view.event.after <= DAY
 
 
-def _is_seen(event: Event, scope: Scope) -> bool:
+def _is_in_scope(event: Event, scope: Scope) -> bool:
     deployments = scope.get("deployments")
     return (deployments is None or event.deployment in deployments) and scope.get("surface") in (None, event.surface)
 
 
-def _in_scope(history: Iterable[Placed], scope: Scope) -> Iterator[Placed]:
+def _in_scope(history: Iterable[AttributedEvent], scope: Scope) -> Iterator[AttributedEvent]:
     """Return the events of the period and the tenant, after attribution and pairing."""
     since, until = scope.get("since", datetime.min), scope.get("until", datetime.max)
     return (
-        placed
-        for placed in history
-        if since <= placed.event.occurred_at < until and scope.get("tenant") in (None, placed.event.tenant)
+        attributed_event
+        for attributed_event in history
+        if since <= attributed_event.event.occurred_at < until
+        and scope.get("tenant") in (None, attributed_event.event.tenant)
     )
 
 
 def expected_rows(history: Iterable[Event], scope: Scope) -> dict[Key, Row]:
-    groups: dict[Key, list[Placed]] = defaultdict(list)
-    for placed in _in_scope(placed_events(history, scope), scope):
-        event = placed.event
+    groups: dict[Key, list[AttributedEvent]] = defaultdict(list)
+    for attributed_event in _in_scope(attributed_events(history, scope), scope):
+        event = attributed_event.event
         if event.surface == "dashboard" and event.type in ("view", "dashboard-loaded"):
             period = event.occurred_at.replace(minute=0, second=0, microsecond=0)
             if scope.get("interval") != "hour":
                 period = period.replace(hour=0)
-            groups[period, event.deployment, placed.public_id].append(placed)
+            groups[period, event.deployment, attributed_event.public_id].append(attributed_event)
     return {key: _row(group) for key, group in groups.items()}
 
 
-def _row(group: list[Placed]) -> Row:
-    views = [placed for placed in group if placed.event.type == "view"]
-    loads = [placed.event for placed in group if placed.event.type == "dashboard-loaded"]
+def _row(group: list[AttributedEvent]) -> Row:
+    views = [attributed_event for attributed_event in group if attributed_event.event.type == "view"]
+    loads = [attributed_event.event for attributed_event in group if attributed_event.event.type == "dashboard-loaded"]
     reported = (load.load_duration_ms for load in loads)
     durations = sorted(duration for duration in reported if duration is not None and 0 <= duration <= 86_400_000)
     counts = [
@@ -172,11 +173,11 @@ def _percentile(ordered: list[float], percent: int) -> float | None:
 def expected_counts(history: Iterable[Event], scope: Scope) -> dict[tuple[int | None, str], dict[str, int]]:
     """Return the expected counts of `dashboards`, by deployment and public id."""
     counts: dict[tuple[int | None, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
-    for placed in _in_scope(placed_events(history, scope), scope):
-        if placed.public_id is not None:
-            counted = counts[placed.event.deployment, placed.public_id]
-            if placed.event.type in counted:
-                counted[placed.event.type] += 1
+    for attributed_event in _in_scope(attributed_events(history, scope), scope):
+        if attributed_event.public_id is not None:
+            counted = counts[attributed_event.event.deployment, attributed_event.public_id]
+            if attributed_event.event.type in counted:
+                counted[attributed_event.event.type] += 1
     return dict(counts)
 
 
@@ -198,7 +199,9 @@ def report_rows(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[Key
     return rows_by_key
 
 
-def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], dict[str, int]]:
+def dashboard_counts(
+    connection: duckdb.DuckDBPyConnection, scope: Scope
+) -> dict[tuple[int | None, str], dict[str, int]]:
     with variables(connection, {"now": NOW, **scope}):
         rows = connection.execute(
             "select deployment, public_id, view_count, download_count, drilldown_count, error_count from dashboards"
@@ -206,7 +209,7 @@ def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tu
     return {row[:2]: dict(zip(COUNTED, row[2:], strict=True)) for row in rows}
 
 
-def found_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
+def view_counts_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
     """Return the view counts of `dashboards` in a query that selects no other counts."""
     columns = ["deployment", "public_id", "view_count"]
     with variables(connection, {"now": NOW, "requested_columns": columns, **scope}):
@@ -305,8 +308,8 @@ def test_the_loads_of_any_history_agree_with_the_oracle(
     assert_same(report_rows(connection, scope), expected_rows(history, scope))
     # A dashboard with only a navigation has no row.
     counts = expected_counts([event for event in history if event.type != "navigate"], scope)
-    assert found_counts(connection, scope) == counts
-    assert found_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
+    assert dashboard_counts(connection, scope) == counts
+    assert view_counts_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
 
 
 @given(history=histories, tenants=st.lists(st.sampled_from(["acme", "initech"]), min_size=30, max_size=30))
@@ -318,9 +321,9 @@ def test_the_counts_of_all_tenants_add_up_to_the_unfiltered_counts(
     scopes: list[Scope] = [{"tenant": tenant} for tenant in ("acme", "initech")]
     counts: Counter[object] = Counter()
     for scope in scopes:
-        counts.update(_flat(found_counts(connection, scope)))
+        counts.update(_flat(dashboard_counts(connection, scope)))
         counts.update(_flat({key: row._asdict() for key, row in report_rows(connection, scope).items()}))
-    unfiltered: Counter[object] = Counter(_flat(found_counts(connection, {})))
+    unfiltered: Counter[object] = Counter(_flat(dashboard_counts(connection, {})))
     unfiltered.update(_flat({key: row._asdict() for key, row in report_rows(connection, {}).items()}))
     assert counts == unfiltered
 
@@ -350,13 +353,13 @@ def test_events_without_a_session_belong_to_no_view(
         """
     )
     expected = {"view": 20_000, "download": 0, "drilldown": 5, "error": 0}
-    assert found_counts(connection, {}) == {(1, "d1"): expected}
+    assert dashboard_counts(connection, {}) == {(1, "d1"): expected}
 
 
 def test_a_dashboard_of_the_previous_day_is_listed_with_any_columns(connection: duckdb.DuckDBPyConnection) -> None:
     remember(connection, [Event("view"), Event("drilldown", 14 * HOUR, None), Event("error", DAY, None, surface="app")])
     for after, rows in ((SECOND, 1), (14 * HOUR, 1), (14 * HOUR + SECOND, 0)):
-        found = found_alone(connection, {"since": START + after, "until": START + 3 * DAY})
+        found = view_counts_alone(connection, {"since": START + after, "until": START + 3 * DAY})
         assert found == ({(1, "d1"): 0} if rows else {})
 
 

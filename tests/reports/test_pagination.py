@@ -108,11 +108,11 @@ def test_a_page_of_a_windowed_view_is_computed_once(
     sent: list[str] = []
     execute = Reader._execute
 
-    def noted(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
+    def recorded(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
         sent.append(sql)
         return execute(self, sql, parameters)
 
-    monkeypatch.setattr(Reader, "_execute", noted)
+    monkeypatch.setattr(Reader, "_execute", recorded)
     for write in (Format.JSON, Format.PARQUET):
         sent.clear()
         with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:

@@ -67,18 +67,18 @@ def expected_rows(history: list[Stage], scope: dict[str, object], now: datetime 
     queues: dict[object, list[Stage]] = defaultdict(list)
     # Python's sort is stable, so stages with equal keys stay in the order of ingest_seq.
     for stage in sorted(history, key=lambda s: (s.minute, s.seq is None, s.seq or 0)):
-        if _is_seen(stage, scope):
+        if _is_in_scope(stage, scope):
             queues[stage.deployment, stage.session, stage.chat_id, stage.query].append(stage)
-    walked = [walked_row for queue in queues.values() for walked_row in _walk(queue, now)]
-    return Counter(row for tenant, row in walked if _is_asked(tenant, row, scope))
+    paired_rows = [paired_row for queue in queues.values() for paired_row in _pair_queue(queue, now)]
+    return Counter(row for tenant, row in paired_rows if _is_row_in_scope(tenant, row, scope))
 
 
-def _is_seen(stage: Stage, scope: dict[str, object]) -> bool:
+def _is_in_scope(stage: Stage, scope: dict[str, object]) -> bool:
     deployments = scope.get("deployments")
     return deployments is None or stage.deployment in deployments  # type: ignore[operator]
 
 
-def _is_asked(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
+def _is_row_in_scope(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
     began_at = row.submitted_at or row.finished_at
     assert began_at
     return (
@@ -88,7 +88,7 @@ def _is_asked(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
     )
 
 
-def _walk(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]:
+def _pair_queue(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]:
     open_now: list[Stage] = []
     crowded: set[int] = set()
     for stage in queue:
@@ -128,7 +128,7 @@ def _row(question: Stage | None, ended: Stage | None, is_crowded: bool, now: dat
     return (first.tenant if first.tenant is not None else last.tenant), row
 
 
-def report_rows(
+def query_rows(
     connection: duckdb.DuckDBPyConnection, history: Iterable[Stage], scope: dict[str, object], now: datetime = NOW
 ) -> Counter[Row]:
     rows = [
@@ -152,7 +152,7 @@ def test_all_histories_of_up_to_seven_stages_agree_with_the_oracle(connection: d
         for number, queue in enumerate(queues)
         for minute, status in enumerate(queue)
     ]
-    assert report_rows(connection, history, {}) == expected_rows(history, {})
+    assert query_rows(connection, history, {}) == expected_rows(history, {})
 
 
 # Most stages share a queue and a few instants, so that order and concurrency matter.
@@ -197,7 +197,7 @@ clocks = st.sampled_from([2, 10, 11, 12, 13, 30, 31, 45]).map(lambda minute: STA
 def test_the_pairs_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Stage], scope: dict[str, object], now: datetime
 ) -> None:
-    assert report_rows(connection, history, scope, now) == expected_rows(history, scope, now)
+    assert query_rows(connection, history, scope, now) == expected_rows(history, scope, now)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -220,7 +220,7 @@ def test_the_pairs_of_thousands_of_histories_agree_row_by_row(connection: duckdb
     ]
     rng.shuffle(history)
     now = START + timedelta(minutes=rng.choice([11, 12, 30, 31]))
-    assert report_rows(connection, history, {}, now) == expected_rows(history, {}, now)
+    assert query_rows(connection, history, {}, now) == expected_rows(history, {}, now)
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def test_the_rows_agree_with_the_oracle_after_each_segment(
 @settings(max_examples=25)
 @given(history=histories)
 def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection, history: list[Stage]) -> None:
-    rows = report_rows(connection, history, {})
+    rows = query_rows(connection, history, {})
     submitted = sum(count for row, count in rows.items() if row.submitted_at)
     finished = sum(count for row, count in rows.items() if row.finished_at)
     assert submitted == sum(stage.status == "submitted" for stage in history)

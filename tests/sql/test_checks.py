@@ -110,24 +110,24 @@ def store(loaded: Store) -> Iterator[Store]:
     loaded._load_connection().execute("rollback")
 
 
-def found(store: Store, check: str) -> int:
+def failing_rows(store: Store, check: str) -> int:
     return len(store._load_connection().execute(CHECKS[check]).fetchall())
 
 
 def test_a_healthy_store_has_no_offending_rows(store: Store) -> None:
-    assert {check: found(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
+    assert {check: failing_rows(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
 
 
 def test_an_empty_store_has_no_offending_rows(tmp_path: Path) -> None:
     store = open_store(tmp_path / "empty.duckdb")
-    assert {check: found(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
+    assert {check: failing_rows(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
     store.close()
 
 
 @pytest.mark.parametrize(("check", "fault"), [*FAULTS.items(), *OTHER_FAULTS])
 def test_an_injected_fault_is_found(store: Store, check: str, fault: str) -> None:
     store._load_connection().execute(fault)
-    assert found(store, check) > 0
+    assert failing_rows(store, check) > 0
 
 
 def test_every_check_detects_its_fault_and_recommends_an_action() -> None:

@@ -25,21 +25,32 @@ from tests.support.stores import make_folder, open_store
 
 SEGMENT = 1 << 32
 _BEGINNING = [datetime(2012, 1, 1), datetime(2011, 12, 31, 23, 59, 59), datetime(2012, 1, 1, 0, 14, 59)]
-OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness", "export_volumes", *PAIRED)
+READING_ROLLUPS = (
+    "views",
+    "error_rates",
+    "totals",
+    "tenants",
+    "activity",
+    "completeness",
+    "export_volumes",
+    *PAIRED,
+)
 
 
 def test_the_reports_that_read_rollups_are_listed() -> None:
-    assert reports_reading("session_15min") | reports_reading("question_stage") == set(OF_SUMS)
+    assert reports_reading("session_15min") | reports_reading("question_stage") == set(READING_ROLLUPS)
 
 
 def test_the_reports_that_pair_ai_queries_are_listed() -> None:
     assert reports_reading("ai_pair") == set(PAIRED)
 
 
-def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes: list[int], late: set[int]) -> None:
-    """Load and sum up a history in steps of so many events, but for what is left. Each event is a segment.
+def roll_up_in_steps(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], sizes: list[int], late: set[int]
+) -> None:
+    """Load and roll up a history in steps of these sizes. The last events are loaded without a rollup.
 
-    Some come later than their number, when others have been summed up beyond them.
+    Each event is a segment. The events in `late` arrive after later events have been rolled up.
     """
     replace_rows(connection, "session_15min", [])
     replace_rows(connection, "question_stage", [])
@@ -47,11 +58,11 @@ def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes
     replace_events(connection, [])
     waiting, stored = list(range(len(history))), set[int]()
     for size in sizes:
-        coming = [index for index in waiting[:size] if index not in late] or waiting[:1]
-        stored |= set(coming)
+        arriving = [index for index in waiting[:size] if index not in late] or waiting[:1]
+        stored |= set(arriving)
         waiting = [index for index in waiting if index not in stored]
         replace_events(connection, [asdict(history[index]) for index in sorted(stored, reverse=True)])
-        roll_up_late(connection, coming)
+        roll_up_late(connection, arriving)
         roll_up(connection, from_count=1, at_once=1_000)
     last = connection.execute("select coalesce(max(watermark), -1) >> 32 from rollup_batch").fetchone() or (-1,)
     replace_events(connection, map(asdict, reversed(history)))
@@ -59,34 +70,34 @@ def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes
 
 
 # Additional instants: bounds inside a 15-minute interval, days apart, and around the first rolled-up instant.
-_cut_bounds = st.sampled_from([instant + timedelta(minutes=step) for instant in INSTANTS for step in (-7, 3, 20)])
-cut_scopes = st.builds(
+_unaligned_bounds = st.sampled_from([instant + timedelta(minutes=step) for instant in INSTANTS for step in (-7, 3, 20)])
+unaligned_scopes = st.builds(
     lambda scope, cut: scope | cut,
     scopes,
-    st.fixed_dictionaries({}, optional={"since": _cut_bounds, "until": _cut_bounds}),
+    st.fixed_dictionaries({}, optional={"since": _unaligned_bounds, "until": _unaligned_bounds}),
 )
-_moved = st.sampled_from([None] * 12 + [timedelta(days=days) for days in (-31, -30, -7, -1, 13)] + _BEGINNING)
-far_histories = st.builds(
+_moves = st.sampled_from([None] * 12 + [timedelta(days=days) for days in (-31, -30, -7, -1, 13)] + _BEGINNING)
+distant_histories = st.builds(
     lambda history, moves: [
         Event(
             **asdict(event)
             | {
-                "ingest_seq": place * SEGMENT + 1,
+                "ingest_seq": index * SEGMENT + 1,
                 "occurred_at": move if isinstance(move, datetime) else event.occurred_at + (move or timedelta()),
             }
         )
-        for place, (event, move) in enumerate(zip(history, moves, strict=False))
+        for index, (event, move) in enumerate(zip(history, moves, strict=False))
     ],
     histories,
-    st.lists(_moved, min_size=40, max_size=40),
+    st.lists(_moves, min_size=40, max_size=40),
 )
 
 
-@pytest.mark.parametrize("report", OF_SUMS)
+@pytest.mark.parametrize("report", READING_ROLLUPS)
 @settings(max_examples=12)
 @given(
-    history=far_histories,
-    scope=cut_scopes,
+    history=distant_histories,
+    scope=unaligned_scopes,
     sizes=st.lists(st.integers(1, 15), max_size=4),
     late=st.sets(st.integers(0, 20), max_size=3),
 )
@@ -99,17 +110,22 @@ def test_reports_on_rollups_have_the_rows_of_the_events(
     late: set[int],
 ) -> None:
     by_events = report_rows(connection, report, history, scope)
-    summed_up(connection, history, sizes, late)
-    summings = connection.execute("select batch_id, watermark from rollup_batch order by batch_id").fetchall()
-    sums = dict(zip(("rollup_batch_id", "rollup_watermark"), summings[-1] if summings else (None, None), strict=True))
-    assert rows_in_scope(connection, report, scope | sums) == by_events
+    roll_up_in_steps(connection, history, sizes, late)
+    batches = connection.execute("select batch_id, watermark from rollup_batch order by batch_id").fetchall()
+    newest_batch = dict(
+        zip(("rollup_batch_id", "rollup_watermark"), batches[-1] if batches else (None, None), strict=True)
+    )
+    assert rows_in_scope(connection, report, scope | newest_batch) == by_events
 
 
 def test_events_rolled_up_during_a_query_count_once(connection: duckdb.DuckDBPyConnection) -> None:
     history = [Event("view", ingest_seq=index * SEGMENT + 1, session=f"s{index}") for index in range(8)]
-    summed_up(connection, history, [3, 3], set())
-    for number, up_to in [(None, None), *connection.execute("select batch_id, watermark from rollup_batch").fetchall()]:
-        [row] = rows_in_scope(connection, "views", {"rollup_batch_id": number, "rollup_watermark": up_to})
+    roll_up_in_steps(connection, history, [3, 3], set())
+    for number, watermark in [
+        (None, None),
+        *connection.execute("select batch_id, watermark from rollup_batch").fetchall(),
+    ]:
+        [row] = rows_in_scope(connection, "views", {"rollup_batch_id": number, "rollup_watermark": watermark})
         assert row[3:5] == (8, 8)
 
 
@@ -123,7 +139,7 @@ def load(store: Store, folder: Path, number: int, count: int) -> None:
     store.load(inspect(write_segment(folder, [{"type": "view", "viewer": f"u{number}"}] * count, number=number)))
 
 
-def sums(store: Store) -> list[tuple[int, int]]:
+def rollup_batches(store: Store) -> list[tuple[int, int]]:
     with store.reader(EVERYTHING) as reader:
         rows, _ = reader.run("select batch_id, watermark from rollup_batch order by batch_id")
         return list(rows.itertuples(index=False, name=None))
@@ -149,12 +165,12 @@ def test_events_are_rolled_up_when_many_wait(store: Store, tmp_path: Path) -> No
     load(store, tmp_path, 1, 1)
     assert not store.roll_up()
     load(store, tmp_path, 2, 1)
-    assert sums(store) == []
+    assert rollup_batches(store) == []
     assert store.roll_up()
-    assert sums(store) == [(1, 2 * SEGMENT + 1)]
+    assert rollup_batches(store) == [(1, 2 * SEGMENT + 1)]
     assert not store.roll_up()
     load(store, tmp_path, 3, 1)
-    assert (len(sums(store)), view_count(store)) == (1, 3)
+    assert (len(rollup_batches(store)), view_count(store)) == (1, 3)
     store.close()
 
 
@@ -163,7 +179,7 @@ def test_late_events_are_rolled_up_immediately(store: Store, tmp_path: Path) -> 
     store.roll_up()
     with store.reader(EVERYTHING) as early:
         load(store, tmp_path, 3, 1)
-        assert sums(store) == [(1, 5 * SEGMENT + 2), (2, 5 * SEGMENT + 2)]
+        assert rollup_batches(store) == [(1, 5 * SEGMENT + 2), (2, 5 * SEGMENT + 2)]
         assert view_count(store) == 3
         # This event has an earlier ingest_seq than the rolled-up one.
         assert sum(row[3] for rows in early.rows("views") for row in rows) == 2
@@ -174,7 +190,7 @@ def test_an_older_store_is_rolled_up_in_parts(store: Store, tmp_path: Path, monk
     load(store, tmp_path, 1, 10)
     monkeypatch.setattr(database, "_ROLLUP_BATCH_ROWS", (4, 4))
     assert [store.roll_up() for _ in range(4)] == [True, True, True, False]
-    assert [up_to for _, up_to in sums(store)] == [SEGMENT + 4, SEGMENT + 8, SEGMENT + 10]
+    assert [watermark for _, watermark in rollup_batches(store)] == [SEGMENT + 4, SEGMENT + 8, SEGMENT + 10]
     assert view_count(store) == 10
     store.close()
 
@@ -194,7 +210,7 @@ def test_a_rollup_without_memory_is_retried_with_fewer_events(
     monkeypatch.setattr(database, "roll_up", too_small_at_first)
     assert store.roll_up()
     assert tuple(tries) == database._ROLLUP_BATCH_ROWS
-    assert (len(sums(store)), view_count(store)) == (1, 5)
+    assert (len(rollup_batches(store)), view_count(store)) == (1, 5)
     store.close()
 
 
@@ -247,7 +263,7 @@ def test_a_store_rebuilt_from_a_snapshot_has_rollups_of_its_events(tmp_path: Pat
         loader.open_store()
         loader.on_sealed()
         loader.run_once(is_last=False)
-        assert (len(sums(store)), view_count(store)) == (1, 3)
+        assert (len(rollup_batches(store)), view_count(store)) == (1, 3)
         if damage:
             store._load_connection().execute(damage)
         loader.publish()
@@ -257,7 +273,7 @@ def test_a_store_rebuilt_from_a_snapshot_has_rollups_of_its_events(tmp_path: Pat
     loader = Loader(folder, store)
     loader.open_store()
     loader.run_once(is_last=False)
-    assert (len(sums(store)), view_count(store)) == (1, 3)
+    assert (len(rollup_batches(store)), view_count(store)) == (1, 3)
     loader.close()
 
 
@@ -269,7 +285,7 @@ def test_the_loader_rolls_up_loaded_events(tmp_path: Path) -> None:
     loader.open_store()
     loader.on_sealed()
     loader.run_once(is_last=False)
-    assert (len(sums(store)), view_count(store)) == (1, 3)
+    assert (len(rollup_batches(store)), view_count(store)) == (1, 3)
     loader.close()
 
 
@@ -283,22 +299,22 @@ def test_a_failed_load_leaves_no_rollup_rows(store: Store, tmp_path: Path, monke
     with pytest.raises(OSError, match="no"):
         load(store, tmp_path, 3, 1)
     monkeypatch.undo()
-    assert (len(sums(store)), view_count(store)) == (1, 2)
+    assert (len(rollup_batches(store)), view_count(store)) == (1, 2)
     load(store, tmp_path, 3, 1)
-    assert (len(sums(store)), view_count(store)) == (2, 3)
+    assert (len(rollup_batches(store)), view_count(store)) == (2, 3)
     store.close()
 
 
-@pytest.mark.parametrize("report", OF_SUMS)
-@pytest.mark.parametrize("is_summed", [False, True])
-def test_events_of_one_key_do_not_change_sessions_of_another(report: str, is_summed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("report", READING_ROLLUPS)
+@pytest.mark.parametrize("is_rolled_up", [False, True])
+def test_events_of_one_key_do_not_change_sessions_of_another(report: str, is_rolled_up: bool, tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
     ready = {"type": "ready", "key": "k2", "session": "s1", "deployment": None, "deploymentId": 7, "viewer": None}
     homeless = {"key": "k1", "session": "s1", "deployment": None, "viewer": "canary"}
     further = [homeless | {"type": "ai-query", "query": "canary"}, homeless | {"type": "view"}]
     store.load(inspect(write_segment(tmp_path, [ready, *further])))
-    assert store.roll_up() or not is_summed
-    if not is_summed:
+    assert store.roll_up() or not is_rolled_up
+    if not is_rolled_up:
         store.reset_derived_tables()
     with store.reader({**EVERYTHING, "deployments": [7]}) as reader:
         rows_read = [row for rows in reader.rows(report) for row in rows]
@@ -311,7 +327,7 @@ def test_events_of_one_key_do_not_change_sessions_of_another(report: str, is_sum
     alone.close()
 
 
-@pytest.mark.parametrize("report", OF_SUMS)
+@pytest.mark.parametrize("report", READING_ROLLUPS)
 def test_a_query_across_a_rollup_counts_nothing_twice(report: str, tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
     question = {"type": "ai-query", "query": "why"}

@@ -33,7 +33,7 @@ def _resolve(event: Event, name: str, events: list[Event]) -> object:
     return ready_values.pop() if len(ready_values) == 1 else None
 
 
-def is_seen(event: Event, scope: dict[str, Any]) -> bool:
+def is_in_scope(event: Event, scope: dict[str, Any]) -> bool:
     return (
         ("deployments" not in scope or event["deployment"] in scope["deployments"])
         and scope.get("surface", event["surface"]) == event["surface"]
@@ -42,7 +42,7 @@ def is_seen(event: Event, scope: dict[str, Any]) -> bool:
     )
 
 
-def seen(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:
+def visible_events(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:
     replace_events(connection, events)
     return rows_in_scope(connection, scope)
 
@@ -91,17 +91,19 @@ scopes = st.fixed_dictionaries(
 def test_the_rows_of_any_scope_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
 ) -> None:
-    expected = [event for event in resolved(history) if is_seen(event, scope)]
-    assert seen(connection, history, scope) == [(e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected]
+    expected = [event for event in resolved(history) if is_in_scope(event, scope)]
+    assert visible_events(connection, history, scope) == [
+        (e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected
+    ]
 
 
 @pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
 def test_an_event_without_a_deployment_is_visible_only_without_a_deployment_filter(
     connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
 ) -> None:
-    homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "ingest_seq": 1}
-    assert seen(connection, [homeless], {}) == [(1, None, None)]
-    assert seen(connection, [homeless], {"deployments": deployments}) == []
+    without_deployment = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "ingest_seq": 1}
+    assert visible_events(connection, [without_deployment], {}) == [(1, None, None)]
+    assert visible_events(connection, [without_deployment], {"deployments": deployments}) == []
 
 
 def test_a_second_ready_hides_events_without_a_deployment_only_from_deployment_filters(
@@ -114,6 +116,9 @@ def test_a_second_ready_hides_events_without_a_deployment_only_from_deployment_f
         for place, (kind, deployment) in enumerate(kinds)
     ]
     only = {"deployments": [12]}
-    assert [ingest_seq for ingest_seq, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
-    assert [ingest_seq for ingest_seq, *_ in seen(connection, rows, only)] == [0, 2]  # docs/reports.md warns of this
-    assert [row[:2] for row in seen(connection, rows, {})] == [(0, 12), (1, None), (2, 12), (3, 13)]
+    assert [ingest_seq for ingest_seq, *_ in visible_events(connection, rows[:3], only)] == [0, 1, 2]
+    assert [ingest_seq for ingest_seq, *_ in visible_events(connection, rows, only)] == [
+        0,
+        2,
+    ]  # docs/reports.md warns of this
+    assert [row[:2] for row in visible_events(connection, rows, {})] == [(0, 12), (1, None), (2, 12), (3, 13)]

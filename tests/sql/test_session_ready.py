@@ -14,7 +14,7 @@ from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
-from tests.sql.test_scope import Event, histories, is_seen, resolved, rows_in_scope, scopes
+from tests.sql.test_scope import Event, histories, is_in_scope, resolved, rows_in_scope, scopes
 from tests.support.given import write_segment
 from tests.support.rows import replace_events, replace_rows
 from tests.support.stores import make_older, open_store
@@ -92,7 +92,7 @@ def test_loads_of_any_size_and_order_agree_with_the_oracle(
         connection.execute("set variable loaded_from = $1", [min(numbers)])
         connection.execute("set variable loaded_until = $1", [max(numbers) + 1])
         connection.execute(read_sql("load")["session_ready"])
-        expected = [event for event in resolved(loaded) if is_seen(event, scope)]
+        expected = [event for event in resolved(loaded) if is_in_scope(event, scope)]
         assert rows_in_scope(connection, scope) == sorted(
             (e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected
         )

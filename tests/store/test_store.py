@@ -89,7 +89,7 @@ def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, mon
     made: list[str] = []
     create = schema.create_views
 
-    def noted(connection: duckdb.DuckDBPyConnection) -> None:
+    def recorded(connection: duckdb.DuckDBPyConnection) -> None:
         made.append("made")
         create(connection)
 
@@ -108,7 +108,7 @@ def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, mon
         store.close()
         return known
 
-    monkeypatch.setattr(schema, "create_views", noted)
+    monkeypatch.setattr(schema, "create_views", recorded)
     assert [views(), views()] == [{"views"}] * 2
     assert len(made) == 1
     with monkeypatch.context() as patch:
@@ -379,11 +379,11 @@ def test_the_catalog_is_queried_once_for_all_readers_of_an_opened_store(
     queries: list[str] = []
     ask = Reader._execute
 
-    def noted(reader: Reader, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
+    def recorded(reader: Reader, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
         queries.append(sql)
         return ask(reader, sql, parameters)
 
-    monkeypatch.setattr(Reader, "_execute", noted)
+    monkeypatch.setattr(Reader, "_execute", recorded)
     for count in (2, 4):
         for name in ("views", "downloads", "none"):
             with loaded_store.store.reader(EVERYTHING) as reader:

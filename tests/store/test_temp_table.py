@@ -20,7 +20,7 @@ from tests.support.stores import open_store
 DAY = datetime(2026, 11, 2)
 
 
-def asked(minute: int, status: str, query: str = "why", **fields: Any) -> dict[str, Any]:
+def stage(minute: int, status: str, query: str = "why", **fields: Any) -> dict[str, Any]:
     at = DAY + timedelta(minutes=minute)
     return {"type": "ai-query", "at": at.isoformat(), "status": status, "query": query, "session": "s1", **fields}
 
@@ -34,12 +34,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 HISTORY = [
-    asked(0, "submitted"),
-    asked(1, "completed"),
-    asked(24 * 60 - 1, "submitted", "over midnight"),
-    asked(24 * 60 + 1, "completed", "over midnight"),
-    asked(24 * 60 + 5, "submitted", "never"),
-    asked(24 * 60 + 6, "error", "of another", deployment=2, session="s2"),
+    stage(0, "submitted"),
+    stage(1, "completed"),
+    stage(24 * 60 - 1, "submitted", "over midnight"),
+    stage(24 * 60 + 1, "completed", "over midnight"),
+    stage(24 * 60 + 5, "submitted", "never"),
+    stage(24 * 60 + 6, "error", "of another", deployment=2, session="s2"),
 ]
 PERIODS = [(DAY, DAY + timedelta(days=1)), (DAY + timedelta(days=1), DAY + timedelta(days=2)), (DAY, None)]
 
@@ -62,7 +62,7 @@ def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> 
     with store.reader(EVERYTHING) as reader:
         reader.materialize("ai_pair", since=DAY, until=None)
         before = rows(reader, "ai_queries")
-        store.load(inspect(write_segment(tmp_path, [asked(3, "submitted", "later")], number=2)))
+        store.load(inspect(write_segment(tmp_path, [stage(3, "submitted", "later")], number=2)))
         assert rows(reader, "ai_queries") == before
         # The temporary table covers no longer period.
         assert sum(row[4] for row in rows(reader.narrowed(since=None), "ai_queries")) == 4
@@ -99,11 +99,11 @@ def test_a_section_pairs_ai_queries_once_for_all_tiles(
     kept: list[tuple[str, datetime | None]] = []
     materialize = Reader.materialize
 
-    def note_and_materialize(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
+    def record_and_materialize(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
         kept.append((view, since))
         materialize(self, view, since=since, until=until)
 
-    monkeypatch.setattr(Reader, "materialize", note_and_materialize)
+    monkeypatch.setattr(Reader, "materialize", record_and_materialize)
     now = DAY + timedelta(days=2)
     period_params = {"since": DAY.isoformat(), "until": (DAY + timedelta(days=1)).isoformat()}
     period = period_of(period_params if compare else period_params | {"compare": "off"}, now=now)

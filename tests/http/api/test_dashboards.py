@@ -215,11 +215,11 @@ def test_only_the_latest_responses_are_cached(
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSE_BYTES_MAX", bytes_max)
     key, reader, computed = seeded.key("read"), seeded.engine.store.reader, []
 
-    def noted(variables: Any, **_: Any) -> Any:
+    def recorded(variables: Any, **_: Any) -> Any:
         computed.append(variables["tenant"][0])
         return reader(variables)
 
-    monkeypatch.setattr(seeded.engine.store, "reader", noted)
+    monkeypatch.setattr(seeded.engine.store, "reader", recorded)
     for tenant in ("a", "b", "a", "c", "a", "b"):
         assert seeded.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
     assert sorted(computed) == sorted(["a", "b", "c", *made_again])

@@ -65,20 +65,20 @@ def test_a_delivery_that_waits_for_the_fsync_keeps_no_envelope_in_memory(
     parsed: list[weakref.ref[ParsedDelivery]] = []
     held: list[ParsedDelivery | None] = []
 
-    def note_and_parse(*arguments: Any, **options: Any) -> ParsedDelivery:
+    def record_and_parse(*arguments: Any, **options: Any) -> ParsedDelivery:
         delivery = parse(*arguments, **options)
         parsed.append(weakref.ref(delivery))
         return delivery
 
-    def look_when_durable(lines: bytes, on_durable: OnDurable) -> None:
+    def check_when_durable(lines: bytes, on_durable: OnDurable) -> None:
         def look(failure: Unavailable | None) -> None:
             held.extend(reference() for reference in parsed)
             on_durable(failure)
 
         submit(lines, look)
 
-    monkeypatch.setattr("embedsink.ingest.pipeline.parse", note_and_parse)
-    monkeypatch.setattr(server.engine.journal, "submit", look_when_durable)
+    monkeypatch.setattr("embedsink.ingest.pipeline.parse", record_and_parse)
+    monkeypatch.setattr(server.engine.journal, "submit", check_when_durable)
     response = server.post({"events": [view(), "x"]}, key=server.key())
     assert (response.json()["accepted"], len(response.json()["rejected"])) == (1, 1)
     assert held == [None]

@@ -197,12 +197,12 @@ def test_pages_run_only_our_scripts_and_cannot_be_framed(server: Server) -> None
 def test_pages_are_rendered_outside_the_event_loop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     writers: list[threading.Thread] = []
 
-    def noted(template: str, **words: Any) -> str:
+    def recorded(template: str, **words: Any) -> str:
         writers.append(threading.current_thread())
         return render(template, **words)
 
-    monkeypatch.setattr(embedsink.http.pages.login, "render", noted)
-    monkeypatch.setattr(embedsink.http.pages.dashboards, "render", noted)
+    monkeypatch.setattr(embedsink.http.pages.login, "render", recorded)
+    monkeypatch.setattr(embedsink.http.pages.dashboards, "render", recorded)
     cookie = cookie_of(log_in(server, server.key("read")))
     for path in (PAGE, "/dashboards/", "/dashboards/inspector", "/login"):
         assert with_cookie(server, path, cookie).status_code == 200
