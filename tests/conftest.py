@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings that all tests share."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from embedsink.store.database import Store
-from tests.support.rows import views_over_nothing
+from tests.support.rows import connect_in_memory
 from tests.support.stores import open_store
 
 # No deadline, because tests share the machine. `scripts/test --hypothesis-profile thorough` searches for hours.
@@ -17,21 +17,21 @@ settings.load_profile("usual")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first, so that workers end together."""
+    """Run the slow files first, so that all workers end at about the same time."""
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow_files)
 
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Every view over empty tables, for the tests that hold one against an oracle in Python."""
-    with views_over_nothing() as views:
+    """Open an in-memory database with empty tables and all views, for comparisons with an oracle in Python."""
+    with connect_in_memory() as views:
         yield views
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store for all tests of a module: opening takes a while, and the cases are many."""
+    """Open one store for all tests of a module, because opening it for each case would take long."""
     store = open_store(tmp_path_factory.mktemp("store") / "store.duckdb")
     yield store
     store.close()

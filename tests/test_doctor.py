@@ -12,7 +12,7 @@ from embedsink.journal.segment import sealed_name
 from embedsink.loader.loader import Loader
 from embedsink.settings import Settings
 from embedsink.store.database import Store
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import make_folder
 
 
@@ -30,27 +30,27 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def add_segment(folder: DataFolder, number: int) -> Path:
-    path = segment(folder.journal, [{"type": "view", "id": number}], number=number)
+    path = write_segment(folder.journal, [{"type": "view", "id": number}], number=number)
     return path.rename(path.with_name(sealed_name(path.stem, path.stat().st_size)))
 
 
 def finding(folder: DataFolder, check: str) -> Finding:
-    [found] = [found for found in examine(folder, Settings()) if found.check == check]
-    return found
+    [finding_read] = [finding_read for finding_read in examine(folder, Settings()) if finding_read.check == check]
+    return finding_read
 
 
-def test_a_healthy_folder_is_ok(folder: DataFolder) -> None:
+def test_a_healthy_folder_has_no_findings(folder: DataFolder) -> None:
     for number in (3, 4):
         add_segment(folder, number)
-    assert [found for found in examine(folder, Settings()) if found.state != "ok"] == []
+    assert [result for result in examine(folder, Settings()) if result.state != "ok"] == []
 
 
 def test_rows_of_an_older_schema_are_reported_as_unchecked(folder: DataFolder) -> None:
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
         snapshot.execute("alter table loaded_segment drop column counted_only_count")
         snapshot.execute("delete from migration where name >= '0008'")
-    wrong = [found for found in examine(folder, Settings()) if found.state != "ok"]
-    assert [found.check for found in wrong] == ["rows"]
+    wrong = [result for result in examine(folder, Settings()) if result.state != "ok"]
+    assert [result.check for result in wrong] == ["rows"]
     assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].details
 
 
@@ -108,7 +108,7 @@ def test_files_in_damaged_are_reported(folder: DataFolder, name: str) -> None:
     assert (found.state, name in found.details) == ("problem", True)
 
 
-def test_a_torn_tail_in_damaged_is_good(folder: DataFolder) -> None:
+def test_a_torn_tail_in_damaged_is_not_reported(folder: DataFolder) -> None:
     (folder.damaged / "000000000003-00000000.tail-88").touch()
     assert finding(folder, "damaged").state == "ok"
 

@@ -26,6 +26,8 @@ from embedsink.settings import Settings
 from embedsink.store.database import Store
 from tests.support.servers import wait_until
 
+LINE = b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n'
+
 
 def test_a_missing_key_file_is_logged_once_with_advice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = DataFolder(tmp_path)
@@ -35,10 +37,12 @@ def test_a_missing_key_file_is_logged_once_with_advice(tmp_path: Path, caplog: p
         async with Engine(folder, Settings(keys_reload_s=0.01)) as engine:
             assert engine.keys.find(token)
             moved = folder.keys.rename(tmp_path / "kept")
-            await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), what="the key is refused")
+            await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), description="the key is refused")
             await asyncio.sleep(0.1)
             moved.rename(folder.keys)
-            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key is valid again")
+            await asyncio.to_thread(
+                wait_until, lambda: bool(engine.keys.find(token)), description="the key is valid again"
+            )
 
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "keys_gone"]
@@ -94,36 +98,46 @@ def has_published(engine: Engine, count: int) -> bool:
     return engine.loader.status.snapshot_count > count and not engine.loader._publisher.has_work
 
 
+async def load_four_segments(engine: Engine) -> None:
+    for _ in range(4):
+        await engine.journal.append(LINE)
+        await asyncio.sleep(0.05)
+    await asyncio.to_thread(
+        wait_until,
+        lambda: engine.loader.last_number == engine.journal.last_number,
+        description="all segments are loaded",
+    )
+
+
+async def publish_three_snapshots(engine: Engine) -> None:
+    """Publish snapshots with new rows. A segment is deleted when two snapshots cover it."""
+    for _ in range(3):
+        count = engine.loader.status.snapshot_count
+        await engine.journal.append(LINE)
+        await asyncio.to_thread(
+            wait_until, partial(has_published, engine, count), description="a snapshot is published", timeout_s=60
+        )
+
+
+def assert_counted(folder: DataFolder, capacity: Capacity) -> None:
+    sizes = [path.stat().st_size for path in folder.journal.glob("*.ndjson")]
+    assert (capacity.segment_count, capacity.byte_count) == (len(sizes), sum(sizes))
+
+
 def test_the_journal_counts_sealed_deleted_and_rejected_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = DataFolder(tmp_path)
-    line = b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n'
-
-    def assert_counted(space: Capacity) -> None:
-        sizes = [path.stat().st_size for path in folder.journal.glob("*.ndjson")]
-        assert (space.segment_count, space.byte_count) == (len(sizes), sum(sizes))
 
     async def run(*, is_published: bool) -> int:
         async with Engine(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as engine:
-            space = engine.journal.capacity
-            for _ in range(4):
-                await engine.journal.append(line)
-                await asyncio.sleep(0.05)
-            await asyncio.to_thread(
-                wait_until, lambda: engine.loader.last_number == engine.journal.last_number, what="all is loaded"
-            )
+            await load_four_segments(engine)
             if is_published:
-                # A segment is deleted when two snapshots cover it, and a snapshot needs new rows.
-                for _ in range(3):
-                    count = engine.loader.status.snapshot_count
-                    await engine.journal.append(line)
-                    is_published_again = partial(has_published, engine, count)
-                    await asyncio.to_thread(wait_until, is_published_again, what="a snapshot is there", timeout_s=60)
-                assert space.segment_count <= 3
+                await publish_three_snapshots(engine)
+                assert engine.journal.capacity.segment_count <= 3
             else:
-                assert space.segment_count >= 4
-            assert_counted(space)
+                assert engine.journal.capacity.segment_count >= 4
+            assert_counted(folder, engine.journal.capacity)
             return engine.journal.last_number
 
     def no_room(*_: object, **__: object) -> None:
@@ -150,7 +164,7 @@ def test_clock_jumps_and_nested_data_folders_are_logged(
 
     async def run() -> None:
         async with Engine(folder, Settings()):
-            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was polled")
+            await asyncio.to_thread(wait_until, lambda: not jumps, description="the clock was polled")
 
     asyncio.run(run())
     logged = {record.getMessage(): record.__dict__ for record in caplog.records}

@@ -99,7 +99,7 @@ def test_lines_beyond_the_rate_limit_are_omitted_but_other_events_are_not(
 
 def test_a_line_reports_the_number_of_omitted_lines(limit: LineLimit, caplog: pytest.LogCaptureFixture) -> None:
     written = passed(limit, "refused", 1_000)
-    wait_until(lambda: bool(caplog.records), what="the summary is logged", timeout_s=SUMMARY_INTERVAL_S + 10)
+    wait_until(lambda: bool(caplog.records), description="the summary is logged", timeout_s=SUMMARY_INTERVAL_S + 10)
     [line] = [json.loads(JsonLines().format(record)) for record in caplog.records]
     assert (line["event"], line["of"], line["count"]) == ("lines_skipped", "refused", 1_000 - written)
 
@@ -116,8 +116,8 @@ def test_refused_requests_are_all_counted_but_do_not_fill_the_disk(tmp_path: Pat
                 assert connection.recv(65_536).startswith(b"HTTP/1.1 400")
         assert count_of(server, 'embedsink_refused_requests_total{reason="not_found"}') == 300
         assert count_of(server, "embedsink_unreadable_requests_total") == 200
-        wait_until(lambda: logged(server, "refused") == 300, what="300 refusals are logged or counted")
-        wait_until(lambda: logged(server, "not_http") == 200, what="200 other events are logged or counted")
+        wait_until(lambda: logged(server, "refused") == 300, description="300 refusals are logged or counted")
+        wait_until(lambda: logged(server, "not_http") == 200, description="200 other events are logged or counted")
         assert server.log.stat().st_size < 300_000
 
 

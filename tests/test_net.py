@@ -1,4 +1,4 @@
-"""This machine itself: one answer for where a server listens, where a key may go, and who may see the demo's page."""
+"""One definition of "this machine" decides where servers listen, where keys are sent, and who sees the demo."""
 
 import pytest
 
@@ -25,7 +25,7 @@ from embedsink.net import is_loopback
         ("127.1", False),
     ],
 )
-def test_a_host_is_this_machine_for_all_or_for_none(host: str, is_here: bool) -> None:
+def test_all_modules_agree_whether_a_host_is_this_machine(host: str, is_here: bool) -> None:
     assert is_loopback(host) == is_here
     messages: list[str] = []
     for ask in (

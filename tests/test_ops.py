@@ -29,11 +29,11 @@ COLUMNS = 24
 
 
 def promtool(*words: str) -> str:
-    """Return the output of promtool, which has to succeed."""
+    """Run promtool, assert its success, and return its output."""
     require("promtool")
-    done = subprocess.run(["promtool", *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    result = subprocess.run(["promtool", *words], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def expressions() -> list[str]:
@@ -46,7 +46,7 @@ def expressions() -> list[str]:
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of all metrics on /metrics."""
+    """Return the names of all metrics on /metrics."""
 
     async def show() -> bytes:
         async with Engine(DataFolder(tmp_path_factory.mktemp("metrics")), Settings()) as engine:
@@ -73,11 +73,11 @@ def test_a_changed_threshold_fails_the_test_of_the_rules(tmp_path: Path) -> None
     require("promtool")
     (tmp_path / "prometheus-alerts.yml").write_text(RULES.replace("segments > 500", "segments > 5000"))
     (tmp_path / "prometheus-alerts.test.yml").write_text(RULE_TESTS)
-    done = subprocess.run(
+    result = subprocess.run(
         ["promtool", "test", "rules", str(tmp_path / "prometheus-alerts.test.yml")], capture_output=True
     )
-    assert done.returncode != 0
-    assert b"EmbedsinkLoadingBehind" in done.stdout + done.stderr
+    assert result.returncode != 0
+    assert b"EmbedsinkLoadingBehind" in result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_dashboard_has_all_fields_that_grafana_needs() -> None:
         references = [target["refId"] for target in panel["targets"]]
         assert references == ["A", "B", "C"][: len(references)] != []
         sources = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
-        # The data source is a variable that users choose.
+        # Users choose the data source through a variable.
         assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
 
 

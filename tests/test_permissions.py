@@ -42,13 +42,13 @@ def mode_of(path: Path) -> int:
 
 def modes(folder: Path) -> dict[str, int]:
     """Return the mode of each file and folder below a folder; `.` is the folder itself."""
-    found = {}
+    modes_by_path = {}
     for path in (folder, *folder.rglob("*")):
         try:
-            found[str(path.relative_to(folder))] = mode_of(path)
+            modes_by_path[str(path.relative_to(folder))] = mode_of(path)
         except FileNotFoundError:
             continue  # A running server seals and deletes segments.
-    return found
+    return modes_by_path
 
 
 def exposed(folder: Path) -> dict[str, str]:
@@ -60,9 +60,9 @@ def exposed(folder: Path) -> dict[str, str]:
 def run(*words: object, status: int = 0) -> str:
     """Run a command. Return its stdout."""
     command = [sys.executable, "-m", "embedsink", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == status, done.stderr
-    return done.stdout
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == status, result.stderr
+    return result.stdout
 
 
 @pytest.mark.server
@@ -78,13 +78,13 @@ def test_a_server_creates_files_with_0640_and_folders_with_0750_under_any_umask(
             cause_all_writes(server)
             assert exposed(data) == {}
     assert exposed(data) == {}
-    found = modes(data)
-    made = ("analytics.duckdb", "store.duckdb", *(name for name in found if name.startswith(("pages/", "damaged/"))))
-    assert {found[name] for name in made} == {0o640}
-    assert {found[name] for name in ("damaged", "pages")} == {0o750}
-    assert {found[name] for name in SECRET_FILES} == {0o600}
+    created = modes(data)
+    made = ("analytics.duckdb", "store.duckdb", *(name for name in created if name.startswith(("pages/", "damaged/"))))
+    assert {created[name] for name in made} == {0o640}
+    assert {created[name] for name in ("damaged", "pages")} == {0o750}
+    assert {created[name] for name in SECRET_FILES} == {0o600}
     # stricter permissions stay
-    assert {found[name] for name in (".", "journal", "dashboards")} == {0o750 & ~mask}
+    assert {created[name] for name in (".", "journal", "dashboards")} == {0o750 & ~mask}
 
 
 @pytest.mark.server
@@ -197,7 +197,9 @@ def test_a_stolen_data_folder_contains_no_usable_key(tmp_path: Path) -> None:
         assert server.post(f"{{{key} {reader}".encode(), key=key).status == 400
         assert server.get(f"/api/v1/reports/views.csv?key={reader}").status in (400, 401)
         log_in(server, reader)
-        wait_until(lambda: server.get("/api/v1/inspect?since=1h", key=reader).json()["isComplete"], what="it is loaded")
+        wait_until(
+            lambda: server.get("/api/v1/inspect?since=1h", key=reader).json()["isComplete"], description="it is loaded"
+        )
         output = server.get("/api/v1/events.ndjson", key=reader).body
         output += server.get("/api/v1/quarantine?limit=100", key=reader).body
     output += b"".join(path.read_bytes() for path in server.data.rglob("*") if path.is_file()) + server.log.read_bytes()

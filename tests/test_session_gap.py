@@ -40,21 +40,21 @@ def summary_durations(server: Server) -> list[float]:
     return [float(row["duration_s"]) for row in csv.DictReader(io.StringIO(text))]
 
 
-@pytest.mark.parametrize(("minutes", "spent_s"), [(None, 0.0), ("39", 0.0), ("40", FORTY_MINUTES_S)])
+@pytest.mark.parametrize(("minutes", "time_spent_s"), [(None, 0.0), ("39", 0.0), ("40", FORTY_MINUTES_S)])
 def test_a_folder_is_read_with_the_setting_of_the_reading_process(
     data: Path,
     minutes: str | None,
-    spent_s: float,
+    time_spent_s: float,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     if minutes is not None:
         monkeypatch.setenv(SETTING, minutes)
     opened = embedsink.open(data)
-    assert list(opened.report("sessions")["duration_s"]) == [spent_s]
-    assert list(opened.sql("select duration_s from sessions")["duration_s"]) == [spent_s]
+    assert list(opened.report("sessions")["duration_s"]) == [time_spent_s]
+    assert list(opened.sql("select duration_s from sessions")["duration_s"]) == [time_spent_s]
     monkeypatch.setattr(sys, "argv", ["embedsink", "report", "sessions", "--format", "csv", "--data", str(data)])
     with pytest.raises(SystemExit):
         main()
     [row] = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert float(row["duration_s"]) == spent_s
+    assert float(row["duration_s"]) == time_spent_s

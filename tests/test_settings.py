@@ -1,4 +1,4 @@
-"""Settings from the environment: a wrong one is named, with what is allowed, and nothing starts."""
+"""Settings from the environment: an invalid one stops the start, and the error lists the allowed values."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_an_invalid_value_is_reported_with_the_allowed_values(
     assert str(error.value) == f"EMBEDSINK_{name}: {message} Change or unset it."
 
 
-def test_a_body_that_the_journal_could_never_take_in_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_limit_beyond_the_journals_maximum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_BODY_BYTES_MAX", "67108864")
     with pytest.raises(Misconfigured, match=r"^EMBEDSINK_PENDING_BYTES_MAX: 33,554,432 is less than .*Raise it\.$"):
         read_settings()

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 
 class Step(NamedTuple):
-    """One instruction of the Dockerfile: its keyword and the rest of the line."""
+    """An instruction of the Dockerfile: its keyword and the rest of the line."""
 
     keyword: str
     rest: str
@@ -63,17 +63,17 @@ def copy(rest: str, into: Path) -> None:
 
 
 def run(command: str, build: Path) -> None:
-    # "python" runs these tests here; in Docker it is the Python of the base image.
+    # Here, "python" is the interpreter of these tests; in Docker, it is that of the base image.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # The bytecode of all packages takes 20 s, and no test needs it.
     environment = os.environ | {"PATH": path, "PIP_NO_COMPILE": "1"}
-    ran = subprocess.run(["sh", "-c", command], cwd=build, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    result = subprocess.run(["sh", "-c", command], cwd=build, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment from the COPY and RUN steps of the Dockerfile's first stage."""
+    """Create an environment by the COPY and RUN steps of the Dockerfile's first stage."""
     build = tmp_path_factory.mktemp("build")
     environment = tmp_path_factory.mktemp("installed") / "embedsink"
     for keyword, rest in read_stages()[0]:
@@ -87,7 +87,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder outside the checkout, with the installed environment first in PATH, as in the image."""
+    """Change to a folder outside the checkout, with the installed environment first in PATH, as in the image."""
     monkeypatch.setenv("PATH", f"{installed / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -104,7 +104,7 @@ def port() -> int:
 
 @pytest.fixture
 def server(outside: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The image's CMD, on a loopback port and with a temporary data folder."""
+    """Run the image's CMD on a loopback port, with a temporary data folder."""
     here = {"/data": str(outside / "data"), "0.0.0.0": "127.0.0.1", "8321": str(port)}
     with subprocess.Popen([here.get(word, word) for word in exec_form("CMD")]) as running:
         yield running

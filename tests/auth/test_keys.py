@@ -406,10 +406,10 @@ def test_a_key_is_limited_to_its_deployments_if_it_has_any(file: KeyStore) -> No
     ],
 )
 def test_a_key_with_origins_is_refused_for_other_origins(file: KeyStore, origin: str) -> None:
-    tied, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
+    token, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
     untied, _ = file.create(KeyKind.INGEST, now=NOW)
-    assert tied.allows_origin(PAGE)
-    assert not tied.allows_origin(origin)
+    assert token.allows_origin(PAGE)
+    assert not token.allows_origin(origin)
     assert untied.allows_origin(origin)
 
 
@@ -578,10 +578,10 @@ def test_a_damaged_file_leaves_the_keys_in_effect_and_is_reported_once(
     key, token = file.create(
         KeyKind.READ, deployments=[12], origins=[PAGE], expires_at=NOW + DAY_S, label="seite", now=NOW
     )
-    good = file.path.read_text()
+    valid_text = file.path.read_text()
     cache = KeyCache(file, clock)
-    file.path.write_bytes(damage(good).encode(errors="surrogateescape"))
-    assert file.path.read_bytes() != good.encode()
+    file.path.write_bytes(damage(valid_text).encode(errors="surrogateescape"))
+    assert file.path.read_bytes() != valid_text.encode()
 
     with pytest.raises(
         Misconfigured, match=r"^keys\.json: .+\. Correct or restore the file\. Until then the keys"
@@ -591,7 +591,7 @@ def test_a_damaged_file_leaves_the_keys_in_effect_and_is_reported_once(
     assert [cache.refresh() for _ in range(3)] == [False] * 3
     assert cache.find(token) == key
 
-    file.path.write_text(good)
+    file.path.write_text(valid_text)
     assert cache.refresh()
     assert not cache.problem
     assert cache.find(token) == key
@@ -718,7 +718,7 @@ def test_an_unreadable_file_leaves_the_keys_in_effect_until_it_is_readable_again
     key, token = file.create(KeyKind.READ, now=NOW)
     cache = KeyCache(file, clock)
     # Put a folder at the path: root could read a file with any permissions.
-    good = file.path.rename(file.path.with_name("good"))
+    readable_file = file.path.rename(file.path.with_name("good"))
     file.path.mkdir()
     with pytest.raises(Misconfigured, match=r"keys\.json: Is a directory\. Make it readable for this user\."):
         cache.refresh()
@@ -726,7 +726,7 @@ def test_an_unreadable_file_leaves_the_keys_in_effect_until_it_is_readable_again
     assert cache.find(token) == key
     # Restore the file with the same mtime, size and inode, as after a chmod and its reversal.
     file.path.rmdir()
-    good.rename(file.path)
+    readable_file.rename(file.path)
     assert cache.refresh()
     assert cache.problem is None
 
@@ -760,9 +760,9 @@ def test_every_flipped_bit_is_refused_or_changes_no_key(file: KeyStore) -> None:
     for kind in KeyKind:
         origins = [PAGE] if kind is KeyKind.INGEST else []
         file.create(kind, label="a label", deployments=[12], origins=origins, expires_at=NOW + 60, now=NOW)
-    good, keys = file.path.read_bytes(), file.keys()
-    for offset in range(len(good)):
-        flipped = bytearray(good)
+    valid_bytes, keys = file.path.read_bytes(), file.keys()
+    for offset in range(len(valid_bytes)):
+        flipped = bytearray(valid_bytes)
         flipped[offset] ^= 1
         file.path.write_bytes(flipped)
         with contextlib.suppress(Misconfigured):

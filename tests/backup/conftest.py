@@ -10,14 +10,14 @@ from tests.support.backups import make_data
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     return make_data(tmp_path_factory.mktemp("made") / "data")
 
 
 @pytest.fixture
-def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
+def folder(shared_folder: DataFolder, tmp_path: Path) -> DataFolder:
     """Return a copy of the shared folder that a test may change."""
-    return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
+    return DataFolder(shutil.copytree(shared_folder.path, tmp_path / "data"))
 
 
 @pytest.fixture

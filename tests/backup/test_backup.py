@@ -25,7 +25,7 @@ from embedsink.backup.source import read_journal
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from tests.support.backups import GROUP, OPEN, chunk_of, contents, expected, flip, load, restored
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import make_folder
 
 
@@ -48,7 +48,7 @@ def test_a_backup_only_reads_the_data_folder(folder: DataFolder, target: Path) -
 def test_a_folder_without_a_snapshot_is_backed_up_as_its_journal(tmp_path: Path, target: Path) -> None:
     folder = DataFolder(tmp_path / "data")
     folder.create()
-    segment(folder.journal, [{"type": "view"}])
+    write_segment(folder.journal, [{"type": "view"}])
     assert create_backup(folder, target).warnings == ()
     assert restored(target, tmp_path / "new") == contents(folder.path)
 
@@ -74,13 +74,13 @@ def test_a_second_backup_stores_only_changed_chunks(folder: DataFolder, target: 
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(1_500_000)")
     first = create_backup(folder, target)
-    again = create_backup(folder, target)
+    second_backup = create_backup(folder, target)
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("insert into filler values (1)")
     changed = create_backup(folder, target)
 
     assert first.new_bytes == first.generation.byte_count > 10 * CHUNK_BYTES
-    assert again.new_bytes == 0
+    assert second_backup.new_bytes == 0
     assert 0 < changed.new_bytes <= 4 * CHUNK_BYTES
     assert restored(target, tmp_path / "new") == expected(folder)
 
@@ -116,7 +116,7 @@ def test_a_truncated_sealed_segment_is_reported(folder: DataFolder, target: Path
 
 
 def test_a_missing_segment_is_reported(folder: DataFolder, target: Path) -> None:
-    segment(folder.journal, [{"type": "view"}], number=9)
+    write_segment(folder.journal, [{"type": "view"}], number=9)
     assert create_backup(folder, target).warnings == (
         "journal: the segments 5 to 8 are missing. Run `embedsink doctor` for advice.",
     )
@@ -192,7 +192,7 @@ def test_the_folder_of_another_server_without_sealed_segments_is_refused(
     create_backup(folder, target)
     other = make_folder(tmp_path / "other")
     for number in range(1, 9):
-        path = segment(other.journal, [{"type": "view", "id": number}], number=number)
+        path = write_segment(other.journal, [{"type": "view", "id": number}], number=number)
         path.rename(path.with_name(path.name.replace("-00000000", "-ffffffff")))
     with pytest.raises(Misconfigured, match="contains backups of a data folder other than"):
         create_backup(other, target)
@@ -234,7 +234,7 @@ def test_compacted_segments_do_not_make_the_folder_look_foreign(
 
 
 def test_a_segment_in_damaged_does_not_make_the_folder_look_foreign(folder: DataFolder, target: Path) -> None:
-    segment(folder.journal, [{"type": "view"}], number=5)
+    write_segment(folder.journal, [{"type": "view"}], number=5)
     create_backup(folder, target)
     name = "000000000005-00000000.ndjson"
     (folder.journal / name).rename(folder.damaged / name)
@@ -286,10 +286,10 @@ def test_deleting_old_generations_keeps_the_chunks_of_the_others(
 
     assert repository.delete_all_but(2) == 2
 
-    kept = [repository.read(name) for name in repository.names()]
-    assert len(kept) == 2
+    generations = [repository.read(name) for name in repository.names()]
+    assert len(generations) == 2
     chunks = {path.name for path in target.glob("blocks/*/*")} - {"notes.txt"}
-    assert chunks == kept[0].chunks | kept[1].chunks
+    assert chunks == generations[0].chunks | generations[1].chunks
     assert restored(target, tmp_path / "new") == expected(folder)
     assert repository.delete_all_but(2) == 0
 
@@ -326,7 +326,7 @@ def damage_manifest(target: Path) -> str:
 def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
     folder: DataFolder, target: Path, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
-    whole = create_backup(folder, target).manifest
+    intact_manifest = create_backup(folder, target).manifest
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(300_000)")
     create_backup(folder, target)
@@ -336,12 +336,13 @@ def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
         restore_backup(target, DataFolder(tmp_path / "new"))
 
     assert f"{message}. Nothing was restored. " in str(raised.value)
-    assert f"Restore an older, intact generation: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(
-        raised.value
+    assert (
+        f"Restore an older, intact generation: `embedsink restore {intact_manifest} --data {tmp_path / 'new'}`."
+        in str(raised.value)
     )
     assert not (tmp_path / "new").exists()
     chunk_of(target, "journal/000000000003-00000000.ndjson").unlink() if damage is not damage_manifest else None
-    whole.unlink()
+    intact_manifest.unlink()
     with pytest.raises(BackupDamaged, match=r"No older generation is intact\.$"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
@@ -452,7 +453,7 @@ def test_a_salvaged_store_continues_its_backups(folder: DataFolder, target: Path
 
 
 def test_distant_segment_numbers_use_no_memory(folder: DataFolder, target: Path) -> None:
-    segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
+    write_segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
     tracemalloc.start()
     [warning] = [message for message in create_backup(folder, target).warnings if "missing" in message]
     assert tracemalloc.get_traced_memory()[1] < 100_000_000

@@ -66,14 +66,14 @@ print(step)
 """
 
 
-def killed_at_every_step(act: str, folder: DataFolder, target: Path, *, every: int = 1) -> list[Path]:
+def killed_at_every_step(action: str, folder: DataFolder, target: Path, *, every: int = 1) -> list[Path]:
     """Yield copies of a backup folder, each after a kill at a later step. The last one is complete."""
     copies = target.parent / "copies"
     copies.mkdir()
-    words = [sys.executable, "-c", KILLED, act, str(every), str(folder.path), str(target), str(copies)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert int(done.stdout) >= 5 * every
+    words = [sys.executable, "-c", KILLED, action, str(every), str(folder.path), str(target), str(copies)]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert int(result.stdout) >= 5 * every
     return sorted(copies.iterdir())
 
 
@@ -97,8 +97,8 @@ def test_a_backup_killed_at_any_step_leaves_intact_generations(folder: DataFolde
     assert set(counts) == {1, 2}
     for copy in copies[::3]:
         create_backup(folder, copy / "backup")
-        found = restored(copy / "backup", copy / "new")
-        assert found == {name: content for name, content in expected(folder).items() if name != OPEN}
+        restored_files = restored(copy / "backup", copy / "new")
+        assert restored_files == {name: content for name, content in expected(folder).items() if name != OPEN}
 
 
 def test_a_first_backup_killed_at_any_step_can_be_repeated(folder: DataFolder, target: Path) -> None:

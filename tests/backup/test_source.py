@@ -22,30 +22,30 @@ class Model:
     As on a file system, a listing is unordered, and each entry is read at a different time.
     """
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self.journal: dict[str, bytes] = {}
         self.damaged: dict[str, bytes] = {}
         self.snapshot: set[int] = set()
         self.acknowledged: set[int] = set()
         self._number = 0
         self._loaded: dict[str, set[int]] = {}
-        for _ in range(chance.randint(0, 12)):
+        for _ in range(rng.randint(0, 12)):
             self.step()
 
     def step(self) -> None:
         """Run one atomic step of a server."""
         steps = [self._append, self._append, self._seal, self._publish, self._delete, self._reject]
-        self._chance.choice(steps)()
+        self._rng.choice(steps)()
 
     def run_server(self) -> None:
-        for _ in range(self._chance.randint(0, 4)):
+        for _ in range(self._rng.randint(0, 4)):
             self.step()
 
     def list_segments(self, _: Path) -> list[str]:
         """List the journal while the server continues."""
         self.run_server()
-        pivot = self._chance.random()
+        pivot = self._rng.random()
         position = {name: random.Random(name).random() for name in self.journal}
         first = [name for name in self.journal if position[name] < pivot]
         self.run_server()
@@ -73,13 +73,13 @@ class Model:
         name = self._open()
         if name is None:
             self._number += 1
-            name = f"{self._number:012d}-{self._chance.randrange(1 << 32):08x}{OPEN}"
+            name = f"{self._number:012d}-{self._rng.randrange(1 << 32):08x}{OPEN}"
         content = self.journal.get(name, b"")
         content = content[: end_of_last_group(content)]
         number = len(self.acknowledged)
         line = b'{"id":%d}\n' % number
-        if self._chance.random() < 0.3:
-            self.journal[name] = content + line  # an unfinished write
+        if self._rng.random() < 0.3:
+            self.journal[name] = content + line  # an incomplete write
             return
         self.journal[name] = content + line + trailer(line)
         self.acknowledged.add(number)
@@ -101,7 +101,7 @@ class Model:
 
     def _reject(self) -> None:
         sealed = [name for name in self._sealed() if name not in self._loaded]
-        if sealed and self._chance.random() < 0.1:
+        if sealed and self._rng.random() < 0.1:
             self.damaged[sealed[0]] = self.journal.pop(sealed[0])
 
     def _sealed(self) -> list[str]:
@@ -149,7 +149,7 @@ def snapshot_first(model: Model) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "planted"),
+    ("owner", "name", "injected"),
     [
         (source, "segment_names", one_listing),
         (source, "_read_segment", only_by_its_name),
@@ -157,10 +157,10 @@ def snapshot_first(model: Model) -> set[int]:
     ],
     ids=["one_listing", "only_by_its_name", "snapshot_first"],
 )
-def test_the_model_finds_a_planted_bug(
-    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, planted: object
+def test_the_model_finds_an_injected_bug(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, injected: object
 ) -> None:
-    monkeypatch.setattr(owner, name, planted)
+    monkeypatch.setattr(owner, name, injected)
     assert count_lossy_runs(monkeypatch) > 0
 
 

@@ -21,7 +21,7 @@ from embedsink.journal.segment import identity_of
 from embedsink.settings import Settings
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING, open_snapshot
-from tests.support.crash_harness import Crashing, Server, senders
+from tests.support.crash_harness import CrashHarness, Server, senders
 from tests.support.servers import wait_until
 
 BACKUPS = 50
@@ -34,35 +34,35 @@ Backups = list[tuple[Path, set[str]]]
 
 
 @contextlib.contextmanager
-def busy_server(crashing: Crashing, *, snapshot_interval_s: str = "0.01") -> Iterator[Server]:
+def busy_server(harness: CrashHarness, *, snapshot_interval_s: str = "0.01") -> Iterator[Server]:
     """Run a server under load with frequently changing files, and kill it at the end of the block."""
-    server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="0.03", EMBEDSINK_SNAPSHOT_INTERVAL_S=snapshot_interval_s)
+    server = Server(harness.data, EMBEDSINK_SEGMENT_SEAL_S="0.03", EMBEDSINK_SNAPSHOT_INTERVAL_S=snapshot_interval_s)
     try:
         server.wait_until_ready()
-        with senders(server.port, crashing.token, crashing.notes, count=SENDERS):
-            wait_until(lambda: len(crashing.notes.answered) > 100, what="events are acknowledged")
+        with senders(server.port, harness.token, harness.log, count=SENDERS):
+            wait_until(lambda: len(harness.log.answered) > 100, description="events are acknowledged")
             yield server
             server.kill()
     finally:
         server.kill()
 
 
-def back_up(crashing: Crashing, target: Path, count: int) -> Backups:
+def back_up(harness: CrashHarness, target: Path, count: int) -> Backups:
     """Create backups one after the other. Return each with the events that were acknowledged before it."""
-    made = []
+    backups = []
     for _ in range(count):
-        answered = crashing.notes.answered.copy()
-        made.append((create_backup(DataFolder(crashing.data), target).manifest, answered))
-    return made
+        answered = harness.log.answered.copy()
+        backups.append((create_backup(DataFolder(harness.data), target).manifest, answered))
+    return backups
 
 
-def event_ids(target: Path, generation: Generation, place: Path) -> list[str]:
+def event_ids(target: Path, generation: Generation, folder: Path) -> list[str]:
     """Return the ids of all events in a generation's snapshot, and in the segments that it lacks."""
     chunks = Repository(target).chunks
     files = {file.name: b"".join(map(chunks.load, file.chunks)) for file in generation.files}
     ids, names = [], []
     if "analytics.duckdb" in files:  # A new server may not have published a snapshot.
-        snapshot = place / "snapshot.duckdb"
+        snapshot = folder / "snapshot.duckdb"
         snapshot.write_bytes(files["analytics.duckdb"])
         with contextlib.closing(duckdb.connect(str(snapshot), read_only=True, config={"threads": 1})) as connection:
             ids = [event_id for (event_id,) in connection.execute("select event_id::varchar from event").fetchall()]
@@ -75,16 +75,16 @@ def event_ids(target: Path, generation: Generation, place: Path) -> list[str]:
     return ids
 
 
-def broken_promises(target: Path, backups: Backups, sent: set[str], place: Path) -> list[str]:
+def broken_promises(target: Path, backups: Backups, sent: set[str], folder: Path) -> list[str]:
     broken = []
     for manifest, answered in backups:
-        ids = event_ids(target, Repository(target).read(manifest.name), place)
-        for what, count in {
+        ids = event_ids(target, Repository(target).read(manifest.name), folder)
+        for promise, count in {
             "acknowledged, but not in the backup": len(answered - set(ids)),
             "in the backup twice": len(ids) - len(set(ids)),
             "in the backup, but never sent": len(set(ids) - sent),
         }.items():
-            broken += [f"{manifest.name}: {what}: {count}"] * (count > 0)
+            broken += [f"{manifest.name}: {promise}: {count}"] * (count > 0)
     return broken
 
 
@@ -104,13 +104,13 @@ def started(folder: DataFolder) -> list[str]:
 
 
 def test_backups_under_load_have_each_earlier_event_once(tmp_path: Path) -> None:
-    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
-    with busy_server(crashing):
-        backups = back_up(crashing, target, BACKUPS)
+    harness, target = CrashHarness(tmp_path / "data"), tmp_path / "backup"
+    with busy_server(harness):
+        backups = back_up(harness, target, BACKUPS)
 
     assert len(backups[-1][1]) > len(backups[0][1]) + BACKUPS
     assert len(Repository(target).names()) == BACKUPS
-    sent = set(crashing.notes.sent)
+    sent = set(harness.log.sent)
     assert broken_promises(target, backups, sent, tmp_path) == []
     for manifest, answered in backups[::STARTED_EVERY]:
         folder = DataFolder(tmp_path / manifest.stem)
@@ -129,23 +129,23 @@ def test_the_harness_detects_the_losses_of_a_copy_by_names(tmp_path: Path, monke
                 yield f"journal/{name}", (folder.journal / name).read_bytes()
 
     monkeypatch.setattr("embedsink.backup.create.read_journal", copied_by_names)
-    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
+    harness, target = CrashHarness(tmp_path / "data"), tmp_path / "backup"
     # A later snapshot would contain the events that the copy lacks.
-    with busy_server(crashing, snapshot_interval_s="60"):
-        backups = back_up(crashing, target, 10)
+    with busy_server(harness, snapshot_interval_s="60"):
+        backups = back_up(harness, target, 10)
 
-    broken = broken_promises(target, backups, set(crashing.notes.sent), tmp_path)
+    broken = broken_promises(target, backups, set(harness.log.sent), tmp_path)
     assert broken
-    assert all("acknowledged, but not in the backup" in what for what in broken)
+    assert all("acknowledged, but not in the backup" in promise for promise in broken)
 
 
 def test_the_folder_of_a_killed_server_is_backed_up_without_one(tmp_path: Path) -> None:
-    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
-    with busy_server(crashing):
+    harness, target = CrashHarness(tmp_path / "data"), tmp_path / "backup"
+    with busy_server(harness):
         pass
-    answered, sent = crashing.notes.answered, set(crashing.notes.sent)
+    answered, sent = harness.log.answered, set(harness.log.sent)
 
-    create_backup(DataFolder(crashing.data), target)
+    create_backup(DataFolder(harness.data), target)
 
     folder = DataFolder(tmp_path / "new")
     restore_backup(target, folder)

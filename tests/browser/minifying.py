@@ -1,4 +1,4 @@
-"""The modules as they are served, from their readable sources. `scripts/minify` runs it.
+"""Writes the served modules from their readable sources. `scripts/minify` runs it.
 
 A module needs the minifier only here, so neither a server nor an installation has it.
 """

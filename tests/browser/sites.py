@@ -1,4 +1,4 @@
-"""Web sites on ports of their own: host pages, and the pretend embeds inside them, each on its own origin."""
+"""Web sites on separate ports, and so on separate origins: host pages, and the simulated embeds inside them."""
 
 import threading
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Page = tuple[dict[str, str], str]
 
 
 class Site:
-    """A site whose pages are texts by path. It answers on every name of this machine; each is another origin."""
+    """A site with HTML texts by path. It answers on every name of this machine, and each name is another origin."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Page] = {"/embed": ({}, EMBED)}

@@ -51,9 +51,9 @@ class Stage:
 
     def host_page(self, *, frames: str | None = None, path: str = "/", options: str = "{}", **headers: str) -> str:
         """Add a host page with frames of the tenant, and a forwarder with these further options. Return its URL."""
-        one = FRAME.format(embed=self.tenant.url, session="one")
+        frame = FRAME.format(embed=self.tenant.url, session="one")
         html = HOST.format(
-            frames=one if frames is None else frames,
+            frames=frame if frames is None else frames,
             gate=self.gate.url,
             embed=self.tenant.url,
             key=self.key,
@@ -98,7 +98,9 @@ class Stage:
             page.goto("chrome://crash")
         witness = page.context.new_page()
         witness.goto(self.host.add("/plain", "<!doctype html>without a forwarder"))
-        wait_until(lambda: client not in witness.evaluate(LOCK_HOLDERS), what="the killed tab's locks are released")
+        wait_until(
+            lambda: client not in witness.evaluate(LOCK_HOLDERS), description="the killed tab's locks are released"
+        )
         witness.close()
 
     def clear(self) -> None:
@@ -106,20 +108,20 @@ class Stage:
         for context in self.browser.contexts:
             context.close()
         self._await_farewells()
-        self.gate.answers.clear()
-        self.gate.passed.clear()
-        self.gate.refused = 0
-        self.gate.swallow_answers = False
+        self.gate.next_responses.clear()
+        self.gate.answered.clear()
+        self.gate.refused_count = 0
+        self.gate.drops_responses = False
         self.gate.is_closed = False
         self.gate.events_max = None
 
     def _await_farewells(self) -> None:
         # Requests of closing pages arrive a moment later, and would count for the next test.
-        seen, quiet_since = -1, 0.0
+        request_count, quiet_since = -1, 0.0
         until = time.monotonic() + DELIVERED_TIMEOUT_S
-        while time.monotonic() < min(until, quiet_since + 0.2) or seen < 0:
-            if seen != len(self.gate.passed) + self.gate.refused:
-                seen, quiet_since = len(self.gate.passed) + self.gate.refused, time.monotonic()
+        while time.monotonic() < min(until, quiet_since + 0.2) or request_count < 0:
+            if request_count != len(self.gate.answered) + self.gate.refused_count:
+                request_count, quiet_since = len(self.gate.answered) + self.gate.refused_count, time.monotonic()
             time.sleep(0.02)
 
     def delivered(
@@ -142,22 +144,22 @@ class Stage:
                 at_once.evaluate("f.flush()")
             return len(set(self.gate.ids())) >= count
 
-        wait_until(is_delivered, what=f"{count} events are delivered", timeout_s=timeout_s)
-        return [body for status, body in self.gate.passed if status == 202]
+        wait_until(is_delivered, description=f"{count} events are delivered", timeout_s=timeout_s)
+        return [body for status, body in self.gate.answered if status == 202]
 
     def stored(self, ids: list[str]) -> list[str]:
         """Return the ids of these events in the store, with repetitions."""
-        wanted, found = set(ids), list[str]()
+        wanted, stored_ids = set(ids), list[str]()
 
         def look() -> bool:
-            answer = self.server.get("/api/v1/events.ndjson", key=self.reader)
-            assert answer.status == 200, answer.body
-            rows = [json.loads(line) for line in answer.body.splitlines()]
-            found[:] = [row["event_id"] for row in rows if row["event_id"] in wanted]
-            return set(found) == wanted
+            response = self.server.get("/api/v1/events.ndjson", key=self.reader)
+            assert response.status == 200, response.body
+            rows = [json.loads(line) for line in response.body.splitlines()]
+            stored_ids[:] = [row["event_id"] for row in rows if row["event_id"] in wanted]
+            return set(stored_ids) == wanted
 
-        wait_until(look, what=f"{len(wanted)} events are stored", timeout_s=DELIVERED_TIMEOUT_S)
-        return found
+        wait_until(look, description=f"{len(wanted)} events are stored", timeout_s=DELIVERED_TIMEOUT_S)
+        return stored_ids
 
     def check_that_nothing_was_thrown(self) -> None:
         """Assert that the forwarder threw no exception into its host."""
@@ -172,14 +174,14 @@ class Stage:
 
 def embed_in(page: Page, index: int = 0) -> Frame:
     """Return the embed in a page's frame, once it listens."""
-    wait_until(lambda: len(page.frames) > index + 1, what="the frame is there")
+    wait_until(lambda: len(page.frames) > index + 1, description="the frame is there")
     frame = page.frames[index + 1]
     frame.wait_for_function("typeof emit == 'function'")
     return frame
 
 
 def on_durable(page: Page, seconds: float = 0.3) -> None:
-    """Wait, so that an unwanted action would happen."""
+    """Wait long enough for an unwanted action to happen."""
     page.wait_for_timeout(seconds * 1_000)
 
 
@@ -193,7 +195,7 @@ def paths_of(deliveries: list[dict[str, Any]]) -> list[str]:
     return [event["payload"]["path"] for event in events_of(deliveries)]
 
 
-def seen(page: Page) -> list[str]:
+def received_ids(page: Page) -> list[str]:
     """Return the ids of the events that this page's forwarder received, without adopted ones."""
     ids: list[str] = page.evaluate("stages.filter(([, stage]) => stage == 'seen').map(([id]) => id)")
     return ids
@@ -201,10 +203,10 @@ def seen(page: Page) -> list[str]:
 
 def emit(page: Page, count: int, prefix: str = "/") -> list[str]:
     """Emit this many events, and wait until the host page has received them. Return their ids."""
-    before = len(seen(page))
+    before = len(received_ids(page))
     embed_in(page).evaluate(f"for (let i = 0; i < {count}; i++) view('{prefix}' + i)")
-    wait_until(lambda: len(seen(page)) == before + count, what=f"{count} events are seen")
-    return seen(page)[before:]
+    wait_until(lambda: len(received_ids(page)) == before + count, description=f"{count} events are received")
+    return received_ids(page)[before:]
 
 
 def waiting(page: Page) -> int:

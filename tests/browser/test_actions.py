@@ -110,11 +110,11 @@ def test_invalid_calls_throw_and_send_nothing(stage: Stage) -> None:
         thrown = page.evaluate(f"() => {{ try {{ {call} }} catch (error) {{ return error.name; }} }}")
         assert thrown == "TypeError", call
     page.evaluate("send(frame, options.origin, 'refresh')")
-    [alone] = received(page, 1)
-    assert alone["data"]["type"] == "svc:action:refresh"
+    [message] = received(page, 1)
+    assert message["data"]["type"] == "svc:action:refresh"
 
 
-def test_a_filter_is_the_same_as_text_and_in_a_url(stage: Stage) -> None:
+def test_a_filter_has_the_same_form_in_a_message_and_in_a_url(stage: Stage) -> None:
     page = prepared(stage)
     for sent, value in enumerate(DIFFICULT):
         page.evaluate(
@@ -126,11 +126,11 @@ def test_a_filter_is_the_same_as_text_and_in_a_url(stage: Stage) -> None:
         assert name == "f_orders.status"
         assert json.loads(filter_) == value
         assert json.loads(unquote(filter_)) == value
-        assert {key: json.loads(found) for key, [found] in parse_qs(text).items()} == {name: value}
+        assert {key: json.loads(text_value) for key, [text_value] in parse_qs(text).items()} == {name: value}
         assert second["data"]["payload"] == {"filterUrlParameter": "f_users.city=1"}
 
 
-def test_the_address_of_an_embed(stage: Stage) -> None:
+def test_embed_url_builds_the_url_of_an_embed(stage: Stage) -> None:
     page = prepared(stage)
     embed = {
         "base": "https://tenant.example.com/",
@@ -158,12 +158,12 @@ def test_the_address_of_an_embed(stage: Stage) -> None:
     assert below == "https://t.example.com/bi/embed/dashboard/..b?session=s"
 
 
-def test_an_export_is_allowed_where_the_attribute_is_true(stage: Stage) -> None:
+def test_only_true_allows_exports(stage: Stage) -> None:
     page = prepared(stage)
-    for said, count in [("true", 1), ("'true'", 1), ("false", 0), ("'false'", 0), ("''", 0), ("undefined", 0)]:
-        embed = f"{{ base: 'https://t.example.com', publicId: 'b', session: 's', allowExport: {said} }}"
+    for allow_export, count in [("true", 1), ("'true'", 1), ("false", 0), ("'false'", 0), ("''", 0), ("undefined", 0)]:
+        embed = f"{{ base: 'https://t.example.com', publicId: 'b', session: 's', allowExport: {allow_export} }}"
         query = parse_qs(urlsplit(page.evaluate(f"embedUrl({embed})")).query)
-        assert query.get("allowExport", []) == ["true"] * count, said
+        assert query.get("allowExport", []) == ["true"] * count, allow_export
 
 
 def test_an_action_is_forwarded_on_request_with_the_number_of_its_session(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""The outcome of a delivery's events by its answer: deleted, retried, split, or counted as lost."""
+"""The outcome of a delivery's events for each response: deleted, retried, split, or counted as lost."""
 
 import time
 
@@ -10,17 +10,17 @@ from tests.support.servers import wait_until
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
-def test_ten_events_go_at_once_and_fewer_after_a_second(stage: Stage) -> None:
+def test_ten_events_are_sent_at_once_and_fewer_after_a_second(stage: Stage) -> None:
     page = stage.open()
     emit(page, 9)
     on_durable(page, 0.5)
-    assert stage.gate.passed == []
+    assert stage.gate.answered == []
     embed_in(page).evaluate("view('/tenth')")
     first = stage.delivered(10, timeout_s=0.5 + 5)
     assert [len(delivery["events"]) for delivery in first] == [10]
     emit(page, 1)
     assert len(stage.delivered(11)) == 2
-    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
+    wait_until(lambda: waiting(page) == 0, description="the queue is empty")
 
 
 def test_only_one_request_is_in_flight(stage: Stage) -> None:
@@ -47,7 +47,7 @@ def test_retryable_failures_are_retried_with_the_same_ids(stage: Stage, status: 
     stage.gate.answer(status)
     emit(page, 2)
     stage.delivered(2)
-    assert stage.gate.refused == 1
+    assert stage.gate.refused_count == 1
     page.wait_for_function("stages.filter(([, stage]) => stage == 'durable').length == 2")
     sent = page.evaluate("stages.filter(([, stage]) => stage == 'sent').map(([id]) => id)")
     assert len(set(sent)) == 2
@@ -56,17 +56,17 @@ def test_retryable_failures_are_retried_with_the_same_ids(stage: Stage, status: 
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_is_honoured(stage: Stage, status: int) -> None:
+def test_the_forwarder_waits_as_long_as_retry_after(stage: Stage, status: int) -> None:
     page = stage.open()
     stage.gate.answer(status, Retry_After="3")
     emit(page, 10)
-    wait_until(lambda: stage.gate.refused == 1, what="the first try is refused")
+    wait_until(lambda: stage.gate.refused_count == 1, description="the first try is refused")
     # Neither further events, nor the host, nor a leaving page shorten the pause.
     emit(page, 20)
     page.evaluate("f.flush(); dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('online'))")
     stage.delivered(20)
     assert time.monotonic() - stage.gate.refused_at > 2.8
-    assert stage.gate.refused == 1
+    assert stage.gate.refused_count == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 415])
@@ -75,10 +75,10 @@ def test_refused_events_are_counted_and_not_retried(stage: Stage, status: int) -
     stage.gate.answer(status)
     emit(page, 10)
     page.wait_for_function("stages.filter(([, stage]) => stage == 'lost').length == 10")
-    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
+    wait_until(lambda: waiting(page) == 0, description="the queue is empty")
     embed_in(page).evaluate("view('/later')")
     [delivery] = stage.delivered(1, timeout_s=10)
-    assert stage.gate.refused == 1
+    assert stage.gate.refused_count == 1
     assert delivery["lost"] == {f"http_{status}": 10}
     embed_in(page).evaluate("view('/last')")
     assert stage.delivered(2)[1]["lost"] == {}
@@ -138,7 +138,7 @@ def test_an_unreadable_event_does_not_lose_other_events(stage: Stage) -> None:
     embed_in(page).evaluate("view('/9')")
     deliveries = stage.delivered(10, at_once=page)
     assert sorted(paths_of(deliveries)) == [f"/{index}" for index in range(10)]
-    assert {reason: count for one in deliveries for reason, count in one["lost"].items()} == {"unreadable": 1}
+    assert {reason: count for delivery in deliveries for reason, count in delivery["lost"].items()} == {"unreadable": 1}
 
 
 def test_a_quarantined_event_is_not_counted_as_lost(stage: Stage) -> None:
@@ -153,21 +153,21 @@ def test_a_quarantined_event_is_not_counted_as_lost(stage: Stage) -> None:
     assert page.evaluate("problems[1].rejected[0].index") == 1
 
 
-def test_only_a_202_is_a_promise(stage: Stage) -> None:
+def test_only_a_202_deletes_events_from_the_queue(stage: Stage) -> None:
     page = stage.open()
     for status in (200, 302):
         stage.gate.answer(status)
     emit(page, 1)
     assert len(events_of(stage.delivered(1, timeout_s=20))) == 1
-    assert stage.gate.refused == 2
+    assert stage.gate.refused_count == 2
 
 
-def test_an_answer_that_never_arrives_makes_no_event_count_twice(stage: Stage) -> None:
+def test_a_lost_response_makes_no_event_count_twice(stage: Stage) -> None:
     page = stage.open()
-    stage.gate.swallow_answers = True
+    stage.gate.drops_responses = True
     emit(page, 3)
-    wait_until(lambda: len(stage.gate.passed) >= 2, what="it was sent twice")
-    stage.gate.swallow_answers = False
+    wait_until(lambda: len(stage.gate.answered) >= 2, description="it was sent twice")
+    stage.gate.drops_responses = False
     page.wait_for_function("stages.filter(([, stage]) => stage == 'durable').length == 3")
     ids = stage.gate.ids()
     assert len(ids) > len(set(ids)) == 3
@@ -185,7 +185,7 @@ def test_an_outage_of_twenty_seconds_loses_no_event(stage: Stage) -> None:
     # The test triggers nothing. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
     stage.delivered(60, timeout_s=60)
     assert sorted(stage.stored(ids)) == sorted(ids)
-    assert stage.gate.refused < 12
+    assert stage.gate.refused_count < 12
 
 
 def test_events_during_a_request_do_not_shorten_the_pause_after_it(stage: Stage) -> None:
@@ -201,7 +201,7 @@ def test_events_during_a_request_do_not_shorten_the_pause_after_it(stage: Stage)
     }""")
     emit(page, 1)
     page.evaluate("f.flush()")
-    emit(page, 1)  # which would be sent a second later
+    emit(page, 1)  # queued events would be sent a second later
     page.wait_for_function("began.length == 2")
     # The first pause is one second at least; timers may be slightly early.
     assert page.evaluate("began[1] - ended[0]") > 990

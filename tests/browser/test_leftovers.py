@@ -29,12 +29,12 @@ def test_events_of_a_killed_tab_are_adopted_without_space_for_a_copy(stage: Stag
     plain.goto(stage.host.add("/plain", "<!doctype html>without a forwarder"))
     plain.evaluate(FILL, FREE_CHARACTERS)
     heir = stage.open(context=context)
-    wait_until(lambda: waiting(heir) == 60, what="the heir stores the adopted queue")
+    wait_until(lambda: waiting(heir) == 60, description="the heir stores the adopted queue")
     stage.kill(heir)
     stage.gate.is_closed = False
     last = stage.open(context=context)
-    wait_until(lambda: set(ids) <= set(stage.gate.ids()), what="all events are delivered")
-    wait_until(lambda: waiting(last) == 0, what="the queue is empty")
+    wait_until(lambda: set(ids) <= set(stage.gate.ids()), description="all events are delivered")
+    wait_until(lambda: waiting(last) == 0, description="the queue is empty")
 
 
 def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
@@ -55,7 +55,7 @@ def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
     assert len(stage.gate.ids()) <= 4
 
 
-def test_numbers_go_on_when_the_storage_fills_up_later(stage: Stage) -> None:
+def test_numbers_continue_when_the_storage_becomes_full(stage: Stage) -> None:
     page = stage.open()
     emit(page, 9)
     page.evaluate("""() => {

@@ -48,7 +48,7 @@ WRONG_OPTIONS = [
 ]
 
 
-def taken(page: Page) -> int:
+def received_count(page: Page) -> int:
     """Return the number of events that the forwarder has received."""
     count: int = page.evaluate("stages.filter(([, stage]) => stage == 'seen').length")
     return count
@@ -107,18 +107,18 @@ def test_messages_of_other_origins_are_ignored_and_counted(stage: Stage) -> None
         embed_in(page, index).evaluate("view('/forged')")
     page.evaluate("postMessage({ source: 'svc-embed', direction: 'event', type: 'svc:event:view', payload: {} })")
     page.wait_for_function("f.ignored == 3")
-    assert taken(page) == 0
+    assert received_count(page) == 0
 
 
-def test_the_origin_has_to_match_exactly(stage: Stage) -> None:
+def test_only_the_exact_origin_matches(stage: Stage) -> None:
     page = stage.open(stage.host_page(options='{ origin: "https://tenant.example.com" }'))
     dispatch = """([origin, data]) => dispatchEvent(new MessageEvent("message", { origin, data, source: frames[0] }))"""
     data = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "payload": {}, "timestamp": 1}
     for count, origin in enumerate(OTHER_ORIGINS, start=1):
         page.evaluate(dispatch, [origin, data])
-        assert (taken(page), ignored(page)) == (0, count), origin
+        assert (received_count(page), ignored(page)) == (0, count), origin
     page.evaluate(dispatch, ["https://tenant.example.com", data])
-    assert (taken(page), ignored(page)) == (1, len(OTHER_ORIGINS))
+    assert (received_count(page), ignored(page)) == (1, len(OTHER_ORIGINS))
 
 
 def test_messages_that_are_not_events_are_ignored_and_counted(stage: Stage) -> None:
@@ -127,7 +127,7 @@ def test_messages_that_are_not_events_are_ignored_and_counted(stage: Stage) -> N
     for count, data in enumerate(NO_EVENTS, start=1):
         embed.evaluate(f"parent.postMessage({data}, '*')")
         page.wait_for_function("count => f.ignored == count", arg=count)
-    assert taken(page) == 0
+    assert received_count(page) == 0
 
 
 def test_exceptions_of_getters_and_proxies_do_not_escape(stage: Stage) -> None:
@@ -144,7 +144,7 @@ def test_exceptions_of_getters_and_proxies_do_not_escape(stage: Stage) -> None:
         dispatchEvent(event);
     }""")
     assert ignored(page) == 3
-    assert taken(page) == 0
+    assert received_count(page) == 0
     # The third is an event of a closed window.
     embed_in(page).evaluate("view('/a')")
     [delivery] = stage.delivered(1, at_once=page)
@@ -191,7 +191,7 @@ def test_an_origin_without_a_scheme_is_reported_and_matches_no_opaque_origin(sta
     assert page.evaluate("stages.length") == 0
 
 
-def test_host_prototypes_that_were_tampered_with_break_nothing(stage: Stage) -> None:
+def test_modified_host_prototypes_break_nothing(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("Object.prototype.reason = () => 'mine'; Array.prototype.last = () => 1;")
     embed_in(page).evaluate("emit('drilldown', { value: 10n }); view('/a')")
@@ -210,7 +210,7 @@ def test_a_given_iframe_is_the_only_source_of_events(stage: Stage) -> None:
     assert ignored(page) == 1
 
 
-def test_two_iframes_are_two_sessions_each_with_its_own_numbers(stage: Stage) -> None:
+def test_two_iframes_are_two_sessions_with_separate_numbers(stage: Stage) -> None:
     # Two dashboards of one page may share a credential.
     two = "".join(f'<iframe src="{stage.tenant.url}/embed?board={board}&session=same"></iframe>' for board in "ab")
     page = stage.open(stage.host_page(frames=two))
@@ -238,8 +238,8 @@ def test_a_ready_with_wrong_types_affects_no_other_event(stage: Stage) -> None:
     [delivery] = stage.delivered(3, at_once=page)
     assert delivery["context"]["deployment"] is None
     assert delivery["context"]["tenant"] is None
-    good = [event["id"] for event in delivery["events"] if event["type"] == "svc:event:view"]
-    assert stage.stored(good) == good
+    view_ids = [event["id"] for event in delivery["events"] if event["type"] == "svc:event:view"]
+    assert stage.stored(view_ids) == view_ids
 
 
 def test_the_page_url_has_no_query_and_fragment(stage: Stage) -> None:
@@ -254,14 +254,14 @@ def test_the_credential_of_the_embed_is_neither_sent_nor_stored(stage: Stage) ->
     stage.gate.is_closed = True
     embed_in(page).evaluate("ready(12, 'acme'); view('/a')")
     page.wait_for_function("problems.length")
-    kept = page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])")
-    assert "/a" in kept
-    assert "credential" not in kept
+    stored_data = page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])")
+    assert "/a" in stored_data
+    assert "credential" not in stored_data
     stage.gate.is_closed = False
     assert "credential" not in str(stage.delivered(2, at_once=page))
 
 
-def test_a_reload_goes_on_with_its_session(stage: Stage) -> None:
+def test_a_reload_continues_its_session(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("ready(12, 'acme'); view('/a')")
     stage.delivered(2, at_once=page)
@@ -273,7 +273,7 @@ def test_a_reload_goes_on_with_its_session(stage: Stage) -> None:
     assert [event["seq"] for event in events_of([first, second])] == [0, 1, 2]
 
 
-def test_another_credential_is_another_session_also_in_the_same_window(stage: Stage) -> None:
+def test_another_credential_in_the_same_window_is_another_session(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("ready(12, 'acme')")
     stage.delivered(1, at_once=page)
@@ -304,7 +304,7 @@ def test_the_service_name_is_the_vendors(stage: Stage) -> None:
     page.wait_for_function("stages.some(([, stage]) => stage == 'seen')")
 
 
-def test_ids_are_made_where_random_uuid_is_missing(stage: Stage) -> None:
+def test_ids_are_generated_without_random_uuid(stage: Stage) -> None:
     context = stage.context()
     context.add_init_script("delete Crypto.prototype.randomUUID")
     page = stage.open(context=context)
@@ -323,4 +323,4 @@ def test_after_stop_new_events_are_ignored_and_queued_events_are_sent(stage: Sta
     deliveries = stage.delivered(1)
     on_durable(page, 1.2)
     assert [event["payload"]["path"] for event in events_of(deliveries)] == ["/a"]
-    assert taken(page) == 1
+    assert received_count(page) == 1

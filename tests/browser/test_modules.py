@@ -48,7 +48,7 @@ def test_a_module_is_small_as_it_is_served(module: str) -> None:
 def test_the_documented_hash_is_that_of_the_served_module(module: str) -> None:
     file = browser_files()[f"{module}.js"]
     page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
-    assert f"`{file.versioned_name}`" in page, "run scripts/minify: it tells them"
+    assert f"`{file.versioned_name}`" in page, "run scripts/minify, which prints the hashes"
     assert f"`{file.integrity}`" in page
 
 
@@ -96,10 +96,10 @@ def test_the_documented_code_has_the_types(tmp_path: Path) -> None:
 def test_a_new_key_for_a_page_is_printed_with_a_versioned_element(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
     page = ["--origin", "https://app.example.com"]
-    made = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
-    assert '<script type="module" src="https://YOUR-SERVER/forwarder.js" data-key="THE-KEY-ON-STDOUT" ' in made.stderr
-    assert re.fullmatch(r"es_ingest_\w+\n", made.stdout)
-    assert made.stdout.strip() not in made.stderr, "stderr may end up in a log"
+    result = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
+    assert '<script type="module" src="https://YOUR-SERVER/forwarder.js" data-key="THE-KEY-ON-STDOUT" ' in result.stderr
+    assert re.fullmatch(r"es_ingest_\w+\n", result.stdout)
+    assert result.stdout.strip() not in result.stderr, "stderr may end up in a log"
     elsewhere = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "script" not in elsewhere.stderr
 
@@ -107,12 +107,12 @@ def test_a_new_key_for_a_page_is_printed_with_a_versioned_element(tmp_path: Path
 def test_in_a_terminal_the_element_contains_the_new_key(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
     terminal, inside = pty.openpty()
-    made = subprocess.run(
+    result = subprocess.run(
         [*command, "--origin", "https://app.example.com"], stdout=inside, stderr=subprocess.PIPE, text=True, check=True
     )
     os.close(inside)
     key = os.read(terminal, 1_000).decode().strip()
     os.close(terminal)
     assert re.fullmatch(r"es_ingest_\w+", key)
-    assert f'data-key="{key}"' in made.stderr
-    assert "…" not in made.stderr
+    assert f'data-key="{key}"' in result.stderr
+    assert "…" not in result.stderr

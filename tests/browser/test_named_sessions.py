@@ -38,7 +38,7 @@ def test_an_element_names_the_session(stage: Stage) -> None:
     assert row == ("view", 1)
 
 
-def test_the_next_page_of_the_tab_counts_on(stage: Stage) -> None:
+def test_the_next_page_of_a_tab_continues_the_numbers(stage: Stage) -> None:
     page = open_named(stage, "s_pages")
     embed_in(page).evaluate("ready(12, 'acme'); view('/a')")
     stage.delivered(2, at_once=page)
@@ -47,7 +47,7 @@ def test_the_next_page_of_the_tab_counts_on(stage: Stage) -> None:
     assert numbers(stage, "s_pages", 4) == [0, 1, 2, 3]
 
 
-def test_two_iframes_count_together_and_keep_their_deployments(stage: Stage) -> None:
+def test_two_iframes_share_numbers_and_keep_their_deployments(stage: Stage) -> None:
     two = "".join(FRAME.format(embed=stage.tenant.url, session=session) for session in "ab")
     page = open_named(stage, "s_frames", frames=two)
     for index, deployment in enumerate((12, 13)):
@@ -75,8 +75,16 @@ def test_a_host_may_change_the_session_at_any_time_and_go_back_to_none(stage: St
         for delivery in stage.delivered(7)
         for event in delivery["events"]
     ]
-    own = sent[3][0]
-    assert sent == [("s_one", 0), ("s_two", 0), ("s_one", 1), (own, 0), (own, 1), ("42", 0), ("constructor", 0)]
+    own_session = sent[3][0]
+    assert sent == [
+        ("s_one", 0),
+        ("s_two", 0),
+        ("s_one", 1),
+        (own_session, 0),
+        (own_session, 1),
+        ("42", 0),
+        ("constructor", 0),
+    ]
     assert len(stage.stored(stage.gate.ids())) == 7
 
 

@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 @contextmanager
 def warnings_of(page: Page) -> Iterator[list[str]]:
     """Return the console messages of a page."""
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type == "warning" else None)
-    yield said
+    warnings: list[str] = []
+    page.on("console", lambda message: warnings.append(message.text) if message.type == "warning" else None)
+    yield warnings
 
 
 def with_element(stage: Stage, attributes: str, *, before: str = "") -> str:
@@ -28,10 +28,10 @@ def with_element(stage: Stage, attributes: str, *, before: str = "") -> str:
 
 def test_options_that_throw_are_reported_without_an_exception(stage: Stage) -> None:
     page = stage.open()
-    with warnings_of(page) as said:
+    with warnings_of(page) as warnings:
         page.evaluate("() => { forward({ get origin() { throw new Error('boom'); } }).flush(); }")
         page.wait_for_function("true")
-    assert len(said) == 1
+    assert len(warnings) == 1
     emit(page, 10)
     assert len(events_of(stage.delivered(10))) == 10
 
@@ -50,13 +50,13 @@ def test_an_element_without_a_key_or_an_origin_is_reported_and_ignores_all_event
     attributes = {"data-key": stage.key, "data-origin": stage.tenant.url}
     del attributes[missing]
     page = stage.context().new_page()
-    with warnings_of(page) as said:
+    with warnings_of(page) as warnings:
         page.goto(with_element(stage, " ".join(f'{name}="{value}"' for name, value in attributes.items())))
         embed_in(page).evaluate("view('/a')")
         page.wait_for_function("!Object.keys(localStorage).length")
-    assert len(said) == 1
-    assert "TypeError" in said[0]
-    assert stage.gate.passed == []
+    assert len(warnings) == 1
+    assert "TypeError" in warnings[0]
+    assert stage.gate.answered == []
 
 
 def test_an_empty_endpoint_counts_as_absent(stage: Stage) -> None:
@@ -66,9 +66,9 @@ def test_an_empty_endpoint_counts_as_absent(stage: Stage) -> None:
     assert len(events_of(stage.delivered(1))) == 1
 
 
-@pytest.mark.parametrize(("said", "count"), [('"true"', 1), ("true", 1), ('"false"', 0), ("false", 0), ('""', 0)])
-def test_actions_are_recorded_where_the_attribute_is_true(stage: Stage, said: str, count: int) -> None:
-    page = stage.open(stage.host_page(options=f"{{ recordActions: {said} }}"))
+@pytest.mark.parametrize(("option", "count"), [('"true"', 1), ("true", 1), ('"false"', 0), ("false", 0), ('""', 0)])
+def test_only_true_records_actions(stage: Stage, option: str, count: int) -> None:
+    page = stage.open(stage.host_page(options=f"{{ recordActions: {option} }}"))
     embed_in(page)
     page.evaluate(f"""async () => {{
         const {{ send }} = await import("{stage.gate.url}/actions.js");
@@ -96,7 +96,7 @@ def test_a_named_frame_in_a_shadow_tree_continues_its_session_after_a_reload(sta
     assert list({event["id"]: event["seq"] for event in events_of(deliveries)}.values()) == [0, 1]
 
 
-def test_ids_cost_no_memory_where_random_uuid_is_missing(stage: Stage) -> None:
+def test_generating_ids_without_random_uuid_uses_no_memory(stage: Stage) -> None:
     context = stage.context()
     context.add_init_script("""
         delete Crypto.prototype.randomUUID;

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 NO_TIMERS = "() => { window.setTimeout = () => 1; }"
 
 
-def test_a_page_that_leaves_loses_nothing(stage: Stage) -> None:
+def test_a_closing_page_loses_no_event(stage: Stage) -> None:
     page = stage.open()
     stage.host.add("/next", "<!doctype html>elsewhere")
     ids: list[str] = []
@@ -25,7 +25,9 @@ def test_a_page_that_leaves_loses_nothing(stage: Stage) -> None:
         page.goto(stage.host.url + "/next")
     # A leaving page receives no answer, so its events remain queued until a later page sends them.
     assert len(set(ids)) == 15
-    wait_until(lambda: set(stage.gate.ids()) == set(ids), what="all events are delivered while their pages leave")
+    wait_until(
+        lambda: set(stage.gate.ids()) == set(ids), description="all events are delivered while their pages leave"
+    )
     stage.open(context=page.context)
     assert sorted(stage.stored(ids)) == sorted(ids)
 
@@ -38,9 +40,9 @@ def test_a_leaving_page_sends_less_than_64_kib_and_the_rest_later(stage: Stage) 
     page.wait_for_function("problems.length")
     stage.gate.is_closed = False
     page.goto(stage.host.add("/next", "<!doctype html>elsewhere"))
-    wait_until(lambda: bool(stage.gate.passed), what="a delivery arrives while the page leaves")
+    wait_until(lambda: bool(stage.gate.answered), description="a delivery arrives while the page leaves")
     on_durable(page, 0.5)
-    sizes = [len(str(body)) for _, body in stage.gate.passed]
+    sizes = [len(str(body)) for _, body in stage.gate.answered]
     assert sum(sizes) < 66_000
     stage.open(context=page.context)
     stage.delivered(40)
@@ -81,11 +83,11 @@ def test_offline_then_online_delivers_at_once(stage: Stage) -> None:
     page = stage.open()
     page.context.set_offline(True)
     emit(page, 12)
-    page.wait_for_function("problems.length >= 3")  # the pause is several seconds by now
-    assert stage.gate.passed == []
+    page.wait_for_function("problems.length >= 3")  # by now, the pause between retries is several seconds
+    assert stage.gate.answered == []
     page.context.set_offline(False)
     stage.delivered(12, timeout_s=2.5)
-    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
+    wait_until(lambda: waiting(page) == 0, description="the queue is empty")
 
 
 def test_full_storage_does_not_affect_delivery(stage: Stage) -> None:
@@ -183,7 +185,7 @@ def test_the_queue_of_a_killed_tab_is_adopted_once_by_ten_tabs(stage: Stage) -> 
             page.evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
         return set(stage.gate.ids()) == set(ids)
 
-    wait_until(is_taken_over, what="the events of the killed tabs are delivered")
+    wait_until(is_taken_over, description="the events of the killed tabs are delivered")
     on_durable(pages[2], 1.5)
     assert sorted(stage.gate.ids()) == sorted(ids)
 
@@ -197,12 +199,12 @@ def test_the_forwarder_works_with_a_strict_policy(stage: Stage) -> None:
     element = f'<script type="module" src="{stage.gate.url}/forwarder.js" {attributes}></script>'
     html = f"<!doctype html>{element}{FRAME.format(embed=stage.tenant.url, session=1)}"
     page = stage.context().new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
     page.goto(stage.host.add("/strict", html, Content_Security_Policy=policy))
     embed_in(page).evaluate("view('/a')")
     stage.delivered(1)
-    assert [line for line in said if "favicon" not in line and "Content Security" in line] == []
+    assert [line for line in messages if "favicon" not in line and "Content Security" in line] == []
 
 
 def test_a_hash_in_the_page_lets_the_versioned_module_work(stage: Stage) -> None:
@@ -215,7 +217,7 @@ def test_a_hash_in_the_page_lets_the_versioned_module_work(stage: Stage) -> None
     stage.delivered(1)
 
 
-def test_a_module_that_was_tampered_with_is_not_run(stage: Stage) -> None:
+def test_a_modified_module_is_not_run(stage: Stage) -> None:
     file = browser_files()["actions.js"]
     attributes = f'data-origin="{stage.tenant.url}" data-key="{stage.key}" integrity="{file.integrity}"'
     element = f'<script type="module" src="{stage.gate.url}/forwarder.js" {attributes}></script>'
@@ -223,17 +225,17 @@ def test_a_module_that_was_tampered_with_is_not_run(stage: Stage) -> None:
     page.goto(stage.host.add("/tampered", element + FRAME.format(embed=stage.tenant.url, session=1)))
     embed_in(page).evaluate("for (let i = 0; i < 10; i++) view('/a')")
     on_durable(page)
-    assert stage.gate.passed == []
+    assert stage.gate.answered == []
 
 
 def test_a_page_restored_from_the_back_forward_cache_continues(stage: Stage, tmp_path: Path) -> None:
-    elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
+    other_page = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(stage.host_page(), context=context)
         emit(page, 2)
         stage.delivered(2, at_once=page)
         page.evaluate("addEventListener('pageshow', ({ persisted }) => window.isBack = persisted)")
-        page.goto(elsewhere)
+        page.goto(other_page)
         page.evaluate("setTimeout(() => history.back(), 10)")
         page.wait_for_function("window.isBack")
         # It released its lock when it left, because browsers cache no page with a lock. Now it has the lock again.

@@ -37,13 +37,13 @@ class Hosts:
         self.emitted += EVENTS_A_ROUND
         self._pages[turn % 2] = self._leave(page, turn // 2)
 
-    def _leave(self, page: Page, way: int) -> Page:
-        if way % 4 == 0:
+    def _leave(self, page: Page, how: int) -> Page:
+        if how % 4 == 0:
             page.reload()
-        elif way % 4 == 1:
+        elif how % 4 == 1:
             page.goto(self._elsewhere)
             page.goto(self._stage.host_page())
-        elif way % 4 == 2:
+        elif how % 4 == 2:
             page.close()
             return self._stage.open(context=self._context)
         else:
@@ -57,8 +57,8 @@ class Hosts:
 
 def stored_ids(server: RunningServer, key: str) -> Counter[str]:
     """Return how often each event is in the store."""
-    answer = server.get("/api/v1/events.ndjson", key=key)
-    return Counter(json.loads(line)["event_id"] for line in answer.body.splitlines())
+    response = server.get("/api/v1/events.ndjson", key=key)
+    return Counter(json.loads(line)["event_id"] for line in response.body.splitlines())
 
 
 def lost_count(server: RunningServer, key: str) -> int:
@@ -70,25 +70,25 @@ def lost_count(server: RunningServer, key: str) -> int:
 def test_every_event_is_stored_once_or_counted_as_lost(stage: Stage, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with contextlib.ExitStack() as opened:
-        server = opened.enter_context(running_server(data, is_sound=False))
+        server = opened.enter_context(running_server(data, checks_store=False))
         stage = opened.enter_context(open_stage(stage.playwright, server))
         hosts = Hosts(stage)
         for turn in range(ROUNDS):
             if turn % 10 == 4:
                 server.kill()
             if turn % 10 == 6:
-                server = opened.enter_context(running_server(data, is_sound=False))
+                server = opened.enter_context(running_server(data, checks_store=False))
                 stage.gate.target = server.url
             hosts.play(turn)
-        found: Counter[str] = Counter()
+        stored_counts: Counter[str] = Counter()
 
         def is_settled() -> bool:
-            found.clear()
-            found.update(stored_ids(server, stage.reader))
-            return len(found) + lost_count(server, stage.reader) >= hosts.emitted
+            stored_counts.clear()
+            stored_counts.update(stored_ids(server, stage.reader))
+            return len(stored_counts) + lost_count(server, stage.reader) >= hosts.emitted
 
-        wait_until(is_settled, what="all events are stored or counted as lost", timeout_s=SETTLED_TIMEOUT_S)
+        wait_until(is_settled, description="all events are stored or counted as lost", timeout_s=SETTLED_TIMEOUT_S)
         assert hosts.emitted == ROUNDS * EVENTS_A_ROUND
-        assert hosts.emitted == len(found) + lost_count(server, stage.reader)
-        assert set(found.values()) == {1}
+        assert hosts.emitted == len(stored_counts) + lost_count(server, stage.reader)
+        assert set(stored_counts.values()) == {1}
         stage.check_that_nothing_was_thrown()

@@ -25,7 +25,7 @@ def come_back(page: Page) -> None:
 def numbers_by_session(stage: Stage) -> dict[str, list[int]]:
     """Return the numbers of all delivered events in the order of their ingest_seq, by session."""
     numbers: dict[str, list[int]] = {}
-    for status, delivery in stage.gate.passed:
+    for status, delivery in stage.gate.answered:
         assert status == 202
         numbers.setdefault(delivery["context"]["session"], []).extend(event["seq"] for event in delivery["events"])
     return numbers
@@ -40,13 +40,13 @@ def test_a_duplicated_tab_is_a_session_of_its_own(stage: Stage) -> None:
         page.evaluate("void window.open(location.href)")
     twin = opened.value
     twin.wait_for_function("window.f")
-    for one in (page, twin):
-        embed_in(one).evaluate("view('/b')")
+    for tab in (page, twin):
+        embed_in(tab).evaluate("view('/b')")
     stage.delivered(4)
     assert sorted(numbers_by_session(stage).values()) == [[0], [0, 1, 2]]
 
 
-def test_two_frames_of_one_address_are_two_sessions(stage: Stage) -> None:
+def test_two_frames_with_the_same_url_are_two_sessions(stage: Stage) -> None:
     page = stage.open(stage.host_page(frames=2 * FRAME.format(embed=stage.tenant.url, session="same")))
     for index in (0, 1):
         embed_in(page, index).evaluate("ready(12, 'acme'); view('/a')")
@@ -73,26 +73,28 @@ def test_a_restored_page_continues_the_numbers_of_the_next_page(stage: Stage, tm
 
 
 def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stage: Stage, tmp_path: Path) -> None:
-    elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
+    other_page = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(context=context)
         page.evaluate("addEventListener('pageshow', ({ persisted }) => window.isBack = persisted)")
         stage.gate.is_closed = True
         ids = emit(page, 1)
         embed_in(page).evaluate("emit('drilldown', { value: 10n })")
-        wait_until(lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), what="the loss is stored")
-        page.goto(elsewhere)
+        wait_until(
+            lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), description="the loss is stored"
+        )
+        page.goto(other_page)
         on_durable(page)
         stage.gate.is_closed = False
         heir = stage.open(context=context)
         stage.delivered(1)
-        wait_until(lambda: waiting(heir) == 0, what="the queue of the heir is empty")
-        assert stage.gate.passed[-1][1]["lost"] == {"not_json": 1}
+        wait_until(lambda: waiting(heir) == 0, description="the queue of the heir is empty")
+        assert stage.gate.answered[-1][1]["lost"] == {"not_json": 1}
         come_back(page)
         page.evaluate(VIEW, "/back")
         stage.delivered(2, at_once=page)
         on_durable(page)
-    assert [delivery["lost"] for _, delivery in stage.gate.passed if delivery["lost"]] == [{"not_json": 1}]
+    assert [delivery["lost"] for _, delivery in stage.gate.answered if delivery["lost"]] == [{"not_json": 1}]
     assert stage.gate.ids().count(ids[0]) == 1  # the queue is not sent again either
 
 
@@ -128,19 +130,19 @@ def test_a_queue_of_a_page_with_another_key_is_sent_with_that_key(stage: Stage) 
     other = stage.server.key("ingest", origins=[stage.host.url], deployments=[7])
     page = stage.open(stage.host_page(options=f"{{ key: '{other}' }}"), context=context)
     stage.gate.is_closed = True
-    left = emit(page, 1)
+    left_ids = emit(page, 1)
     page.close()
     stage.gate.is_closed = False
     heir = stage.open(stage.host_page(), context=context)
-    own = emit(heir, 1)
+    own_ids = emit(heir, 1)
     stage.delivered(2)
-    keys = {event["id"]: delivery["key"] for _, delivery in stage.gate.passed for event in delivery["events"]}
-    assert keys == {left[0]: other, own[0]: stage.key}
+    keys = {event["id"]: delivery["key"] for _, delivery in stage.gate.answered for event in delivery["events"]}
+    assert keys == {left_ids[0]: other, own_ids[0]: stage.key}
 
 
 def test_a_host_that_flushes_on_every_callback_counts_no_loss_twice(stage: Stage) -> None:
     page = stage.open(stage.host_page(options="{ onEvent: (envelope, stage) => stage == 'durable' && f.flush() }"))
     embed_in(page).evaluate("emit('drilldown', { value: 10n }); for (let i = 0; i < 25; i++) view('/' + i)")
     stage.delivered(25)
-    assert [delivery["lost"] for _, delivery in stage.gate.passed if delivery["lost"]] == [{"not_json": 1}]
-    assert len(events_of([delivery for _, delivery in stage.gate.passed])) == 25
+    assert [delivery["lost"] for _, delivery in stage.gate.answered if delivery["lost"]] == [{"not_json": 1}]
+    assert len(events_of([delivery for _, delivery in stage.gate.answered])) == 25

@@ -59,7 +59,7 @@ def test_a_page_of_a_version_that_this_server_does_not_know_delivers_with_the_cu
     assert delivery["context"]["viewer"] == "u_42"
 
 
-def test_a_page_that_imports_an_older_actions_module_still_steers_its_embed(stage: Stage) -> None:
+def test_a_page_with_an_older_actions_module_still_controls_its_embed(stage: Stage) -> None:
     page = stage.open()
     embed = embed_in(page)
     names = sorted(path.name for path in VERSIONS.glob("actions.*"))
@@ -86,4 +86,4 @@ def test_the_queue_of_an_older_version_is_delivered_by_the_current_one(stage: St
     emit(page, 1, "/newer")
     # A retry may repeat an event with its id.
     assert len({event["id"] for event in events_of(stage.delivered(4))}) == 4
-    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
+    wait_until(lambda: waiting(page) == 0, description="the queue is empty")

@@ -62,11 +62,11 @@ VIEW: dict[str, Any] = {
     "surface": "dashboard",
 }
 
-Done = subprocess.CompletedProcess[str]
-Call = Callable[..., Done]
+Result = subprocess.CompletedProcess[str]
+RunCommand = Callable[..., Result]
 
 
-def embedsink(*words: object, **env: str) -> Done:
+def embedsink(*words: object, **env: str) -> Result:
     return subprocess.run(
         [sys.executable, "-m", "embedsink", *map(str, words)],
         capture_output=True,
@@ -78,28 +78,28 @@ def embedsink(*words: object, **env: str) -> Done:
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
     """Return a function that runs a command in this process, which is faster than `embedsink`."""
 
-    def call(*words: object, **env: str) -> Done:
+    def call(*words: object, **env: str) -> Result:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(sys, "argv", ["embedsink", *map(str, words)])
         with pytest.raises(SystemExit) as end:
             main()
         printed = capsys.readouterr()
-        return Done(sys.argv, int(end.value.code or 0), printed.out, printed.err)
+        return Result(sys.argv, int(end.value.code or 0), printed.out, printed.err)
 
     return call
 
 
-def assert_failed(done: Done, message: str, *, code: int = 1) -> None:
+def assert_failed(result: Result, message: str, *, code: int = 1) -> None:
     """Assert a failure with one message on stderr, nothing on stdout, and no traceback."""
-    assert (done.returncode, done.stdout) == (code, "")
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (result.returncode, result.stdout) == (code, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
     if code == 1:
-        assert len(done.stderr.splitlines()) == 1
+        assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +109,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     refresh: dict[str, Any] = {"direction": "action", "type": "svc:action:refresh", "payload": {}, "surface": None}
     lines = [{"context": {"deployment": 1}, "events": [VIEW] * 10}, VIEW | refresh, VIEW | {"surface": "moon"}]
     (folder / "in.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = embedsink("import", folder / "in.ndjson", "--data", folder / "data")
-    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
-    assert "accepted 11, rejected 1." in done.stderr
-    assert "line 3: bad_field: surface" in done.stderr
+    result = embedsink("import", folder / "in.ndjson", "--data", folder / "data")
+    assert (result.returncode, result.stdout) == (1, "")  # One envelope was rejected.
+    assert "accepted 11, rejected 1." in result.stderr
+    assert "line 3: bad_field: surface" in result.stderr
     return folder / "data"
 
 
@@ -123,17 +123,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_has_an_example(command: list[str], called: Call) -> None:
-    done = called(*command, "--help")
-    assert done.returncode == 0
-    assert f"embedsink {' '.join(command)}" in done.stdout.partition("Examples:")[2]
+def test_help_has_an_example(command: list[str], run_command: RunCommand) -> None:
+    result = run_command(*command, "--help")
+    assert result.returncode == 0
+    assert f"embedsink {' '.join(command)}" in result.stdout.partition("Examples:")[2]
 
 
 def test_all_commands_are_tested() -> None:
     nouns = {group.name: group.typer_instance or app for group in app.registered_groups}
-    found = [[_name_of(command)] for command in app.registered_commands]
-    found += [[str(noun), _name_of(command)] for noun, verbs in nouns.items() for command in verbs.registered_commands]
-    assert sorted(found) == sorted(COMMANDS)
+    commands = [[_name_of(command)] for command in app.registered_commands]
+    commands += [
+        [str(noun), _name_of(command)] for noun, verbs in nouns.items() for command in verbs.registered_commands
+    ]
+    assert sorted(commands) == sorted(COMMANDS)
 
 
 def _name_of(command: Any) -> str:
@@ -154,25 +156,25 @@ def test_help_and_version_import_nothing_slow() -> None:
 @pytest.mark.parametrize("words", [["report", "views"], ["doctor"]], ids=" ".join)
 def test_no_command_loads_pandas(data: Path, words: list[str]) -> None:
     # DuckDB imports pandas at the first query with a parameter.
-    done = embedsink(*words, "--data", data, PYTHONPROFILEIMPORTTIME="1")
-    assert done.returncode == 0, done.stderr
-    assert "duckdb" in done.stderr
+    result = embedsink(*words, "--data", data, PYTHONPROFILEIMPORTTIME="1")
+    assert result.returncode == 0, result.stderr
+    assert "duckdb" in result.stderr
     # The doctor computes checksums with numpy.
-    assert ("numpy" in done.stderr) is (words == ["doctor"])
-    assert "pandas.core" not in done.stderr
+    assert ("numpy" in result.stderr) is (words == ["doctor"])
+    assert "pandas.core" not in result.stderr
 
 
 @pytest.mark.parametrize(("name", "attributes"), [("svc", []), ("acme", ['data-service-name="acme"'])])
 def test_the_script_tag_of_a_key_has_the_service_name(tmp_path: Path, name: str, attributes: list[str]) -> None:
     words = ["keys", "create", "--kind", "ingest", "--origin", "https://app.example", "--data", str(tmp_path / "data")]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "embedsink", *words],
         env=os.environ | {"EMBEDSINK_SERVICE_NAME": name},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert re.findall(r'data-service-name="\w+"', done.stderr) == attributes
+    assert re.findall(r'data-service-name="\w+"', result.stderr) == attributes
 
 
 def test_key_commands_import_nothing_slow(tmp_path: Path) -> None:
@@ -253,25 +255,25 @@ def test_key_commands_import_nothing_slow(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_use_is_exit_code_2(data: Path, words: list[str], called: Call) -> None:
-    done = called(*words, EMBEDSINK_DATA=str(data))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr
+def test_wrong_use_is_exit_code_2(data: Path, words: list[str], run_command: RunCommand) -> None:
+    result = run_command(*words, EMBEDSINK_DATA=str(data))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in FOLDERLESS], ids=" ".join)
-def test_an_empty_data_folder_name_is_wrong_use(command: list[str], tmp_path: Path, called: Call) -> None:
+def test_an_empty_data_folder_name_is_wrong_use(command: list[str], tmp_path: Path, run_command: RunCommand) -> None:
     needed = {"create": ["--kind", "read"], "export": ["-o", "out.csv"], "import": [__file__]}
     needed |= {"render": ["overview", "-o", "out.svg"], "backup": ["target"], "restore": ["target"]}
     words = [*command, *needed.get(command[-1], ["x"] if command[-1] in ("revoke", "show") else [])]
     with chdir(tmp_path):
-        for done in (called(*words, "--data", ""), called(*words, EMBEDSINK_DATA="")):
+        for done in (run_command(*words, "--data", ""), run_command(*words, EMBEDSINK_DATA="")):
             assert_failed(done, "is empty", code=2)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_option_overrides_an_empty_variable(data: Path, called: Call) -> None:
-    assert called("report", "views", "--data", data, EMBEDSINK_DATA="").returncode == 0
+def test_the_option_overrides_an_empty_variable(data: Path, run_command: RunCommand) -> None:
+    assert run_command("report", "views", "--data", data, EMBEDSINK_DATA="").returncode == 0
 
 
 def test_a_process_exits_with_the_code_of_its_command(data: Path) -> None:
@@ -279,15 +281,15 @@ def test_a_process_exits_with_the_code_of_its_command(data: Path) -> None:
     assert_failed(embedsink("keys", "create"), "--kind", code=2)
 
 
-def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Path, called: Call) -> None:
-    done = called(
+def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Path, run_command: RunCommand) -> None:
+    result = run_command(
         *("keys", "create", "--kind", "ingest", "--deployment", 3, "--deployment", 4),
         *("--origin", "https://App.example.com/", "--expires", "90d", "--label", "the app", "--data", tmp_path / "new"),
     )
-    assert done.returncode == 0
-    token = done.stdout.removesuffix("\n")
+    assert result.returncode == 0
+    token = result.stdout.removesuffix("\n")
     assert looks_like_key(token)
-    assert token not in done.stderr
+    assert token not in result.stderr
     [key] = KeyStore(DataFolder(tmp_path / "new").keys).keys()
     assert (key.deployments, key.origins, key.label) == (
         frozenset({3, 4}),
@@ -296,22 +298,24 @@ def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Pat
     )
     assert key.expires_at == pytest.approx(key.created_at + 90 * 86_400)
 
-    listed = called("keys", "list", EMBEDSINK_DATA=str(tmp_path / "new"))
+    listed = run_command("keys", "list", EMBEDSINK_DATA=str(tmp_path / "new"))
     assert token not in listed.stdout
     assert [word in listed.stdout for word in (key.key_id, "live", "3, 4", "the app")] == [True] * 4
 
-    revoked = called("keys", "revoke", key.key_id, "--data", tmp_path / "new")
+    revoked = run_command("keys", "revoke", key.key_id, "--data", tmp_path / "new")
     assert (revoked.returncode, revoked.stdout, revoked.stderr) == (0, "", f"{key.key_id}: revoked.\n")
-    assert "revoked" in called("keys", "list", "--data", tmp_path / "new").stdout
+    assert "revoked" in run_command("keys", "list", "--data", tmp_path / "new").stdout
 
 
-def test_an_unknown_key_is_a_failure(data: Path, called: Call) -> None:
-    assert_failed(called("keys", "revoke", "k_000000000000", "--data", data), 'key "k_000000000000" does not exist')
+def test_an_unknown_key_is_a_failure(data: Path, run_command: RunCommand) -> None:
+    assert_failed(
+        run_command("keys", "revoke", "k_000000000000", "--data", data), 'key "k_000000000000" does not exist'
+    )
 
 
-def test_a_leaked_key_can_be_revoked_from_stdin(tmp_path: Path, called: Call) -> None:
-    token = called("keys", "create", "--kind", "read", "--data", tmp_path).stdout
-    done = subprocess.run(
+def test_a_leaked_key_can_be_revoked_from_stdin(tmp_path: Path, run_command: RunCommand) -> None:
+    token = run_command("keys", "create", "--kind", "read", "--data", tmp_path).stdout
+    result = subprocess.run(
         [sys.executable, "-m", "embedsink", "keys", "revoke", "-", "--data", tmp_path],
         input=token,
         capture_output=True,
@@ -320,49 +324,51 @@ def test_a_leaked_key_can_be_revoked_from_stdin(tmp_path: Path, called: Call) ->
     )
     [key] = KeyStore(DataFolder(tmp_path).keys).keys()
     assert key.revoked_at is not None
-    assert (done.stdout, done.stderr) == ("", f"{key.key_id}: revoked.\n")
+    assert (result.stdout, result.stderr) == ("", f"{key.key_id}: revoked.\n")
 
 
 @pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
-def test_a_key_on_the_command_line_is_refused_and_not_printed(tmp_path: Path, called: Call, kind: str) -> None:
-    token = called("keys", "create", "--kind", kind, "--data", tmp_path).stdout.strip()
+def test_a_key_on_the_command_line_is_refused_and_not_printed(
+    tmp_path: Path, run_command: RunCommand, kind: str
+) -> None:
+    token = run_command("keys", "create", "--kind", kind, "--data", tmp_path).stdout.strip()
     for written in (token, f"'{token}", token[:-1]):
-        done = called("keys", "revoke", written, "--data", tmp_path)
-        assert_failed(done, "KEY_ID: is a key", code=2)
-        assert token[9:-1] not in done.stderr
+        result = run_command("keys", "revoke", written, "--data", tmp_path)
+        assert_failed(result, "KEY_ID: is a key", code=2)
+        assert token[9:-1] not in result.stderr
     [key] = KeyStore(DataFolder(tmp_path).keys).keys()
     assert key.revoked_at is None
 
 
 def test_revoking_from_an_empty_stdin_is_wrong_use(
-    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
-    assert_failed(called("keys", "revoke", "-", "--data", tmp_path), "stdin: is empty", code=2)
+    assert_failed(run_command("keys", "revoke", "-", "--data", tmp_path), "stdin: is empty", code=2)
 
 
-def test_reports_are_listed_and_printed(data: Path, called: Call) -> None:
-    assert "views" in called("report", "--data", data).stdout
-    described = json.loads(called("report", "--data", data, "--format", "json").stdout)
+def test_reports_are_listed_and_printed(data: Path, run_command: RunCommand) -> None:
+    assert "views" in run_command("report", "--data", data).stdout
+    described = json.loads(run_command("report", "--data", data, "--format", "json").stdout)
     assert {"name", "title", "question", "grain", "columns"} == described[0].keys()
-    table = called("report", "views", "--data", data).stdout.splitlines()
+    table = run_command("report", "views", "--data", data).stdout.splitlines()
     assert table[0].split() == [
         *("period_start", "deployment", "surface"),
         *("view_count", "session_count", "viewer_count"),
     ]
     assert table[2].split() == ["2025-11-20T00:00:00Z", "1", "dashboard", "10", "0", "0"]
-    rows = json.loads(called("report", "views", "--data", data, "--format", "json").stdout)
+    rows = json.loads(run_command("report", "views", "--data", data, "--format", "json").stdout)
     assert [row["view_count"] for row in rows] == [10]
-    csv = called("report", "views", "--data", data, "--format", "csv").stdout
+    csv = run_command("report", "views", "--data", data, "--format", "csv").stdout
     assert csv.splitlines()[1] == "2025-11-20T00:00:00Z,1,dashboard,10,0,0"
 
 
-def test_the_suffix_of_the_file_selects_the_format(data: Path, tmp_path: Path, called: Call) -> None:
+def test_the_suffix_of_the_file_selects_the_format(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
     import duckdb
 
     for suffix in ("arrow", "csv", "json", "parquet"):
-        done = called("report", "views", "--data", data, "-o", tmp_path / f"views.{suffix}")
-        assert (done.returncode, done.stdout) == (0, "")
+        result = run_command("report", "views", "--data", data, "-o", tmp_path / f"views.{suffix}")
+        assert (result.returncode, result.stdout) == (0, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "views.arrow",
         "views.csv",
@@ -374,30 +380,30 @@ def test_the_suffix_of_the_file_selects_the_format(data: Path, tmp_path: Path, c
         assert connection.execute(f"select view_count from '{tmp_path}/views.parquet'").fetchall() == [(10,)]
 
 
-def test_a_report_respects_the_scope(data: Path, called: Call) -> None:
-    done = called("report", "views", "--data", data, "--deployment", 2)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "no rows match as of" in done.stderr
-    assert " UTC, the last snapshot. Omit --deployment to match more." in done.stderr
-    several = called("report", "views", "--data", data, "--until", "2025-11-01", "--surface", "app")
+def test_a_report_respects_the_scope(data: Path, run_command: RunCommand) -> None:
+    result = run_command("report", "views", "--data", data, "--deployment", 2)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "no rows match as of" in result.stderr
+    assert " UTC, the last snapshot. Omit --deployment to match more." in result.stderr
+    several = run_command("report", "views", "--data", data, "--until", "2025-11-01", "--surface", "app")
     assert "Omit --until or --surface to match more" in several.stderr
-    assert "10" in called("report", "views", "--data", data, "--deployment", 1, "--since", "2025-11-20").stdout
-    assert called("report", "views", "--data", data, "--until", "2025-11-20").stdout == ""
+    assert "10" in run_command("report", "views", "--data", data, "--deployment", 1, "--since", "2025-11-20").stdout
+    assert run_command("report", "views", "--data", data, "--until", "2025-11-20").stdout == ""
 
 
-def test_columns_limit_and_timezone_are_applied(data: Path, called: Call) -> None:
+def test_columns_limit_and_timezone_are_applied(data: Path, run_command: RunCommand) -> None:
     words = ("report", "views", "--data", data, "--format", "csv", "--columns", "view_count,period_start")
-    done = called(*words, "--timezone", "Asia/Tokyo", "--limit", 1)
-    assert done.stdout.splitlines() == ["view_count,period_start", "10,2025-11-19T15:00:00Z"]
-    assert called(*words, "--timezone", "Asia/Tokyo", "--since", "2025-11-20").stdout.count("\n") == 2
-    assert called(*words, "--timezone", "Asia/Tokyo", "--since", "2025-11-20T09:00:01").stdout.count("\n") == 1
-    assert called(*words, "--bom").stdout.startswith("\ufeffview_count")
+    result = run_command(*words, "--timezone", "Asia/Tokyo", "--limit", 1)
+    assert result.stdout.splitlines() == ["view_count,period_start", "10,2025-11-19T15:00:00Z"]
+    assert run_command(*words, "--timezone", "Asia/Tokyo", "--since", "2025-11-20").stdout.count("\n") == 2
+    assert run_command(*words, "--timezone", "Asia/Tokyo", "--since", "2025-11-20T09:00:01").stdout.count("\n") == 1
+    assert run_command(*words, "--bom").stdout.startswith("\ufeffview_count")
 
 
-def test_all_reports_are_written_to_a_zip_or_a_folder(data: Path, tmp_path: Path, called: Call) -> None:
+def test_all_reports_are_written_to_a_zip_or_a_folder(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
     for output in ("summary.zip", "summary"):
-        done = called("report", "--all", "--since", "2025-11-01", "--data", data, "-o", tmp_path / output)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        result = run_command("report", "--all", "--since", "2025-11-01", "--data", data, "-o", tmp_path / output)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     with ZipFile(tmp_path / "summary.zip") as archive:
         names = archive.namelist()
         assert {"views.csv", "ai_query.csv", "manifest.json"} <= set(names)
@@ -410,98 +416,108 @@ def test_all_reports_are_written_to_a_zip_or_a_folder(data: Path, tmp_path: Path
     assert manifest["scope"]["since"] == "2025-11-01T00:00:00Z"
 
 
-def test_all_reports_replace_files_of_their_names_in_a_folder(data: Path, tmp_path: Path, called: Call) -> None:
+def test_all_reports_replace_files_of_their_names_in_a_folder(
+    data: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
     folder = tmp_path / "summary"
     folder.mkdir()
     for name in ("views.csv", "notes.txt"):
         (folder / name).write_text("mine")
-    done = called("report", "--all", "--data", data, "-o", folder)
-    assert (done.returncode, done.stderr) == (0, f"{folder}: replaced 1 existing file.\n")
+    result = run_command("report", "--all", "--data", data, "-o", folder)
+    assert (result.returncode, result.stderr) == (0, f"{folder}: replaced 1 existing file.\n")
     assert (folder / "views.csv").read_text().startswith("period_start,")
     assert (folder / "notes.txt").read_text() == "mine"
     count = len(list(folder.iterdir())) - 1
-    done = called("report", "--all", "--data", data, "-o", folder)
-    assert done.stderr == f"{folder}: replaced {count} existing files.\n"
+    result = run_command("report", "--all", "--data", data, "-o", folder)
+    assert result.stderr == f"{folder}: replaced {count} existing files.\n"
     assert len(list(folder.iterdir())) == count + 1, "a temporary file is left"
 
 
-def test_no_file_is_replaced_when_one_report_can_not_be_written(data: Path, tmp_path: Path, called: Call) -> None:
+def test_no_file_is_replaced_when_one_report_can_not_be_written(
+    data: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
     folder = tmp_path / "summary"
     (folder / "views.csv").mkdir(parents=True)
     assert_failed(
-        called("report", "--all", "--data", data, "-o", folder), "views.csv: is a folder. Choose another path."
+        run_command("report", "--all", "--data", data, "-o", folder), "views.csv: is a folder. Choose another path."
     )
     assert [path.name for path in folder.iterdir()] == ["views.csv"]
 
 
 def test_all_reports_are_not_written_to_a_new_folder_named_like_a_file(
-    data: Path, tmp_path: Path, called: Call
+    data: Path, tmp_path: Path, run_command: RunCommand
 ) -> None:
     file, folder = tmp_path / "sum.csv", tmp_path / "reports.2026.10"
-    assert_failed(called("report", "--all", "--data", data, "-o", file), f"-o {tmp_path}/sum.zip.", code=2)
+    assert_failed(run_command("report", "--all", "--data", data, "-o", file), f"-o {tmp_path}/sum.zip.", code=2)
     assert not file.exists()
-    assert called("report", "--all", "--data", data, "-o", folder).returncode == 0
+    assert run_command("report", "--all", "--data", data, "-o", folder).returncode == 0
     assert (folder / "views.csv").exists()
     file.mkdir()
-    assert called("report", "--all", "--data", data, "-o", file).returncode == 0
+    assert run_command("report", "--all", "--data", data, "-o", file).returncode == 0
 
 
-def test_a_report_describes_its_rows_and_columns(data: Path, called: Call) -> None:
-    listed = called("report", "--data", data)
+def test_a_report_describes_its_rows_and_columns(data: Path, run_command: RunCommand) -> None:
+    listed = run_command("report", "--data", data)
     assert listed.stderr == "Describe the columns of one: `embedsink report NAME --describe`.\n"
-    shown = called("report", "ai_queries", "--describe", "--data", data).stdout
+    shown = run_command("report", "ai_queries", "--describe", "--data", data).stdout
     question, grain, _, header, _, *rows = shown.splitlines()
     assert question.startswith("ai_queries: ")
     assert grain == "One row per period, deployment, surface and agent."
     assert header.split() == ["name", "type", "unit", "description"]
     assert ["answer_rate", "number", "share"] in [row.split()[:3] for row in rows]
-    described = json.loads(called("report", "views", "--describe", "--format", "json", "--data", data).stdout)
+    described = json.loads(run_command("report", "views", "--describe", "--format", "json", "--data", data).stdout)
     assert described["row"]["properties"].keys() == {column["name"] for column in described["columns"]}
 
 
-def test_reports_are_listed_with_grain_and_columns_before_there_is_data(tmp_path: Path, called: Call) -> None:
-    listed = called("report", "--data", tmp_path / "none")
+def test_reports_are_listed_with_grain_and_columns_before_there_is_data(
+    tmp_path: Path, run_command: RunCommand
+) -> None:
+    listed = run_command("report", "--data", tmp_path / "none")
     assert listed.returncode == 0
     header, _, *rows = listed.stdout.splitlines()
     assert header.split() == ["name", "question", "grain", "columns"]
     [views] = [row for row in rows if row.startswith(" views ")]
     assert "One row per period, deployment and surface." in views
     assert views.endswith("period_start, deployment, surface, view_count, session_count, viewer_count")
-    described = called("report", "views", "--describe", "--data", tmp_path / "none")
+    described = run_command("report", "views", "--describe", "--data", tmp_path / "none")
     assert (described.returncode, "view_count" in described.stdout) == (0, True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_identifiers_have_no_thousands_separators(tmp_path: Path, called: Call) -> None:
+def test_identifiers_have_no_thousands_separators(tmp_path: Path, run_command: RunCommand) -> None:
     download = VIEW | {"type": "svc:event:download"}
     download["payload"] = {"format": "csv", "target": "widget", "rowCount": 12_345}
     (tmp_path / "in.ndjson").write_text(json.dumps({"context": {"deployment": 54_321}, "events": [download]}))
-    assert called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data").returncode == 0
+    assert run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data").returncode == 0
     words = ("report", "download_audit", "--data", tmp_path / "data", "--columns")
-    shown = called(*words, "deployment,exported_row_count,ingest_seq").stdout.splitlines()[-1].split()
+    shown = run_command(*words, "deployment,exported_row_count,ingest_seq").stdout.splitlines()[-1].split()
     assert shown == ["54321", "12,345", str(2**32 + 1)]
 
 
-def test_a_wrong_report_or_a_missing_snapshot_prints_one_line(data: Path, tmp_path: Path, called: Call) -> None:
-    wrong = called("report", "view", "--data", data)
+def test_a_wrong_report_or_a_missing_snapshot_prints_one_line(
+    data: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    wrong = run_command("report", "view", "--data", data)
     assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?', code=2)
-    assert_failed(called("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
-    assert_failed(called("report", "views", "--data", tmp_path / "no"), f"data folder {tmp_path}/no: does not exist.")
+    assert_failed(run_command("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
+    assert_failed(
+        run_command("report", "views", "--data", tmp_path / "no"), f"data folder {tmp_path}/no: does not exist."
+    )
 
 
-def test_rejections_are_printed_without_control_characters(data: Path, called: Call) -> None:
-    listed = called("quarantine", "list", "--data", data).stdout
-    shown = called("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
+def test_rejections_are_printed_without_control_characters(data: Path, run_command: RunCommand) -> None:
+    listed = run_command("quarantine", "list", "--data", data).stdout
+    shown = run_command("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
     assert "\x1b" not in listed + shown.stdout
     assert json.loads(json.loads(shown.stdout)["raw"])["payload"]["title"] == "\x1b[31mred"
 
 
-def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path, called: Call) -> None:
+def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path, run_command: RunCommand) -> None:
     drilldown = VIEW | {"type": "svc:event:drilldown", "payload": {"member": "a\x1b[31m\x9bred ü"}}
     (tmp_path / "in.ndjson").write_text(json.dumps(drilldown))
-    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     words = ("report", "drilldowns", "--format", "csv", "--data", tmp_path / "data")
-    assert "a\x1b[31m\x9bred ü" in called(*words).stdout
+    assert "a\x1b[31m\x9bred ü" in run_command(*words).stdout
     shown = on_a_terminal(*words)
     assert "a\\u001b[31m\\u009bred ü" in shown
     assert "\x1b" not in shown
@@ -509,12 +525,12 @@ def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path, c
     assert "\\r" not in shown
 
 
-def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path, called: Call) -> None:
+def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path, run_command: RunCommand) -> None:
     data, deliveries = tmp_path / "data", [{"context": {"session": f"s_{n:032}"}, "events": [VIEW]} for n in (1, 2)]
     (tmp_path / "in.ndjson").write_text("\n".join(map(json.dumps, deliveries)))
-    called("import", tmp_path / "in.ndjson", "--data", data)
+    run_command("import", tmp_path / "in.ndjson", "--data", data)
     header, line, *rows, hint = plain(on_a_terminal("report", "sessions", "--data", data, COLUMNS="100")).splitlines()
-    names = list(json.loads(called("report", "sessions", "--format", "json", "--data", data).stdout)[0])
+    names = list(json.loads(run_command("report", "sessions", "--format", "json", "--data", data).stdout)[0])
     shown = header.split()
     assert shown == names[: len(shown)]
     assert 3 <= len(shown) < len(names)
@@ -524,28 +540,30 @@ def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path, 
     assert hint == f"Hidden for lack of space: {left_out}. Choose with --columns, or use --format json."
 
 
-def test_a_single_row_that_is_too_wide_for_the_terminal_is_printed_as_a_list(data: Path, called: Call) -> None:
+def test_a_single_row_that_is_too_wide_for_the_terminal_is_printed_as_a_list(
+    data: Path, run_command: RunCommand
+) -> None:
     printed = plain(on_a_terminal("report", "totals", "--data", data, COLUMNS="100")).splitlines()
-    [row] = json.loads(called("report", "totals", "--format", "json", "--data", data).stdout)
+    [row] = json.loads(run_command("report", "totals", "--format", "json", "--data", data).stdout)
     assert printed[0].split() == ["column", "value"]
     assert [line.split() for line in printed[2:]] == [
         [name, f"{value:,}"] if value is not None else [name] for name, value in row.items()
     ]
 
 
-def test_a_long_text_with_line_breaks_is_printed_on_one_line_and_cut(tmp_path: Path, called: Call) -> None:
+def test_a_long_text_with_line_breaks_is_printed_on_one_line_and_cut(tmp_path: Path, run_command: RunCommand) -> None:
     drilldown = VIEW | {"type": "svc:event:drilldown"}
     members = [f"{number}\r\nSet-Cookie: x=1\n" + "界" * 20_000 for number in (1, 2)]
     lines = [json.dumps(drilldown | {"payload": {"member": member}}) for member in members]
     (tmp_path / "in.ndjson").write_text("\n".join(lines))
-    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     for columns in ("member", "member,drilldown_count", "deployment,drilldown_count,member"):
         words = ("report", "drilldowns", "--columns", columns, "--data", tmp_path / "data")
         printed = on_a_terminal(*words, COLUMNS="80")
         assert len(printed) < 2_000
         assert r"1\r\nSet-Cookie:" in printed
         assert printed.endswith("Long texts are cut. --format json shows them completely.\r\n")
-    piped = called("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
+    piped = run_command("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
     assert len(piped.splitlines()) == 4
     assert piped.count("界") == 40_000
 
@@ -567,36 +585,36 @@ def plain(printed: str) -> str:
 
 def on_a_terminal(*words: object, code: int = 0, **variables: str) -> str:
     """Return the output of a command on a terminal."""
-    ours, its = pty.openpty()
+    terminal, program_end = pty.openpty()
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "embedsink", *map(str, words)],
-            stdout=its,
-            stderr=its,
+            stdout=program_end,
+            stderr=program_end,
             env=os.environ | variables,
             timeout=60,
             check=False,
         )
-        assert done.returncode == code
-        return os.read(ours, 65_536).decode()
+        assert result.returncode == code
+        return os.read(terminal, 65_536).decode()
     finally:
-        os.close(its)
-        os.close(ours)
+        os.close(program_end)
+        os.close(terminal)
 
 
-def test_a_report_without_rows_suggests_to_list_rejections(data: Path, called: Call) -> None:
-    done = called("report", "sync_impact", "--data", data)
-    assert (done.returncode, done.stdout) == (0, "")
+def test_a_report_without_rows_suggests_to_list_rejections(data: Path, run_command: RunCommand) -> None:
+    result = run_command("report", "sync_impact", "--data", data)
+    assert (result.returncode, result.stdout) == (0, "")
     assert re.fullmatch(
         r"sync_impact: no rows as of [0-9 :-]+ UTC, the last snapshot\. New events appear in the next snapshot\. "
         rf"Check for rejections: `embedsink quarantine list --data {data}`\.\n",
-        done.stderr,
+        result.stderr,
     )
 
 
-def test_a_list_of_rejections_has_their_number_time_and_next_steps(data: Path, called: Call) -> None:
-    done = called("quarantine", "list", "--data", data)
-    first, *further = done.stderr.splitlines()
+def test_a_list_of_rejections_has_their_number_time_and_next_steps(data: Path, run_command: RunCommand) -> None:
+    result = run_command("quarantine", "list", "--data", data)
+    first, *further = result.stderr.splitlines()
     assert re.fullmatch(
         r"1 rejection as of [0-9 :-]+ UTC, the last snapshot, newest first\. "
         r"New rejections appear in the next snapshot\.",
@@ -606,53 +624,53 @@ def test_a_list_of_rejections_has_their_number_time_and_next_steps(data: Path, c
         f"Show one completely: `embedsink quarantine show ID --data {data}`.",
         f"After a change of settings or an upgrade, replay them: `embedsink quarantine replay --data {data}`.",
     ]
-    limited = called("quarantine", "list", "--data", data, "--limit", 1)
+    limited = run_command("quarantine", "list", "--data", data, "--limit", 1)
     assert "Raise --limit to list more." in limited.stderr
 
 
-def test_an_empty_quarantine_is_reported_with_its_time(tmp_path: Path, called: Call) -> None:
+def test_an_empty_quarantine_is_reported_with_its_time(tmp_path: Path, run_command: RunCommand) -> None:
     (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
-    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     at = 1_763_596_800
     os.utime(tmp_path / "data" / "analytics.duckdb", (at, at))
-    done = called("quarantine", "list", "--data", tmp_path / "data")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "The quarantine is empty as of 2025-11-20 00:00:00 UTC, the last snapshot." in done.stderr
+    result = run_command("quarantine", "list", "--data", tmp_path / "data")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "The quarantine is empty as of 2025-11-20 00:00:00 UTC, the last snapshot." in result.stderr
 
 
-def test_rejections_are_listed_shown_and_replayed(data: Path, called: Call) -> None:
-    [header, _, row] = called("quarantine", "list", "--data", data).stdout.splitlines()
+def test_rejections_are_listed_shown_and_replayed(data: Path, run_command: RunCommand) -> None:
+    [header, _, row] = run_command("quarantine", "list", "--data", data).stdout.splitlines()
     assert header.split()[0] == "quarantine_id"
     assert 'surface: "moon" is not one of' in row
-    shown = json.loads(called("quarantine", "show", row.split()[0], "--data", data).stdout)
+    shown = json.loads(run_command("quarantine", "show", row.split()[0], "--data", data).stdout)
     assert (shown["reason"], json.loads(shown["raw"])["surface"]) == ("bad_field", "moon")
-    assert_failed(called("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
-    replayed = called("quarantine", "replay", "--data", data)
+    assert_failed(run_command("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
+    replayed = run_command("quarantine", "replay", "--data", data)
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
 
 
-def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path, called: Call) -> None:
+def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path, run_command: RunCommand) -> None:
     with running_server(tmp_path / "data") as server:
         key, admin = server.key(), server.key("admin")
         server.post([VIEW, 1, {}], key=key)
-        there = ("--url", server.url, "--key", admin)
-        done = called("quarantine", "purge", "--reason", "wrong_source", *there)
-        assert (done.returncode, done.stderr) == (0, "purged 1.\n")
+        remote = ("--url", server.url, "--key", admin)
+        result = run_command("quarantine", "purge", "--reason", "wrong_source", *remote)
+        assert (result.returncode, result.stderr) == (0, "purged 1.\n")
         assert_failed(
-            called("quarantine", "purge", "--reason", "wrong", *there), 'reason: "wrong" does not exist.', code=2
+            run_command("quarantine", "purge", "--reason", "wrong", *remote), 'reason: "wrong" does not exist.', code=2
         )
     for count in (1, 0):
-        done = called("quarantine", "purge", "--data", tmp_path / "data")
-        assert (done.returncode, done.stderr) == (0, f"purged {count}.\n")
-    rows = json.loads(called("report", "rejections", "--format", "json", "--data", tmp_path / "data").stdout)
+        result = run_command("quarantine", "purge", "--data", tmp_path / "data")
+        assert (result.returncode, result.stderr) == (0, f"purged {count}.\n")
+    rows = json.loads(run_command("report", "rejections", "--format", "json", "--data", tmp_path / "data").stdout)
     assert sorted((row["reason"], row["quarantined_count"]) for row in rows) == [
         ("not_an_object", 1),
         ("wrong_source", 1),
     ]
-    assert called("doctor", "--data", tmp_path / "data").returncode == 0
+    assert run_command("doctor", "--data", tmp_path / "data").returncode == 0
 
 
-def test_an_import_succeeds_at_low_priority(tmp_path: Path, called: Call) -> None:
+def test_an_import_succeeds_at_low_priority(tmp_path: Path, run_command: RunCommand) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps(VIEW))
     # Root may raise a priority, unless it drops the capability.
@@ -660,16 +678,16 @@ def test_an_import_succeeds_at_low_priority(tmp_path: Path, called: Call) -> Non
     if without_capability:
         require("setpriv")
     command = [sys.executable, "-m", "embedsink", "import", str(file), "--data", str(tmp_path / "data")]
-    done = subprocess.run(
+    result = subprocess.run(
         [*without_capability, "nice", "-n", "15", *command], capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, "accepted 1" in done.stderr) == (0, True), done.stderr
-    [row] = json.loads(called("report", "views", "--format", "json", "--data", tmp_path / "data").stdout)
+    assert (result.returncode, "accepted 1" in result.stderr) == (0, True), result.stderr
+    [row] = json.loads(run_command("report", "views", "--format", "json", "--data", tmp_path / "data").stdout)
     assert row["view_count"] == 1
 
 
 def test_an_import_that_could_not_be_loaded_fails(
-    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end(*_: object, **__: object) -> None:
         raise SystemExit
@@ -677,120 +695,127 @@ def test_an_import_that_could_not_be_loaded_fails(
     (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
     with monkeypatch.context() as patch:
         patch.setattr(Loader, "run_once", end)
-        done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
-    assert done.returncode == 1
-    assert "loader: has ended" in done.stderr
-    assert "The journal has all imported events" in done.stderr
+        result = run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    assert result.returncode == 1
+    assert "loader: has ended" in result.stderr
+    assert "The journal has all imported events" in result.stderr
 
 
 @pytest.mark.parametrize("words", [["snapshot"], ["rebuild"], ["quarantine", "replay"]], ids=" ".join)
-def test_a_folder_that_can_not_be_locked_is_a_failure(tmp_path: Path, called: Call, words: list[str]) -> None:
+def test_a_folder_that_can_not_be_locked_is_a_failure(
+    tmp_path: Path, run_command: RunCommand, words: list[str]
+) -> None:
     (tmp_path / "lock").mkdir()
-    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Use another folder")
+    assert_failed(run_command(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Use another folder")
 
 
-def test_an_export_imports_into_another_folder(data: Path, tmp_path: Path, called: Call) -> None:
+def test_an_export_imports_into_another_folder(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
     for suffix in ("ndjson", "csv", "parquet"):
-        done = called("export", "-o", tmp_path / f"events.{suffix}", "--data", data)
-        assert (done.returncode, done.stdout) == (0, "")
-    done = called("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
-    assert (done.returncode, done.stderr) == (0, "Loading …\naccepted 11, rejected 0.\n")
-    views = [called("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")]
+        result = run_command("export", "-o", tmp_path / f"events.{suffix}", "--data", data)
+        assert (result.returncode, result.stdout) == (0, "")
+    result = run_command("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
+    assert (result.returncode, result.stderr) == (0, "Loading …\naccepted 11, rejected 0.\n")
+    views = [
+        run_command("report", "views", "--format", "csv", "--data", folder).stdout
+        for folder in (data, tmp_path / "other")
+    ]
     assert views[0] == views[1]
 
 
-def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, called: Call) -> None:
+def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: RunCommand) -> None:
     file, at = tmp_path / "in.ndjson.gz", ("--data", tmp_path / "data")
     file.write_bytes(gzip.compress(f"{json.dumps(VIEW)}\n{{oops\n".encode()))
-    first = called("import", file, *at)
+    first = run_command("import", file, *at)
     assert (first.returncode, first.stderr.splitlines()[1]) == (1, "accepted 1, rejected 1.")
-    again = called("import", file, *at)
-    assert (again.returncode, again.stderr.splitlines()[1]) == (
+    second_import = run_command("import", file, *at)
+    assert (second_import.returncode, second_import.stderr.splitlines()[1]) == (
         1,
         "accepted 1, rejected 1; 2 of these had been imported before.",
     )
     file.write_bytes(file.read_bytes()[:-9])
-    damaged = called("import", file, *at)
+    damaged = run_command("import", file, *at)
     assert (damaged.returncode, "Traceback" in damaged.stderr) == (1, False)
     assert "line 2: the gzip file is damaged or cut off here" in damaged.stderr
 
 
-def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, called: Call) -> None:
+def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
     missing, folder = tmp_path / "no" / "events.ndjson", tmp_path / "folder.csv"
     folder.mkdir()
-    assert_failed(called("export", "-o", missing, "--data", data), "No such file or directory. Choose another path.")
-    assert_failed(called("export", "--output", folder, "--data", data), "Is a directory. Choose another path.")
+    assert_failed(
+        run_command("export", "-o", missing, "--data", data), "No such file or directory. Choose another path."
+    )
+    assert_failed(run_command("export", "--output", folder, "--data", data), "Is a directory. Choose another path.")
     assert list(tmp_path.rglob("*")) == [folder]
 
 
-def test_a_rebuilt_folder_passes_the_checks(data: Path, tmp_path: Path, called: Call) -> None:
-    before = called("report", "views", "--format", "csv", "--data", data).stdout
-    done = called("rebuild", "--data", data)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "store.duckdb: moved to" in done.stderr
+def test_a_rebuilt_folder_passes_the_checks(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    before = run_command("report", "views", "--format", "csv", "--data", data).stdout
+    result = run_command("rebuild", "--data", data)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "store.duckdb: moved to" in result.stderr
     assert (data / "damaged" / "store.duckdb").exists()
-    assert called("report", "views", "--format", "csv", "--data", data).stdout == before
-    healthy = called("doctor", "--data", data)
+    assert run_command("report", "views", "--format", "csv", "--data", data).stdout == before
+    healthy = run_command("doctor", "--data", data)
     assert healthy.returncode == 0
     assert "ledger_adds_up" in healthy.stdout
     assert "problem" not in healthy.stdout
 
 
-def test_rebuild_needs_a_snapshot(data: Path, called: Call) -> None:
+def test_rebuild_needs_a_snapshot(data: Path, run_command: RunCommand) -> None:
     (data / "analytics.duckdb").unlink()
-    assert_failed(called("rebuild", "--data", data), "analytics.duckdb: does not exist.")
+    assert_failed(run_command("rebuild", "--data", data), "analytics.duckdb: does not exist.")
     assert (data / "store.duckdb").exists()
-    sick = called("doctor", "--data", data)
+    sick = run_command("doctor", "--data", data)
     assert (sick.returncode, "problem" in sick.stdout) == (1, True)
-    assert called("snapshot", "--data", data).returncode == 0
-    assert called("doctor", "--data", data).returncode == 0
+    assert run_command("snapshot", "--data", data).returncode == 0
+    assert run_command("doctor", "--data", data).returncode == 0
 
 
-def test_doctor_reports_sizes_a_damaged_snapshot_and_losses(data: Path, called: Call) -> None:
+def test_doctor_reports_sizes_a_damaged_snapshot_and_losses(data: Path, run_command: RunCommand) -> None:
     previous, note = data / "analytics.previous.duckdb", data / "damaged" / "lost-1.txt"
-    sound = (data / "analytics.duckdb").read_bytes()
-    previous.write_bytes(sound)
-    assert "every checksum matches" in called("doctor", "--data", data).stdout
-    previous.write_bytes(bytes(byte ^ (index % 999 == 0) for index, byte in enumerate(sound)))
+    intact_bytes = (data / "analytics.duckdb").read_bytes()
+    previous.write_bytes(intact_bytes)
+    assert "every checksum matches" in run_command("doctor", "--data", data).stdout
+    previous.write_bytes(bytes(byte ^ (index % 999 == 0) for index, byte in enumerate(intact_bytes)))
     note.parent.mkdir(exist_ok=True)
     note.write_text("store: 7 events are lost.")
     try:
-        done = called("doctor", "--data", data)
+        result = run_command("doctor", "--data", data)
     finally:
         previous.unlink()
         note.unlink()
-    printed = " ".join(done.stdout.split())
-    assert done.returncode == 1
+    printed = " ".join(result.stdout.split())
+    assert result.returncode == 1
     for words in ("analytics.previous.duckdb: is damaged", "7 events are lost", "previous snapshot", "spill files"):
         assert words in printed, words
 
 
-def test_doctor_reports_a_damaged_segment(data: Path, called: Call) -> None:
+def test_doctor_reports_a_damaged_segment(data: Path, run_command: RunCommand) -> None:
     segment = data / "journal" / "000000099999-00000000.ndjson"
     segment.write_bytes(b'{"kind":"event"}\n{"group":{"bytes":17,"crc32":"00000000"}}\n')
     try:
-        done = called("doctor", "--data", data)
+        result = run_command("doctor", "--data", data)
     finally:
         segment.unlink()
-    assert done.returncode == 1
-    assert f"{segment.name}: its checksum does not match after offset 0" in done.stdout
+    assert result.returncode == 1
+    assert f"{segment.name}: its checksum does not match after offset 0" in result.stdout
 
 
-def test_doctor_reports_an_invalid_dashboard(data: Path, called: Call) -> None:
-    own = data / "dashboards"
-    own.mkdir()
+def test_doctor_reports_an_invalid_dashboard(data: Path, run_command: RunCommand) -> None:
+    dashboards = data / "dashboards"
+    dashboards.mkdir()
     try:
-        (own / "one.json").write_text("{")
+        (dashboards / "one.json").write_text("{")
         chart = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "views"}
         section = {"id": "s", "title": "S", "charts": [chart]}
-        (own / "two.json").write_text(json.dumps({"title": "T", "description": "D", "sections": [section]}))
-        done = called("doctor", "--data", data)
-        drawn = called("render", "overview", "--data", data, "-o", data / "out.svg")
+        (dashboards / "two.json").write_text(json.dumps({"title": "T", "description": "D", "sections": [section]}))
+        result = run_command("doctor", "--data", data)
+        drawn = run_command("render", "overview", "--data", data, "-o", data / "out.svg")
     finally:
-        shutil.rmtree(own)
-    assert done.returncode == 1
-    assert "dashboards/one.json: is not JSON" in done.stdout
-    assert 'dashboards/two.json: sections[0].charts[0].column: column "views" does not exist' in done.stdout
+        shutil.rmtree(dashboards)
+    assert result.returncode == 1
+    assert "dashboards/one.json: is not JSON" in result.stdout
+    assert 'dashboards/two.json: sections[0].charts[0].column: column "views" does not exist' in result.stdout
     # Other dashboards can still be rendered.
     assert (drawn.returncode, drawn.stderr) == (0, "")
 
@@ -798,8 +823,10 @@ def test_doctor_reports_an_invalid_dashboard(data: Path, called: Call) -> None:
 @pytest.mark.parametrize(
     "command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"], ["backup", "x"]], ids=" ".join
 )
-def test_a_command_does_not_create_a_missing_folder(command: list[str], tmp_path: Path, called: Call) -> None:
-    assert_failed(called(*command, "--data", tmp_path / "typo"), "typo: does not exist.")
+def test_a_command_does_not_create_a_missing_folder(
+    command: list[str], tmp_path: Path, run_command: RunCommand
+) -> None:
+    assert_failed(run_command(*command, "--data", tmp_path / "typo"), "typo: does not exist.")
     assert not (tmp_path / "typo").exists()
 
 
@@ -839,72 +866,74 @@ def test_a_folder_that_a_server_has_open_is_refused(server: RunningServer, tmp_p
 
 
 @pytest.mark.server
-def test_import_report_and_replay_work_through_a_server(server: RunningServer, tmp_path: Path, called: Call) -> None:
+def test_import_report_and_replay_work_through_a_server(
+    server: RunningServer, tmp_path: Path, run_command: RunCommand
+) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps([VIEW] * 5) + "\n{oops\n")
-    done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
-    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
-    assert "accepted 5, rejected 1." in done.stderr
+    result = run_command("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
+    assert (result.returncode, result.stdout) == (1, "")  # One envelope was rejected.
+    assert "accepted 5, rejected 1." in result.stderr
     at, read = ("--url", server.url), server.key("read")
     wait_until(
-        lambda: "5" in called("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(),
-        what="the views are visible",
+        lambda: "5" in run_command("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(),
+        description="the views are visible",
     )
-    assert len(called("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
+    assert len(run_command("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
     for name in ("views.arrow", "views.parquet", "views.json"):
-        assert called("report", "views", *at, "-o", tmp_path / name, EMBEDSINK_KEY=read).returncode == 0
+        assert run_command("report", "views", *at, "-o", tmp_path / name, EMBEDSINK_KEY=read).returncode == 0
         assert (tmp_path / name).stat().st_size > 100
-    assert called("report", "--all", *at, "-o", tmp_path / "all", "--bom", EMBEDSINK_KEY=read).returncode == 0
+    assert run_command("report", "--all", *at, "-o", tmp_path / "all", "--bom", EMBEDSINK_KEY=read).returncode == 0
     assert (tmp_path / "all" / "views.csv").read_bytes().startswith(b"\xef\xbb\xbfperiod_start")
-    described = called("report", "views", "--describe", *at, EMBEDSINK_KEY=read).stdout
-    assert described == called("report", "views", "--describe", "--data", server.data).stdout
-    wrong = called("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
+    described = run_command("report", "views", "--describe", *at, EMBEDSINK_KEY=read).stdout
+    assert described == run_command("report", "views", "--describe", "--data", server.data).stdout
+    wrong = run_command("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
     assert_failed(wrong, 'Did you mean "Europe/Berlin"?', code=2)
-    listed = called("quarantine", "list", *at, EMBEDSINK_KEY=read)
+    listed = run_command("quarantine", "list", *at, EMBEDSINK_KEY=read)
     assert "not_json" in listed.stdout
     assert "1 rejection as of now, newest first. New rejections appear about a second after" in listed.stderr
     assert f"`embedsink quarantine show ID --url {server.url}`" in listed.stderr
-    replay = called("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
+    replay = run_command("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
     assert (replay.returncode, replay.stderr) == (0, "replayed 0, still rejected 1.\n")
 
 
 @pytest.mark.server
-def test_a_key_without_permission_prints_one_line(server: RunningServer, called: Call) -> None:
+def test_a_key_without_permission_prints_one_line(server: RunningServer, run_command: RunCommand) -> None:
     ingest = server.key("ingest")
-    wrong = called("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
+    wrong = run_command("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
     assert_failed(wrong, "ingest keys may not send this request")
     assert ingest not in wrong.stderr
-    assert_failed(called("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
+    assert_failed(run_command("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
 
 
 @pytest.mark.server
-def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path, called: Call) -> None:
+def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path, run_command: RunCommand) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps({"context": {"deployment": 2}, "events": [VIEW]}) + "\n")
-    done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "accepted 0, rejected 0; 1 could not be imported." in done.stderr
-    assert "line 1: out_of_scope: context.deployment: 2 is outside the key's scope." in done.stderr
+    result = run_command("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "accepted 0, rejected 0; 1 could not be imported." in result.stderr
+    assert "line 1: out_of_scope: context.deployment: 2 is outside the key's scope." in result.stderr
     file.write_text(file.read_text() * 12)
-    many = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    many = run_command("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert "accepted 0, rejected 0; 12 could not be imported." in many.stderr
     assert many.stderr.splitlines()[-1] == "Envelopes that could not be imported are stored in the file only."
     assert "quarantine" not in many.stderr
 
 
-def test_an_import_with_rejections_suggests_to_list_them(tmp_path: Path, called: Call) -> None:
+def test_an_import_with_rejections_suggests_to_list_them(tmp_path: Path, run_command: RunCommand) -> None:
     (tmp_path / "in.ndjson").write_text("{oops\n" * 12)
-    done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
-    first, *_, more, where = done.stderr.splitlines()[1:]
+    result = run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    first, *_, more, where = result.stderr.splitlines()[1:]
     assert (first, more) == ("accepted 0, rejected 12.", "  … and 2 more.")
     assert where == f"List the rejections: `embedsink quarantine list --data {tmp_path}/data`."
 
 
-def test_a_replay_reports_untried_rejections(tmp_path: Path, called: Call) -> None:
-    data, one = ("--data", tmp_path / "data"), VIEW | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
-    (tmp_path / "in.ndjson").write_text(f"{json.dumps(one)}\n{json.dumps(one | {'timestamp': 5})}\n{{oops\n")
-    assert called("import", tmp_path / "in.ndjson", *data).returncode == 1
-    replayed, untried = called("quarantine", "replay", *data).stderr.splitlines()
+def test_a_replay_reports_untried_rejections(tmp_path: Path, run_command: RunCommand) -> None:
+    data, envelope = ("--data", tmp_path / "data"), VIEW | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
+    (tmp_path / "in.ndjson").write_text(f"{json.dumps(envelope)}\n{json.dumps(envelope | {'timestamp': 5})}\n{{oops\n")
+    assert run_command("import", tmp_path / "in.ndjson", *data).returncode == 1
+    replayed, untried = run_command("quarantine", "replay", *data).stderr.splitlines()
     assert replayed == "replayed 0, still rejected 1."
     assert untried.startswith(
         "1 not tried: `id_conflict` and `out_of_scope` never become valid. Send those events again"
@@ -928,12 +957,12 @@ def result_file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_sync_result_can_be_recorded_twice(server: RunningServer, result_file: Path, called: Call) -> None:
+def test_a_sync_result_can_be_recorded_twice(server: RunningServer, result_file: Path, run_command: RunCommand) -> None:
     key = server.key("sync", deployments=[12])
     words = ("sync-result", result_file, "--deployment", 12, "--url", server.url)
     for _ in range(2):
-        done = called(*words, EMBEDSINK_KEY=key)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "job 1: recorded for deployment 12.\n")
+        result = run_command(*words, EMBEDSINK_KEY=key)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "job 1: recorded for deployment 12.\n")
     path = "/api/v1/deployments/12/dbt-sync/job%201/result"
     assert server.get(path, key=server.key("read")).json() == SYNC
 
@@ -941,32 +970,32 @@ def test_a_sync_result_can_be_recorded_twice(server: RunningServer, result_file:
 def test_a_sync_result_can_be_read_from_stdin(server: RunningServer) -> None:
     words = [sys.executable, "-m", "embedsink", "sync-result", "-", "--deployment", "13", "--url", server.url]
     environment = os.environ | {"EMBEDSINK_KEY": server.key("admin")}
-    done = subprocess.run(words, input=json.dumps(SYNC), capture_output=True, text=True, env=environment, check=False)
-    assert (done.returncode, done.stderr) == (0, "job 1: recorded for deployment 13.\n")
+    result = subprocess.run(words, input=json.dumps(SYNC), capture_output=True, text=True, env=environment, check=False)
+    assert (result.returncode, result.stderr) == (0, "job 1: recorded for deployment 13.\n")
 
 
 def test_a_refused_sync_result_is_reported_with_the_reason(
-    server: RunningServer, result_file: Path, called: Call, tmp_path: Path
+    server: RunningServer, result_file: Path, run_command: RunCommand, tmp_path: Path
 ) -> None:
     words = ("sync-result", result_file, "--deployment", "14", "--url", server.url, "--key", server.key("sync"))
-    assert called(*words).returncode == 0
+    assert run_command(*words).returncode == 0
     result_file.write_text(json.dumps(SYNC | {"svcCount": 5}))
-    assert_failed(called(*words), 'syncJobId: "job 1" already has a different result in deployment 14.')
+    assert_failed(run_command(*words), 'syncJobId: "job 1" already has a different result in deployment 14.')
     result_file.write_text(json.dumps({"syncJobId": "job 1", "svcCount": "5"}))
-    done = called(*words)
-    assert_failed(done, "durationMs: is missing")
-    assert 'svcCount: "5" is not an integer' in done.stderr
+    result = run_command(*words)
+    assert_failed(result, "durationMs: is missing")
+    assert 'svcCount: "5" is not an integer' in result.stderr
     result_file.write_text("{}")
-    assert_failed(called(*words), "result.json: has no syncJobId.")
+    assert_failed(run_command(*words), "result.json: has no syncJobId.")
     result_file.write_text(json.dumps(SYNC | {"syncJobId": 5}))
-    assert_failed(called(*words), "result.json: syncJobId: 5 is not text.")
+    assert_failed(run_command(*words), "result.json: syncJobId: 5 is not text.")
     result_file.write_text("nothing")
-    assert_failed(called(*words), "result.json: is not JSON")
-    assert_failed(called(*words, "--job", "job 1"), "body: Expecting value")
+    assert_failed(run_command(*words), "result.json: is not JSON")
+    assert_failed(run_command(*words, "--job", "job 1"), "body: Expecting value")
     result_file.write_text(json.dumps(SYNC))
-    assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job in the URL.')
+    assert_failed(run_command(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job in the URL.')
     reader = server.key("read")
-    assert_failed(called(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
+    assert_failed(run_command(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
 
 
 @pytest.mark.parametrize(
@@ -980,23 +1009,23 @@ def test_a_refused_sync_result_is_reported_with_the_reason(
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_malformed_option_of_sync_result_is_wrong_use(
-    words: list[str], message: str, result_file: Path, called: Call
+    words: list[str], message: str, result_file: Path, run_command: RunCommand
 ) -> None:
     _, key = KeyStore(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
     valid = {"--deployment": "12", "--url": "http://127.0.0.1:1", "--key": key}
     options = [part for pair in (valid | dict([words])).items() for part in pair]
-    assert_failed(called("sync-result", result_file, *options), message, code=2)
+    assert_failed(run_command("sync-result", result_file, *options), message, code=2)
 
 
-def test_sync_result_requires_file_deployment_and_server(result_file: Path, called: Call) -> None:
+def test_sync_result_requires_file_deployment_and_server(result_file: Path, run_command: RunCommand) -> None:
     for words in (["nowhere.json", "--deployment", "1", "--url", "http://127.0.0.1:1"], [result_file], []):
-        assert_failed(called("sync-result", *words), "", code=2)
+        assert_failed(run_command("sync-result", *words), "", code=2)
 
 
 def test_a_sync_result_is_retried_while_the_server_is_unreachable(
-    result_file: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+    result_file: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, key = KeyStore(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
     monkeypatch.setattr("embedsink.cli.sync_result.RETRY_TIMEOUT_S", 1.0)
     words = ("--deployment", "1", "--url", f"http://127.0.0.1:{free_port()}", "--key", key)
-    assert_failed(called("sync-result", result_file, *words), "does not answer")
+    assert_failed(run_command("sync-result", result_file, *words), "does not answer")

@@ -13,7 +13,7 @@ from tests.support.servers import RunningServer, running_server
 
 VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboard-loaded")]
 WRONG = event_or_action("event:download", {"format": "d\x1boc"})
-Done = subprocess.CompletedProcess[str]
+Result = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +31,16 @@ def reader(server: RunningServer) -> str:
     return server.key("read")
 
 
-def inspect(server: RunningServer, key: str, *words: str) -> Done:
+def inspect(server: RunningServer, key: str, *words: str) -> Result:
     command = [sys.executable, "-m", "embedsink", "inspect", "--url", server.url, "--key", key, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_expected_counts_are_exit_code_0(server: RunningServer, reader: str) -> None:
     expected = ("--expect", "ready=1", "--expect", "view=1", "--expect", "download=0")
-    done = inspect(server, reader, "--session", "good", *expected)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split() for line in done.stdout.splitlines() if "event" in line] == [
+    result = inspect(server, reader, "--session", "good", *expected)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [line.split() for line in result.stdout.splitlines() if "event" in line] == [
         ["event", "dashboard-loaded", "1"],
         ["event", "ready", "1"],
         ["event", "view", "1"],
@@ -48,30 +48,30 @@ def test_expected_counts_are_exit_code_0(server: RunningServer, reader: str) -> 
 
 
 def test_an_unexpected_count_is_exit_code_1(server: RunningServer, reader: str) -> None:
-    done = inspect(server, reader, "--session", "good", "--expect", "view=2", "--expect", "drilldown=1")
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == ["view: 1 received, 2 expected.", "drilldown: 0 received, 1 expected."]
+    result = inspect(server, reader, "--session", "good", "--expect", "view=2", "--expect", "drilldown=1")
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == ["view: 1 received, 2 expected.", "drilldown: 0 received, 1 expected."]
 
 
 def test_an_unknown_session_is_exit_code_1_unless_expected(server: RunningServer, reader: str) -> None:
-    done = inspect(server, reader, "--session", "godo")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Nothing was received. Check the session id")
+    result = inspect(server, reader, "--session", "godo")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("Nothing was received. Check the session id")
     assert inspect(server, reader, "--session", "godo", "--expect", "view=0").returncode == 0
 
 
 def test_a_rejection_is_exit_code_1_and_listed_without_control_characters(server: RunningServer, reader: str) -> None:
-    done = inspect(server, reader, "--session", "bad")
-    assert done.returncode == 1
-    assert "bad_field" in done.stdout
-    assert "payload.format" in done.stdout
-    assert "\x1b" not in done.stdout
-    assert done.stderr.startswith("1 rejected.")
+    result = inspect(server, reader, "--session", "bad")
+    assert result.returncode == 1
+    assert "bad_field" in result.stdout
+    assert "payload.format" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert result.stderr.startswith("1 rejected.")
 
 
 def test_json_is_the_response_of_the_server(server: RunningServer, reader: str) -> None:
-    done = inspect(server, reader, "--since", "1h", "--json")
-    response = json.loads(done.stdout)
+    result = inspect(server, reader, "--since", "1h", "--json")
+    response = json.loads(result.stdout)
     assert (response["acceptedCount"], response["quarantinedCount"]) == (6, 1)
     assert response == server.get("/api/v1/inspect?since=1h", key=reader).json()
 
@@ -90,6 +90,6 @@ def test_json_is_the_response_of_the_server(server: RunningServer, reader: str) 
     ],
 )
 def test_wrong_use_is_exit_code_2(server: RunningServer, reader: str, words: tuple[str, ...], sentence: str) -> None:
-    done = inspect(server, reader, *words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in done.stderr
+    result = inspect(server, reader, *words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert sentence in result.stderr

@@ -14,7 +14,7 @@ from tests.dashboards.image.svg_reader import texts_of
 from tests.support.envelopes import view
 from tests.support.servers import RunningServer, running_server, wait_until
 
-Done = subprocess.CompletedProcess[str]
+Result = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +28,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             assert running.post(body, key=key).status == 202
         assert running.get("/api/v1/inspect?since=1h&wait=10", key=reader).json()["acceptedCount"] == 4
         snapshot = DataFolder(folder).snapshot
-        wait_until(lambda: snapshot.exists() and b"tenant 2" in snapshot.read_bytes(), what="the snapshot has them")
+        wait_until(
+            lambda: snapshot.exists() and b"tenant 2" in snapshot.read_bytes(), description="the snapshot has them"
+        )
         yield running
 
 
-def render(*words: object) -> Done:
+def render(*words: object) -> Result:
     return subprocess.run(
         [sys.executable, "-m", "embedsink", "render", *map(str, words)],
         capture_output=True,
@@ -53,8 +55,8 @@ PERIOD = ("--since", "2025-11-01", "--until", "2025-12-01")
 
 
 def test_a_folder_and_a_server_render_the_same_numbers(server: RunningServer, tmp_path: Path) -> None:
-    done = render("tenants", *PERIOD, "--data", server.data, "-o", tmp_path / "folder.svg")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    result = render("tenants", *PERIOD, "--data", server.data, "-o", tmp_path / "folder.svg")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     key = server.key("read")
     assert render("tenants", *PERIOD, "--url", server.url, "--key", key, "-o", tmp_path / "server.svg").returncode == 0
     assert views_in(tmp_path / "folder.svg") == views_in(tmp_path / "server.svg") == "4"
@@ -82,18 +84,18 @@ def test_values_of_the_server_itself_are_rendered_from_a_server(server: RunningS
 
 
 def test_a_server_renders_its_own_dashboards(tmp_path: Path) -> None:
-    own = tmp_path / "data" / "dashboards"
-    own.mkdir(parents=True)
+    dashboards = tmp_path / "data" / "dashboards"
+    dashboards.mkdir(parents=True)
     chart = {"id": "a", "kind": "number", "title": "Viewed", "report": "views", "how": "sum", "column": "view_count"}
     section = {"id": "s", "title": "At a glance", "charts": [chart]}
     board = {"title": "Support desk", "description": "What we look at.", "sections": [section]}
-    (own / "support.json").write_text(json.dumps(board))
-    (own / "overview.json").write_text(json.dumps(board))
+    (dashboards / "support.json").write_text(json.dumps(board))
+    (dashboards / "overview.json").write_text(json.dumps(board))
     with running_server(tmp_path / "data") as running:
         options = ("--url", running.url, "--key", running.key("read"), "--data", tmp_path / "elsewhere")
         for name in ("support", "overview"):  # The second has the name of a built-in dashboard.
-            done = render(name, *options, "-o", tmp_path / f"{name}.svg")
-            assert (done.returncode, done.stderr) == (0, "")
+            result = render(name, *options, "-o", tmp_path / f"{name}.svg")
+            assert (result.returncode, result.stderr) == (0, "")
             texts = texts_of((tmp_path / f"{name}.svg").read_text(encoding="utf-8"))
             assert {"Support desk", "At a glance", "Viewed"} <= set(texts)
         unknown = render("suport", *options, "-o", tmp_path / "unknown.svg")
@@ -115,8 +117,8 @@ def test_a_server_renders_its_own_dashboards(tmp_path: Path) -> None:
 def test_wrong_use_is_exit_code_2_and_leaves_no_file(
     server: RunningServer, tmp_path: Path, words: tuple[str, ...], sentence: str
 ) -> None:
-    placed = [str(tmp_path / word) if word.startswith("out") else word for word in words]
-    done = render(*placed, "--data", server.data)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in done.stderr
+    arguments = [str(tmp_path / word) if word.startswith("out") else word for word in words]
+    result = render(*arguments, "--data", server.data)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert sentence in result.stderr
     assert list(tmp_path.iterdir()) == []

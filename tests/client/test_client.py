@@ -49,11 +49,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(data, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         ingest = server.key("ingest")
         for deployment in (1, 2):
-            answer = server.post({"context": {"deployment": deployment, "session": "s"}, "events": EVENTS}, key=ingest)
-            assert answer.json() == {"accepted": len(EVENTS), "rejected": []}
+            response = server.post(
+                {"context": {"deployment": deployment, "session": "s"}, "events": EVENTS}, key=ingest
+            )
+            assert response.json() == {"accepted": len(EVENTS), "rejected": []}
         opened = embedsink.open(data)
-        wait_until(lambda: (data / "analytics.duckdb").exists(), what="a snapshot exists")
-        wait_until(lambda: len(opened.sql("select * from event")) == 2 * len(EVENTS), what="it has every event")
+        wait_until(lambda: (data / "analytics.duckdb").exists(), description="a snapshot exists")
+        wait_until(lambda: len(opened.sql("select * from event")) == 2 * len(EVENTS), description="it has every event")
         yield server
 
 
@@ -161,7 +163,7 @@ def test_sql_reads_the_views_of_the_newest_snapshot(server: RunningServer) -> No
     assert opened.sql("select status from ai_query")["status"].unique().tolist() == ["abandoned"]
     before = len(opened.sql("select * from event"))
     server.post(event("error", {"message": "again"}), key=server.key("ingest"))
-    wait_until(lambda: len(opened.sql("select * from event")) == before + 1, what="the new event is visible")
+    wait_until(lambda: len(opened.sql("select * from event")) == before + 1, description="the new event is visible")
 
 
 @pytest.mark.server
@@ -287,8 +289,8 @@ def test_sql_can_read_frames_of_its_caller(server: RunningServer) -> None:
     # Variables inside embedsink have the same names.
     text = result = pandas.DataFrame({"surface": ["dashboard"], "colour": ["blue"]})
     opened = embedsink.open(server.data)
-    found = opened.sql("select distinct colour from event join text using (surface)")
-    assert found["colour"].tolist() == ["blue"]
+    colours = opened.sql("select distinct colour from event join text using (surface)")
+    assert colours["colour"].tolist() == ["blue"]
     assert opened.sql("select count(*) as n from result where colour = ?", ["blue"])["n"].tolist() == [1]
     assert opened.sql("from people")["viewer"].tolist() == ["global"]
     assert text is result
@@ -323,8 +325,8 @@ def test_sql_on_a_server_is_refused_with_advice() -> None:
 
 @pytest.mark.server
 def test_a_folder_with_a_downloaded_snapshot_can_be_opened(server: RunningServer, tmp_path: Path) -> None:
-    answer = server.get("/api/v1/analytics.duckdb", key=server.key("read"))
-    (tmp_path / "analytics.duckdb").write_bytes(answer.body)
+    response = server.get("/api/v1/analytics.duckdb", key=server.key("read"))
+    (tmp_path / "analytics.duckdb").write_bytes(response.body)
     assert len(embedsink.open(tmp_path).sql("select * from event")) >= 2 * len(EVENTS)
 
 

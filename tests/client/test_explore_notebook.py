@@ -43,7 +43,7 @@ CHARTS = {
     "rejections_chart",
     "next_events_chart",
 }
-# Asked of the kernel when the notebook has run: the type of each column of each frame.
+# Code for the kernel after the notebook has run. It prints the type of each column of each frame.
 PROBE = """
 import json
 frames = {name: frame for name, frame in globals().items() if isinstance(frame, pd.DataFrame) and name[0] != "_"}
@@ -54,8 +54,8 @@ CONTRAST_MIN = 3.0
 PAGES = {"light": "#ffffff", "dark": "#111111"}
 
 
-class Ran(NamedTuple):
-    """The notebook as it ran, and the columns of its frames."""
+class ExecutedNotebook(NamedTuple):
+    """The executed notebook, and the columns of its frames."""
 
     cells: list[Any]
     frames: dict[str, dict[str, str]]
@@ -65,20 +65,20 @@ class Ran(NamedTuple):
             yield from cell.get("outputs", [])
 
     def charts(self) -> dict[str, Any]:
-        """The Vega-Lite of each chart that a reader sees, by the name in the last line of its cell."""
-        found = {}
+        """Return the Vega-Lite spec of each displayed chart, by the name in the last line of its cell."""
+        charts_by_name = {}
         for cell in self.cells:
             for output in cell.get("outputs", []):
                 html = output.get("data", {}).get("text/html", "")
                 if "vegaEmbed" in html:
                     spec, _ = json.JSONDecoder().raw_decode(html, html.rindex("})({") + len("})("))
-                    found[cell.source.splitlines()[-1]] = spec
-        return found
+                    charts_by_name[cell.source.splitlines()[-1]] = spec
+        return charts_by_name
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with a week of the demo in its snapshot."""
+    """Start a server with a week of the demo's traffic in its snapshot."""
     with running_server(tmp_path_factory.mktemp("notebook") / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         counts = SendCounts()
         send = browsers(server, counts).send_visit
@@ -86,7 +86,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             list(pool.map(send, make_traffic(time_ns() // 1_000_000, days=7)))
         wait_until(
             lambda: published_count(server.data) >= counts.sent,
-            what="the week is in the snapshot",
+            description="the week is in the snapshot",
             timeout_s=LOAD_TIMEOUT_S,
         )
         yield server
@@ -100,7 +100,7 @@ def browsers(server: RunningServer, counts: SendCounts) -> Browsers:
 
 @contextmanager
 def live_traffic(server: RunningServer) -> Iterator[SendCounts]:
-    """Goes on sending, so that segments are loaded and the snapshot is replaced under the reader."""
+    """Keep sending events, so that the server replaces the snapshot while the notebook reads it."""
     counts, ended = SendCounts(), threading.Event()
     send = browsers(server, counts).send_visit
 
@@ -119,7 +119,7 @@ def live_traffic(server: RunningServer) -> Iterator[SendCounts]:
             sending.result()
 
 
-def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ExecutedNotebook:
     """Run the notebook on a data folder, with Jupyter's own files in `folder`."""
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(folder / name.lower()))
@@ -127,24 +127,24 @@ def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     cells = list(notebook.cells)
     notebook.cells.append(new_code_cell(PROBE))
-    # Raises CellExecutionError, with the traceback, where a cell fails.
+    # Raises CellExecutionError with the traceback if a cell fails.
     NotebookClient(notebook, timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(folder)}}).execute()
-    return Ran(cells, json.loads(notebook.cells[-1].outputs[0].text))
+    return ExecutedNotebook(cells, json.loads(notebook.cells[-1].outputs[0].text))
 
 
 @pytest.fixture(scope="module")
-def ran(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def executed(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> ExecutedNotebook:
     before = published_count(server.data)
     with pytest.MonkeyPatch.context() as monkeypatch, live_traffic(server) as counts:
-        ran = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
+        executed = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
         assert server.get("/readyz").status == 200
     assert counts.sent > 0
-    wait_until(lambda: published_count(server.data) >= before + counts.sent, what="what came meanwhile is kept")
-    return ran
+    wait_until(lambda: published_count(server.data) >= before + counts.sent, description="what came meanwhile is kept")
+    return executed
 
 
 def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each mark of a chart: the name of its rows, and its encoding."""
+    """Yield each mark of a chart: the name of its data, and its encoding."""
     rows = spec.get("data", {}).get("name", inherited)
     parts = [*spec.get("hconcat", []), *spec.get("vconcat", []), *spec.get("layer", [])]
     if isinstance(spec.get("spec"), dict):
@@ -157,38 +157,38 @@ def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[s
 
 
 def fields(encoding: dict[str, Any]) -> set[str]:
-    """The columns that a mark shows; the chart itself computes `stack_order`."""
+    """Return the columns that a mark shows. The chart itself computes `stack_order`."""
     channels = [one for part in encoding.values() for one in (part if isinstance(part, list) else [part])]
     return {channel["field"] for channel in channels if "field" in channel} - {"stack_order"}
 
 
-def contrast(one: str, other: str) -> float:
-    """WCAG 2.2's contrast ratio of two colours."""
+def contrast(first: str, second: str) -> float:
+    """Return the contrast ratio of two colours (WCAG 2.2)."""
 
     def luminance(color: str) -> float:
-        parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        parts = [int(color[index : index + 2], 16) / 255 for index in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    darker, lighter = sorted((luminance(one), luminance(other)))
+    darker, lighter = sorted((luminance(first), luminance(second)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 @pytest.mark.slow
 @pytest.mark.server
 class TestRun:
-    """One run for all."""
+    """All tests share one run of the notebook."""
 
-    def test_no_cell_fails_or_warns(self, ran: Ran) -> None:
-        assert [one for one in ran.outputs() if one.output_type in ("error", "stream")] == []
-        assert all(cell.execution_count for cell in ran.cells if cell.cell_type == "code")
+    def test_no_cell_fails_or_warns(self, executed: ExecutedNotebook) -> None:
+        assert [output for output in executed.outputs() if output.output_type in ("error", "stream")] == []
+        assert all(cell.execution_count for cell in executed.cells if cell.cell_type == "code")
 
-    def test_every_chart_is_shown(self, ran: Ran) -> None:
-        assert set(ran.charts()) == CHARTS
+    def test_every_chart_is_shown(self, executed: ExecutedNotebook) -> None:
+        assert set(executed.charts()) == CHARTS
 
     @pytest.mark.parametrize("name", sorted(CHARTS))
-    def test_every_mark_has_rows_with_all_that_it_shows(self, ran: Ran, name: str) -> None:
-        spec = ran.charts()[name]
+    def test_every_mark_has_rows_with_all_that_it_shows(self, executed: ExecutedNotebook, name: str) -> None:
+        spec = executed.charts()[name]
         marks = list(units(spec))
         assert marks
         for rows_name, encoding in marks:
@@ -199,14 +199,14 @@ class TestRun:
             counts = [row[field] for row in rows for field in fields(encoding) if field.endswith(("_count", "count"))]
             assert not counts or max(counts) > 0
 
-    def test_charts_show_the_counts_of_the_reports(self, ran: Ran) -> None:
-        views = ran.charts()["views_chart"]
+    def test_charts_show_the_counts_of_the_reports(self, executed: ExecutedNotebook) -> None:
+        views = executed.charts()["views_chart"]
         rows = views["datasets"][views["data"]["name"]]
         assert {row["surface"] for row in rows} == {"dashboard", "app", "chat"}
         assert len({row["period_start"] for row in rows}) >= 5
         assert views["title"]["subtitle"] == f"{sum(row['view_count'] for row in rows):,} in total"
 
-    def test_frames_have_proper_types(self, ran: Ran) -> None:
+    def test_frames_have_proper_types(self, executed: ExecutedNotebook) -> None:
         expected = {
             r"(.+_at|period_start)": {"datetime64[us, UTC]"},
             r".+_count|deployment|ingest_seq|latency_ms": {"Int64"},
@@ -227,18 +227,21 @@ class TestRun:
         }
         reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "event_totals"}
         for name in reports:
-            for column, type_ in ran.frames[name].items():
+            for column, type_ in executed.frames[name].items():
                 known = [types for pattern, types in expected.items() if re.fullmatch(pattern, column)]
                 assert all(type_ in types for types in known), f"{name}.{column}: {type_}"
 
-    def test_no_frame_falls_back_to_objects(self, ran: Ran) -> None:
-        found = {
-            (name, column) for name, types in ran.frames.items() for column, type_ in types.items() if type_ == "object"
+    def test_no_frame_falls_back_to_objects(self, executed: ExecutedNotebook) -> None:
+        object_columns = {
+            (name, column)
+            for name, types in executed.frames.items()
+            for column, type_ in types.items()
+            if type_ == "object"
         }
-        assert found == set()
+        assert object_columns == set()
 
-    def test_colours_are_visible_on_light_and_dark_pages(self, ran: Ran) -> None:
-        for name, spec in ran.charts().items():
+    def test_colours_are_visible_on_light_and_dark_pages(self, executed: ExecutedNotebook) -> None:
+        for name, spec in executed.charts().items():
             assert spec["background"] == "transparent", name
             for color in set(re.findall(r"#[0-9a-f]{6}\b", json.dumps({**spec, "datasets": {}}))):
                 for page, ground in PAGES.items():
@@ -249,9 +252,9 @@ class TestRun:
 @pytest.mark.server
 def test_a_folder_without_events_fails_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
-        wait_until((server.data / "analytics.duckdb").exists, what="there is a snapshot")
-        ran = run(server.data, tmp_path, monkeypatch)
-    assert set(ran.charts()) == CHARTS
+        wait_until((server.data / "analytics.duckdb").exists, description="there is a snapshot")
+        executed = run(server.data, tmp_path, monkeypatch)
+    assert set(executed.charts()) == CHARTS
 
 
 class TestCommitted:

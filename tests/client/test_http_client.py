@@ -19,10 +19,10 @@ from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.protocol.delivery import Rules
 from embedsink.transfer.bulk_import import ImportCounts, import_to_server
 from embedsink.transfer.import_file import read_deliveries
-from tests.cli.test_cli import Call, assert_failed, called
+from tests.cli.test_cli import RunCommand, assert_failed, run_command
 from tests.support.envelopes import view
 
-__all__ = ["called"]
+__all__ = ["run_command"]
 
 KEY = new_token(KeyKind.READ)
 PORTAL = (b"<html>Welcome to the hotel</html>", "text/html; charset=utf-8")
@@ -78,19 +78,19 @@ def answering(content: bytes, media_type: str | None) -> Iterator[tuple[str, lis
     ids=lambda words: f"{words[0]}-{words[-1].rpartition('/')[2]}",
 )
 def test_a_command_reports_the_response_of_another_server(
-    called: Call, words: list[str], answer: tuple[bytes, str | None]
+    run_command: RunCommand, words: list[str], answer: tuple[bytes, str | None]
 ) -> None:
     with answering(*answer) as (url, _):
-        done = called(*words, "--url", url, EMBEDSINK_KEY=KEY)
+        done = run_command(*words, "--url", url, EMBEDSINK_KEY=KEY)
     assert_failed(done, f"{url}: answered 200, but not as an embedsink server.")
 
 
 @pytest.mark.parametrize("answer", [PORTAL, UNTYPED, CUT, OTHER])
 def test_the_response_of_another_server_is_not_shown_as_a_report(
-    called: Call, answer: tuple[bytes, str | None]
+    run_command: RunCommand, answer: tuple[bytes, str | None]
 ) -> None:
     with answering(*answer) as (url, _):
-        done = called("report", "views", "--url", url, EMBEDSINK_KEY=KEY)
+        done = run_command("report", "views", "--url", url, EMBEDSINK_KEY=KEY)
     assert_failed(done, "but not as an embedsink server")
 
 
@@ -173,11 +173,11 @@ def test_unanswered_requests_to_loopback_bypass_the_proxy(proxy: list[bytes], ur
     ids=" ".join,
 )
 def test_commands_bypass_the_proxy_for_loopback(
-    proxy: list[bytes], called: Call, words: list[str], tmp_path: Path
+    proxy: list[bytes], run_command: RunCommand, words: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "EVENTS").write_text(json.dumps(view()))
     with answering(b"{}", "application/json") as (url, methods), chdir(tmp_path):
-        called(*words, "--url", url, EMBEDSINK_KEY=KEY)
+        run_command(*words, "--url", url, EMBEDSINK_KEY=KEY)
     assert methods
     assert proxy == []
 
@@ -200,14 +200,14 @@ def test_a_redirect_is_not_followed() -> None:
     class Redirecting(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(307)
-            self.send_header("Location", f"{elsewhere}/api/v1/reports")
+            self.send_header("Location", f"{target_url}/api/v1/reports")
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
             pass
 
     with (
-        answering(b"[]", "application/json") as (elsewhere, methods),
+        answering(b"[]", "application/json") as (target_url, methods),
         ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as server,
     ):
         threading.Thread(target=server.handle_request).start()

@@ -13,10 +13,10 @@ import embedsink
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.reports.catalog import report_names
-from tests.cli.test_cli import Call, assert_failed, called
+from tests.cli.test_cli import RunCommand, assert_failed, run_command
 from tests.support.envelopes import event_or_action, view
 
-__all__ = ["called"]
+__all__ = ["run_command"]
 
 LACKING = ("sync_impact", "tenants")
 MESSAGE = (
@@ -59,7 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
-def test_a_missing_report_is_reported_with_advice(data: Path, called: Call) -> None:
+def test_a_missing_report_is_reported_with_advice(data: Path, run_command: RunCommand) -> None:
     message = (
         "snapshot: lacks tenants. An older embedsink published it: start the server once, or run `embedsink snapshot`."
     )
@@ -69,61 +69,63 @@ def test_a_missing_report_is_reported_with_advice(data: Path, called: Call) -> N
         ["tenants", "--describe"],
         ["tenants", "--columns", "tenant"],
     ):
-        assert_failed(called("report", *words, "--data", data), message)
+        assert_failed(run_command("report", *words, "--data", data), message)
 
 
-def test_the_list_warns_of_missing_reports(data: Path, called: Call) -> None:
-    done = called("report", "--format", "json", "--data", data)
-    assert done.returncode == 0
-    assert [report["name"] for report in json.loads(done.stdout)] == [n for n in report_names() if n not in LACKING]
-    assert MESSAGE in done.stderr
+def test_the_list_warns_of_missing_reports(data: Path, run_command: RunCommand) -> None:
+    result = run_command("report", "--format", "json", "--data", data)
+    assert result.returncode == 0
+    assert [report["name"] for report in json.loads(result.stdout)] == [n for n in report_names() if n not in LACKING]
+    assert MESSAGE in result.stderr
 
 
-def test_a_report_works_without_its_missing_column(data: Path, called: Call) -> None:
-    done = called("report", "views", "--format", "json", "--data", data)
-    [row] = json.loads(done.stdout)
+def test_a_report_works_without_its_missing_column(data: Path, run_command: RunCommand) -> None:
+    result = run_command("report", "views", "--format", "json", "--data", data)
+    [row] = json.loads(result.stdout)
     assert row["view_count"] == 2
     assert "viewer_count" not in row
-    done = called("report", "views", "--columns", "viewer_count", "--data", data)
-    assert_failed(done, 'column "viewer_count" does not exist', code=2)
+    result = run_command("report", "views", "--columns", "viewer_count", "--data", data)
+    assert_failed(result, 'column "viewer_count" does not exist', code=2)
 
 
-def test_all_writes_the_reports_that_exist(data: Path, tmp_path: Path, called: Call) -> None:
-    done = called("report", "--all", "-o", tmp_path / "all.zip", "--data", data)
-    assert (done.returncode, MESSAGE in done.stderr) == (0, True)
+def test_all_writes_the_reports_that_exist(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    result = run_command("report", "--all", "-o", tmp_path / "all.zip", "--data", data)
+    assert (result.returncode, MESSAGE in result.stderr) == (0, True)
     with ZipFile(tmp_path / "all.zip") as archive:
         assert set(archive.namelist()) == {"manifest.json"} | {f"{n}.csv" for n in report_names() if n not in LACKING}
 
 
-def test_doctor_reports_missing_tables_and_runs_the_other_checks(data: Path, called: Call) -> None:
-    done = called("doctor", "--data", data)
-    assert done.returncode == 1
-    assert "lacks the reports sync_impact, tenants" in " ".join(done.stdout.split())
-    assert "Traceback" not in done.stderr
-    checks = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+def test_doctor_reports_missing_tables_and_runs_the_other_checks(data: Path, run_command: RunCommand) -> None:
+    result = run_command("doctor", "--data", data)
+    assert result.returncode == 1
+    assert "lacks the reports sync_impact, tenants" in " ".join(result.stdout.split())
+    assert "Traceback" not in result.stderr
+    checks = [line.split()[0] for line in result.stdout.splitlines() if line.strip()]
     assert {"snapshot", "sync_is_complete", "ingest_seq_is_unique", "dashboards", "journal", "keys"} <= set(checks)
 
 
-def test_a_dashboard_is_rendered_without_charts_of_missing_reports(data: Path, tmp_path: Path, called: Call) -> None:
+def test_a_dashboard_is_rendered_without_charts_of_missing_reports(
+    data: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
     for name in ("overview", "reliability", "content"):
-        done = called("render", name, "-o", tmp_path / f"{name}.svg", "--data", data)
-        assert (done.returncode, (tmp_path / f"{name}.svg").exists()) == (0, True), done.stderr
-    done = called("render", "overview", "-o", tmp_path / "overview.svg", "--data", data)
-    assert "overview: omits " in done.stderr
-    assert "which the snapshot lacks. An older embedsink published it" in done.stderr
-    done = called("render", "tenants", "-o", tmp_path / "tenants.svg", "--data", data)
-    assert "Traceback" not in done.stderr
+        result = run_command("render", name, "-o", tmp_path / f"{name}.svg", "--data", data)
+        assert (result.returncode, (tmp_path / f"{name}.svg").exists()) == (0, True), result.stderr
+    result = run_command("render", "overview", "-o", tmp_path / "overview.svg", "--data", data)
+    assert "overview: omits " in result.stderr
+    assert "which the snapshot lacks. An older embedsink published it" in result.stderr
+    result = run_command("render", "tenants", "-o", tmp_path / "tenants.svg", "--data", data)
+    assert "Traceback" not in result.stderr
 
 
 def test_a_dashboard_is_rendered_from_a_snapshot_whose_version_is_wrong(
-    data: Path, tmp_path: Path, called: Call
+    data: Path, tmp_path: Path, run_command: RunCommand
 ) -> None:
     with duckdb.connect(str(DataFolder(data).snapshot)) as snapshot:
         snapshot.execute(f"comment on table migration is '{current_comment(tmp_path)}'")
     try:
-        done = called("render", "reliability", "-o", tmp_path / "reliability.svg", "--data", data)
-        assert (done.returncode, (tmp_path / "reliability.svg").exists()) == (0, True), done.stderr
-        assert "reliability: omits " in done.stderr
+        result = run_command("render", "reliability", "-o", tmp_path / "reliability.svg", "--data", data)
+        assert (result.returncode, (tmp_path / "reliability.svg").exists()) == (0, True), result.stderr
+        assert "reliability: omits " in result.stderr
     finally:
         with duckdb.connect(str(DataFolder(data).snapshot)) as snapshot:
             snapshot.execute("comment on table migration is 'older'")
@@ -135,14 +137,14 @@ def current_comment(tmp_path: Path) -> str:
     sent.write_text(json.dumps(view()))
     assert run("import", sent, "--data", tmp_path / "data").returncode == 0
     with duckdb.connect(str(DataFolder(tmp_path / "data").snapshot), read_only=True) as snapshot:
-        found = snapshot.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchone()
-        assert found is not None
-        return str(found[0])
+        row = snapshot.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchone()
+        assert row is not None
+        return str(row[0])
 
 
-def test_the_quarantine_is_listed_without_its_missing_columns(data: Path, called: Call) -> None:
-    done = called("quarantine", "list", "--data", data)
-    assert (done.returncode, "bad_field" in done.stdout) == (0, True), done.stderr
+def test_the_quarantine_is_listed_without_its_missing_columns(data: Path, run_command: RunCommand) -> None:
+    result = run_command("quarantine", "list", "--data", data)
+    assert (result.returncode, "bad_field" in result.stdout) == (0, True), result.stderr
 
 
 def test_a_notebook_warns_of_missing_reports_and_reads_the_others(data: Path) -> None:
@@ -158,8 +160,8 @@ def test_a_notebook_warns_of_missing_reports_and_reads_the_others(data: Path) ->
             read("tenants")
 
 
-def test_a_new_snapshot_has_all_reports(data: Path, called: Call) -> None:
-    assert called("snapshot", "--data", data).returncode == 0
-    done = called("report", "--data", data)
-    assert (done.returncode, "lacks" in done.stderr) == (0, False)
+def test_a_new_snapshot_has_all_reports(data: Path, run_command: RunCommand) -> None:
+    assert run_command("snapshot", "--data", data).returncode == 0
+    result = run_command("report", "--data", data)
+    assert (result.returncode, "lacks" in result.stderr) == (0, False)
     assert len(embedsink.open(data).reports()) == len(report_names())

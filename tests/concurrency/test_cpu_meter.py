@@ -18,20 +18,20 @@ COMPUTED_S = 0.1
 @contextmanager
 def computing() -> Iterator[CpuMeter]:
     """Yield the meter of another thread, which computes until the end of the block."""
-    made, ended = threading.Event(), threading.Event()
-    found: list[CpuMeter] = []
+    meter_created, ended = threading.Event(), threading.Event()
+    meters: list[CpuMeter] = []
 
     def compute() -> None:
-        found.append(CpuMeter())
-        made.set()
+        meters.append(CpuMeter())
+        meter_created.set()
         while not ended.is_set():
             pass
 
     thread = threading.Thread(target=compute)
     thread.start()
-    made.wait()
+    meter_created.wait()
     try:
-        yield found[0]
+        yield meters[0]
     finally:
         ended.set()
         thread.join()

@@ -16,19 +16,19 @@ from tests.support.paths import ROOT
 from tests.support.servers import RunningServer, running_server, wait_until
 
 
-class Room:
+class LimiterRequests:
     """Requests at a limiter. Each runs until the test ends it."""
 
     def __init__(self, running_max: int, waiting_max: int) -> None:
         self.limiter = ConcurrencyLimiter(running_max, waiting_max=waiting_max)
-        self.begun: list[str] = []
+        self.started_keys: list[str] = []
         self._may_end: list[asyncio.Event] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def ask(self, key_id: str, count: int = 1) -> list[asyncio.Task[None]]:
+    async def start(self, key_id: str, count: int = 1) -> list[asyncio.Task[None]]:
         """Start requests of a key. Return those that run or wait."""
         started = [asyncio.create_task(self._run(key_id)) for _ in range(count)]
-        await settle()
+        await run_callbacks()
         for task in started:
             if task.done():
                 task.result()
@@ -36,19 +36,19 @@ class Room:
         return started
 
     async def fill(self, key_id: str) -> int:
-        """Start requests of a key until one is refused. Return the number of the others."""
+        """Start requests of a key until one is refused. Return the number of accepted requests."""
         for count in range(1_000):
             try:
-                await self.ask(key_id)
+                await self.start(key_id)
             except Unavailable:
                 return count
-        raise AssertionError("it is never refused")
+        raise AssertionError("no request was refused")
 
     async def end(self, count: int = 1) -> None:
         """End the oldest running requests."""
         for _ in range(count):
             self._may_end.pop(0).set()
-            await settle()
+            await run_callbacks()
 
     async def end_all(self) -> None:
         while self._may_end:
@@ -57,127 +57,130 @@ class Room:
 
     async def _run(self, key_id: str) -> None:
         async with self.limiter.slot(key_id):
-            self.begun.append(key_id)
+            self.started_keys.append(key_id)
             self._may_end.append(may_end := asyncio.Event())
             await may_end.wait()
 
 
-async def settle() -> None:
+async def run_callbacks() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-def in_room(running_max: int, waiting_max: int) -> Callable[[Callable[[Room], Coroutine[Any, Any, None]]], Any]:
-    def decorated(test: Callable[[Room], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def with_limiter(
+    running_max: int, waiting_max: int
+) -> Callable[[Callable[[LimiterRequests], Coroutine[Any, Any, None]]], Any]:
+    def decorated(test: Callable[[LimiterRequests], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         async def run() -> None:
-            await test(Room(running_max, waiting_max))
+            await test(LimiterRequests(running_max, waiting_max))
 
-        def test_it() -> None:
+        def wrapped_test() -> None:
             asyncio.run(run())
 
-        test_it.__name__ = test.__name__
-        return test_it
+        wrapped_test.__name__ = test.__name__
+        return wrapped_test
 
     return decorated
 
 
-@in_room(4, 64)
-async def test_one_key_uses_at_most_three_quarters(room: Room) -> None:
-    assert await room.fill("greedy") == 3 + 48
-    assert room.begun == ["greedy"] * 3
-    assert await room.ask("modest")
-    assert room.begun[-1] == "modest"  # at once
-    assert await room.fill("modest") == 15 + 1  # fewer than a quarter of the waiting slots, and the last one of it
-    await room.end_all()
-    assert len(room.begun) == 3 + 48 + 1 + 16
+@with_limiter(4, 64)
+async def test_one_key_uses_at_most_three_quarters(requests: LimiterRequests) -> None:
+    assert await requests.fill("greedy") == 3 + 48
+    assert requests.started_keys == ["greedy"] * 3
+    assert await requests.start("modest")
+    assert requests.started_keys[-1] == "modest"  # at once
+    # the key has less than a quarter of the waiting slots, and takes the last one
+    assert await requests.fill("modest") == 15 + 1
+    await requests.end_all()
+    assert len(requests.started_keys) == 3 + 48 + 1 + 16
 
 
-@in_room(2, 64)
-async def test_waiting_keys_take_turns(room: Room) -> None:
-    await room.ask("a", 12)
-    await room.ask("b", 2)
-    await room.ask("c", 2)
-    await room.end(8)
-    assert room.begun[:2] == ["a", "a"]
-    assert room.begun[2] == "b"
-    assert "c" in room.begun[3:5]
-    assert room.begun[2:8].count("a") == 2
-    await room.end(6)
-    assert room.begun[8:] == ["a"] * 8
+@with_limiter(2, 64)
+async def test_waiting_keys_take_turns(requests: LimiterRequests) -> None:
+    await requests.start("a", 12)
+    await requests.start("b", 2)
+    await requests.start("c", 2)
+    await requests.end(8)
+    assert requests.started_keys[:2] == ["a", "a"]
+    assert requests.started_keys[2] == "b"
+    assert "c" in requests.started_keys[3:5]
+    assert requests.started_keys[2:8].count("a") == 2
+    await requests.end(6)
+    assert requests.started_keys[8:] == ["a"] * 8
 
 
-@in_room(1, 8)
-async def test_a_new_key_waits_for_one_task_of_another_key_only(room: Room) -> None:
-    await room.fill("greedy")
-    await room.ask("modest")
-    await room.end(1)
-    await room.end(1)
-    assert "modest" in room.begun[:3]
-    await room.end_all()
+@with_limiter(1, 8)
+async def test_a_new_key_waits_for_one_task_of_another_key_only(requests: LimiterRequests) -> None:
+    await requests.fill("greedy")
+    await requests.start("modest")
+    await requests.end(1)
+    await requests.end(1)
+    assert "modest" in requests.started_keys[:3]
+    await requests.end_all()
 
 
-@in_room(4, 0)
-async def test_one_key_leaves_a_slot_even_without_waiting_slots(room: Room) -> None:
-    assert await room.fill("greedy") == 3
-    assert await room.fill("modest") == 1
-    await room.end_all()
+@with_limiter(4, 0)
+async def test_one_key_leaves_a_slot_even_without_waiting_slots(requests: LimiterRequests) -> None:
+    assert await requests.fill("greedy") == 3
+    assert await requests.fill("modest") == 1
+    await requests.end_all()
 
 
-@in_room(1, 64)
-async def test_a_cancelled_waiter_frees_its_slot(room: Room) -> None:
-    await room.ask("a")
-    left, stays = await room.ask("b", 2)
-    left.cancel()
-    await settle()
-    await room.end()
-    assert room.begun == ["a", "b"]
-    await room.end()
+@with_limiter(1, 64)
+async def test_a_cancelled_waiter_frees_its_slot(requests: LimiterRequests) -> None:
+    await requests.start("a")
+    cancelled, stays = await requests.start("b", 2)
+    cancelled.cancel()
+    await run_callbacks()
+    await requests.end()
+    assert requests.started_keys == ["a", "b"]
+    await requests.end()
     assert stays.done()
-    assert await room.fill("c") == 1 + 48
+    assert await requests.fill("c") == 1 + 48
 
 
-@in_room(1, 64)
-async def test_a_waiter_cancelled_at_its_turn_passes_the_slot_on(room: Room) -> None:
-    await room.ask("a")
-    leaving, _ = await room.ask("b"), await room.ask("c")
-    room._may_end.pop(0).set()
+@with_limiter(1, 64)
+async def test_a_waiter_cancelled_at_its_turn_passes_the_slot_on(requests: LimiterRequests) -> None:
+    await requests.start("a")
+    leaving, _ = await requests.start("b"), await requests.start("c")
+    requests._may_end.pop(0).set()
     await asyncio.sleep(0)  # The first task has ended, and the next one has the slot but has not resumed.
     leaving[0].cancel()
-    await settle()
-    assert room.begun == ["a", "c"]
-    await room.end()
-    await room.ask("d")
-    assert room.begun[-1] == "d"
-    await room.end()
+    await run_callbacks()
+    assert requests.started_keys == ["a", "c"]
+    await requests.end()
+    await requests.start("d")
+    assert requests.started_keys[-1] == "d"
+    await requests.end()
 
 
-@in_room(1, 64)
-async def test_finished_keys_leave_no_state(room: Room) -> None:
+@with_limiter(1, 64)
+async def test_finished_keys_leave_no_state(requests: LimiterRequests) -> None:
     for number in range(100):
-        (running,) = await room.ask(f"k{number}")
-        (waiting,) = await room.ask(f"w{number}")
+        (running,) = await requests.start(f"k{number}")
+        (waiting,) = await requests.start(f"w{number}")
         waiting.cancel()
-        await room.end()
+        await requests.end()
         assert running.done()
-    assert (len(room.limiter._running), len(room.limiter._waiting)) == (0, 0)
+    assert (len(requests.limiter._running), len(requests.limiter._waiting)) == (0, 0)
 
 
-@in_room(1, 1)
-async def test_the_error_names_the_keys_own_share(room: Room) -> None:
-    await room.ask("a", 2)
+@with_limiter(1, 1)
+async def test_the_error_names_the_keys_own_share(requests: LimiterRequests) -> None:
+    await requests.start("a", 2)
     with pytest.raises(
         Unavailable, match=r"^reports: all running and waiting slots are in use \(EMBEDSINK_REPORT_WAITING_MAX\)\."
     ):
-        await room.ask("b")
-    await room.end_all()
+        await requests.start("b")
+    await requests.end_all()
     limiter = ConcurrencyLimiter(1, waiting_max=4)
-    room.limiter = limiter
-    await room.ask("a", 4)
+    requests.limiter = limiter
+    await requests.start("a", 4)
     with pytest.raises(
         Unavailable, match=r"^reports: 3 requests of this key are waiting already, and the other slots are"
     ):
-        await room.ask("a")
-    await room.end_all()
+        await requests.start("a")
+    await requests.end_all()
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +251,7 @@ def test_requests_beyond_a_keys_share_get_503_with_retry_after(server: RunningSe
                     heads.append(connection.recv(4_096, socket.MSG_PEEK))
             return [head for head in heads if head.startswith(b"HTTP/1.1 503 ")]
 
-        wait_until(lambda: len(refused()) >= 15, what="some are refused")
+        wait_until(lambda: len(refused()) >= 15, description="some are refused")
         assert all(b"retry-after:" in head.lower() and b'"overloaded"' in head for head in refused())
 
 

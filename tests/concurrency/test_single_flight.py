@@ -95,10 +95,10 @@ def test_cancelling_all_callers_cancels_the_task_and_the_next_call_starts_one() 
         for leaving in (first, second):
             leaving.cancel()
         await asyncio.wait({first, second})
-        [third] = await start_callers(flights, call, "a")
+        [later_caller] = await start_callers(flights, call, "a")
         assert call.count == 2
         call.may_end.set()
-        assert await third == 2
+        assert await later_caller == 2
         assert call.end_count == 2
 
     asyncio.run(scenario())
@@ -110,7 +110,7 @@ def test_each_caller_gets_the_error() -> None:
         callers = await start_callers(flights, call, "a", "a")
         call.may_end.set()
         results = await asyncio.gather(*callers, return_exceptions=True)
-        assert [str(one) for one in results] == ["no", "no"]
+        assert [str(error) for error in results] == ["no", "no"]
 
     asyncio.run(scenario())
 

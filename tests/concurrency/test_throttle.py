@@ -61,10 +61,10 @@ def test_queries_on_an_idle_loop_run_concurrently_and_none_is_refused(
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: 0.0)
 
     async def use() -> None:
-        throttle, begun, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
+        throttle, start_counter, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
 
         async def query() -> int:
-            if (number := next(begun)) == 5:
+            if (number := next(start_counter)) == 5:
                 all_begun.set()
             await asyncio.wait_for(all_begun.wait(), 10)
             return number
@@ -149,8 +149,8 @@ def test_a_cancelled_or_failed_query_frees_its_turn() -> None:
     async def use(throttle: Throttle) -> None:
         leaving = [asyncio.create_task(throttle.run(query, key_id="k")) for _ in range(3)]
         await asyncio.sleep(TOOK_S / 2)
-        for one in leaving:
-            one.cancel()
+        for result in leaving:
+            result.cancel()
         await asyncio.wait(leaving)
         with pytest.raises(ValueError, match="no"):
             await throttle.run(fail, key_id="k")
@@ -164,6 +164,6 @@ def test_the_number_of_waiting_queries_is_limited() -> None:
 
     async def use(throttle: Throttle) -> None:
         results = await asyncio.gather(*(throttle.run(query, key_id="k") for _ in range(4)), return_exceptions=True)
-        assert [isinstance(one, Unavailable) for one in results] == [False, False, False, True]
+        assert [isinstance(result, Unavailable) for result in results] == [False, False, False, True]
 
     run_busy(use, waiting_max=2)

@@ -21,17 +21,17 @@ ROWS: list[Row] = [
 ]
 
 
-def number(how: str, **more: Any) -> NumberTile:
-    content = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": how} | more
+def number(function: str, **fields: Any) -> NumberTile:
+    content = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": function} | fields
     return NumberTile.model_validate(content)
 
 
-def table(**more: Any) -> Table:
-    content = {"id": "a", "kind": "table", "title": "A", "report": "views", "columns": {"surface": "S"}} | more
+def table(**fields: Any) -> Table:
+    content = {"id": "a", "kind": "table", "title": "A", "report": "views", "columns": {"surface": "S"}} | fields
     return Table.model_validate(content)
 
 
-def test_near_the_start_of_the_calendar_no_row_is_older() -> None:
+def test_no_row_is_older_than_the_calendar() -> None:
     holds = row_filter(number("count", older_days={"seen_at": 14}), NAMES, datetime(1, 1, 5))
     assert not any(holds(row) for row in ROWS)
 
@@ -78,7 +78,7 @@ def test_a_number_aggregates_all_rows(figure: NumberTile, value: Any) -> None:
 
 @pytest.mark.parametrize("values", [(0, -5), (-5, 0), (None, 0, -5), (-5, None, 0)])
 def test_the_newest_value_is_the_greatest_or_null(values: tuple[int | None, ...]) -> None:
-    assert shown(number("newest", column="view_count"), [("app", EARLY, one, 0) for one in values]).value() == 0
+    assert shown(number("newest", column="view_count"), [("app", EARLY, value, 0) for value in values]).value() == 0
 
 
 def test_without_a_sort_the_first_rows_are_shown() -> None:
@@ -155,8 +155,8 @@ def test_beyond_the_maximum_known_groups_continue_to_count(monkeypatch: pytest.M
     assert result.is_cut()
 
 
-def led(rows: Iterable[Row] = ROWS, **more: Any) -> Any:
-    content = {"id": "a", "kind": "chart", "title": "A", "report": "views", "spec": {}} | more
+def led(rows: Iterable[Row] = ROWS, **fields: Any) -> Any:
+    content = {"id": "a", "kind": "chart", "title": "A", "report": "views", "spec": {}} | fields
     return shown(Chart.model_validate(content), rows)
 
 
@@ -173,7 +173,11 @@ def test_of_many_lines_the_largest_are_complete() -> None:
 def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.dashboards.aggregate, "SERIES_ROWS_MAX", 20)
     days: list[list[Row]] = [
-        [*((f"invented {day} {one}", EARLY, 1, 0) for one in range(50)), ("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)]
+        [
+            *((f"invented {day} {index}", EARLY, 1, 0) for index in range(50)),
+            ("app", EARLY, 3, 0),
+            ("chat", EARLY, 2, 0),
+        ]
         for day in range(4)
     ]
     result = led([row for rows in days for row in rows], leading={"column": "surface", "by": "view_count", "count": 2})
@@ -181,7 +185,7 @@ def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("more", "count"),
+    ("fields", "count"),
     [
         ({}, 4),
         ({"rows": 1}, 4),
@@ -189,8 +193,8 @@ def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest
         ({"group": {"by": ["surface"], "count": "n"}}, 3),
     ],
 )
-def test_a_cut_table_knows_its_number_of_rows(more: dict[str, Any], count: int) -> None:
-    assert shown(table(**more)).row_count == count
+def test_a_cut_table_knows_its_number_of_rows(fields: dict[str, Any], count: int) -> None:
+    assert shown(table(**fields)).row_count == count
 
 
 def test_a_query_selects_only_texts_that_all_tiles_need() -> None:

@@ -108,7 +108,7 @@ def test_shipped_dashboards_show_the_same_with_all_columns_selected(
     ]
     params = {"since": "2026-11-01", "until": "2026-11-03"}
     narrow = shown(tmp_path, given, params)
-    monkeypatch.setattr(query, "required_columns", lambda report, _: tuple(one.name for one in report.columns))
+    monkeypatch.setattr(query, "required_columns", lambda report, _: tuple(column.name for column in report.columns))
     (tmp_path / "all").mkdir()
     assert shown(tmp_path / "all", given, params) == narrow
     assert any(answer.rows for answer in narrow.values())

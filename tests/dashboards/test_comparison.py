@@ -7,9 +7,9 @@ from embedsink.dashboards.labels import UNCHANGED, ZERO_BEFORE
 from embedsink.dashboards.model import NumberTile
 
 
-def figure(**more: str) -> NumberTile:
+def figure(**fields: str) -> NumberTile:
     named = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "only"}
-    return NumberTile.model_validate(named | more)
+    return NumberTile.model_validate(named | fields)
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ def reports(opened: Store) -> list[Report]:
         return all_reports(reader)
 
 
-def written(folder: Path, *charts: dict[str, Any], **more: Any) -> Path:
+def written(folder: Path, *charts: dict[str, Any], **fields: Any) -> Path:
     sections = [{"id": "s", "title": "S", "charts": list(charts)}]
-    content = {"title": "T", "description": "D", "sections": sections} | more
+    content = {"title": "T", "description": "D", "sections": sections} | fields
     (folder / "mine.json").write_text(json.dumps(content))
     return folder
 
@@ -341,8 +341,8 @@ def test_allowed_values_are_documented() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
     assert list(rows) == list(TILES_BY_KIND)
     for kind, name in (("number", "how"), ("number", "format"), ("server", "measure")):
-        words = get_args(TILES_BY_KIND[kind].model_fields[name].annotation)
-        assert [word for word in words if f"`{word}`" not in rows[kind]] == []
+        values = get_args(TILES_BY_KIND[kind].model_fields[name].annotation)
+        assert [value for value in values if f"`{value}`" not in page] == []
 
 
 def test_a_group_has_the_columns_that_it_makes(tmp_path: Path, reports: list[Report]) -> None:
@@ -374,13 +374,13 @@ def test_a_file_name_that_cannot_be_in_a_url_is_reported(tmp_path: Path, name: s
 
 
 def test_operator_dashboards_extend_ours_and_replace_those_of_the_same_name(tmp_path: Path) -> None:
-    ours = read_dashboards()
-    assert read_dashboards(tmp_path / "missing") == ours
+    built_in = read_dashboards()
+    assert read_dashboards(tmp_path / "missing") == built_in
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
     (tmp_path / "support-desk.json").write_text((tmp_path / "overview.json").read_text())
-    found = read_dashboards(tmp_path)
-    assert found.keys() == {*ours, "support-desk"}
-    assert found["overview"] == found["support-desk"] != ours["overview"]
+    dashboards = read_dashboards(tmp_path)
+    assert dashboards.keys() == {*built_in, "support-desk"}
+    assert dashboards["overview"] == dashboards["support-desk"] != built_in["overview"]
 
 
 def test_a_file_that_is_not_json_is_reported(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING, Reader
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
 DAY_MS = 86_400_000
@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         {"type": "view", "surface": "app", "at": f"2026-11-0{day}T10:00:00"} for day in (2, 4, 6, 8)
     ]
     given.append({"type": "view", "deployment": 2, "at": "2026-11-04T10:00:00"})
-    store.load(inspect(segment(folder, given)))
+    store.load(inspect(write_segment(folder, given)))
     yield store
     store.close()
 
@@ -48,20 +48,22 @@ def reports(store: Store) -> dict[str, Report]:
 
 def answers(store: Store, reports: dict[str, Report], *tiles: dict[str, Any], params: dict[str, str]) -> list[TileData]:
     """Return the answers of tiles in one section, in their order."""
-    charts = [{"id": f"c{place}"} | tile for place, tile in enumerate(tiles)]
+    charts = [{"id": f"c{index}"} | tile for index, tile in enumerate(tiles)]
     section = Section.model_validate({"id": "s", "title": "S", "charts": charts})
     with store.reader(EVERYTHING) as reader:
-        found = query_section(reader, section, period_of(params, now=NOW), reports=reports, now=NOW)
-    return [found[one["id"]] for one in charts]
+        tile_data = query_section(reader, section, period_of(params, now=NOW), reports=reports, now=NOW)
+    return [tile_data[one["id"]] for one in charts]
 
 
 def test_a_chart_with_its_own_since_ends_now(store: Store, reports: dict[str, Report]) -> None:
     params = {"since": "2026-11-03", "until": "2026-11-05"}
-    readers, own = answers(store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, params=params)
+    readers, own_period = answers(
+        store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, params=params
+    )
     assert (readers.value, readers.value_before) == (2, 1)
     assert readers.params == {"since": "2026-11-03", "until": "2026-11-05", "interval": "hour"}
-    assert (own.value, own.value_before) == (4, None)
-    assert own.params == {"since": "2026-11-04", "interval": "hour"}
+    assert (own_period.value, own_period.value_before) == (4, None)
+    assert own_period.params == {"since": "2026-11-04", "interval": "hour"}
 
 
 def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployments(
@@ -73,8 +75,8 @@ def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployme
     for deployments, value in (((), 1), (("2",), 0)):
         period = period_of({"since": "2026-11-03", "until": "2026-11-05"}, deployments=deployments, now=NOW)
         with store.reader(EVERYTHING) as reader:
-            found = query_section(reader, section, period, reports=reports, now=NOW)
-        assert found["a"].value == value
+            tiles = query_section(reader, section, period, reports=reports, now=NOW)
+        assert tiles["a"].value == value
 
 
 def test_charts_with_the_same_query_share_it(
@@ -89,8 +91,8 @@ def test_charts_with_the_same_query_share_it(
 
     monkeypatch.setattr(Reader, "rows", counted)
     app = NUMBER | {"where": {"surface": "app"}}
-    found = answers(store, reports, NUMBER, TABLE, app, params={"since": "2026-11-01", "compare": "off"})
-    assert (found[0].value, found[2].value) == (5, 4)
+    tiles = answers(store, reports, NUMBER, TABLE, app, params={"since": "2026-11-01", "compare": "off"})
+    assert (tiles[0].value, tiles[2].value) == (5, 4)
     assert read == ["views"]
 
 
@@ -116,11 +118,14 @@ def test_a_chart_spans_the_period_of_its_rows(store: Store, reports: dict[str, R
     views = {"kind": "chart", "title": "A", "report": "views", "spec": spec}
     params = {"since": "2026-11-03", "until": "2026-11-05"}
     hours, days = answers(store, reports, views, views | {"report": "activity"}, params=params)
-    third = 1_793_664_000_000  # 2026-11-03T00:00Z
-    assert (hours.interval, hours.span, hours.ticks) == ("hour", [third, third + 2 * DAY_MS], None)
+    third_ms = 1_793_664_000_000  # 2026-11-03T00:00Z
+    assert (hours.interval, hours.span, hours.ticks) == ("hour", [third_ms, third_ms + 2 * DAY_MS], None)
     assert days.interval == "day"
     [week] = answers(store, reports, views | {"report": "activity"}, params={"period": "7d"})
-    assert (week.interval, week.span) == ("day", [third + DAY_MS, third + 8 * DAY_MS])  # though not every day has rows
+    assert (week.interval, week.span) == (
+        "day",
+        [third_ms + DAY_MS, third_ms + 8 * DAY_MS],
+    )  # though not every day has rows
     assert days.ticks == [start + DAY_MS // 2 for start in range(days.span[0], days.span[1], DAY_MS)]  # type: ignore[index]
 
 
@@ -132,15 +137,17 @@ def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
     partly, part = answers(store, reports, NUMBER, rate, params={"since": "2026-11-04", "until": "2026-11-07"})
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NO_COMPARISON)
     assert part.change == NO_COMPARISON
-    [nothing] = answers(store, reports, rate, params={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
-    assert (nothing.value, nothing.change) == (None, None)
-    whole, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-06", "until": "2026-11-08"})
-    assert whole.change == Change("down", None, 0.5, "share")
+    [empty_tile] = answers(store, reports, rate, params={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
+    assert (empty_tile.value, empty_tile.change) == (None, None)
+    full_period, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-06", "until": "2026-11-08"})
+    assert full_period.change == Change("down", None, 0.5, "share")
     assert share.change == UNCHANGED
     later, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-08", "until": "2026-11-09"})
     assert (later.change, share.change) == (ZERO_BEFORE, ZERO_BEFORE)
-    [alone] = answers(store, reports, NUMBER, params={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
-    assert alone.change is None
+    [uncompared] = answers(
+        store, reports, NUMBER, params={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"}
+    )
+    assert uncompared.change is None
 
 
 def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:
@@ -149,8 +156,8 @@ def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Sto
     # Another deployment's first event is of the 2nd, this deployment's of the 4th.
     period = period_of(params, allowed=frozenset({2}), now=NOW)
     with store.reader(EVERYTHING) as reader:
-        found = query_section(reader, section, period, reports=reports, now=NOW)
-    assert (found["a"].value_before, found["a"].change) == (1, NO_COMPARISON)
+        tiles = query_section(reader, section, period, reports=reports, now=NOW)
+    assert (tiles["a"].value_before, tiles["a"].change) == (1, NO_COMPARISON)
 
 
 def test_the_previous_period_is_empty_without_events(store: Store, reports: dict[str, Report]) -> None:
@@ -189,10 +196,10 @@ def test_the_age_of_a_row_counts_from_the_end_of_the_shown_period(store: Store, 
 def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
     given: list[dict[str, object]] = [
-        {"sync": f"job{place}", "at": at}
-        for place, at in enumerate(("2026-11-01T10:00", "2026-11-04T10:00", "2026-11-08T10:00", "2026-11-12T10:00"))
+        {"sync": f"job{index}", "at": at}
+        for index, at in enumerate(("2026-11-01T10:00", "2026-11-04T10:00", "2026-11-08T10:00", "2026-11-12T10:00"))
     ]
-    store.load(inspect(segment(tmp_path, [*given, {"type": "view", "at": "2026-11-04T10:00"}])))
+    store.load(inspect(write_segment(tmp_path, [*given, {"type": "view", "at": "2026-11-04T10:00"}])))
     with store.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
     marks = {"report": "sync_impact", "at": "completed_at", "title": "Sync"}

@@ -13,7 +13,7 @@ from embedsink.dashboards.query import TileData, query_section
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
 from embedsink.store.reader import EVERYTHING
-from tests.support.given import Given, segment
+from tests.support.given import Given, write_segment
 from tests.support.stores import open_store
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
@@ -23,16 +23,16 @@ Shown = dict[tuple[str, str], TileData]
 def shown(folder: Path, given: Iterable[Given], params: dict[str, str] | None = None) -> Shown:
     """Return the result of every chart, by dashboard and chart id."""
     store = open_store(folder / "store.duckdb")
-    store.load(inspect(segment(folder, given)))
-    found: Shown = {}
+    store.load(inspect(write_segment(folder, given)))
+    tiles: Shown = {}
     with store.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         for name, dashboard in read_dashboards().items():
             for section in dashboard.sections:
                 answers = query_section(reader, section, period_of(params or {}, now=NOW), reports=reports, now=NOW)
-                found |= {(name, id): answer for id, answer in answers.items()}
+                tiles |= {(name, id): answer for id, answer in answers.items()}
     store.close()
-    return found
+    return tiles
 
 
 def objects(answer: TileData) -> list[dict[str, Any]]:
@@ -66,17 +66,17 @@ def test_a_billion_rows_are_unusual_for_the_day_and_the_viewer(tmp_path: Path) -
         for day, month in enumerate(("10-30", "10-31", "11-02", "11-03"), start=0)
     ]
     given.append({"type": "download", "rowCount": 10_000, "at": "2026-10-29T10:00:00"})
-    found = shown(tmp_path, given)
-    days = {row["total_row_count"]: row["usual_total_row_count_max"] for row in objects(found["exports", "unusual"])}
+    tiles = shown(tmp_path, given)
+    days = {row["total_row_count"]: row["usual_total_row_count_max"] for row in objects(tiles["exports", "unusual"])}
     assert days == {10_000: 20_000, 10**9: 20_000}
-    [who] = objects(found["exports", "unusual-viewers"])
+    [who] = objects(tiles["exports", "unusual-viewers"])
     assert (who["viewer"], who["exported_row_count"], who["usual_row_count_max"]) == ("u1", 10**9, 20_000)
 
 
 def test_invented_deployments_displace_no_used_deployment(tmp_path: Path) -> None:
-    given: list[Given] = [{"type": "view", "viewer": f"u{one}", "deployment": 5 + one % 2} for one in range(5)]
-    given += [{"type": "ready", "deployment": -one, "session": f"i{one}"} for one in range(1, 100)]
-    given += [{"type": "view", "deployment": None, "session": None, "viewer": f"u{one}"} for one in range(2)]
+    given: list[Given] = [{"type": "view", "viewer": f"u{index}", "deployment": 5 + index % 2} for index in range(5)]
+    given += [{"type": "ready", "deployment": -index, "session": f"i{index}"} for index in range(1, 100)]
+    given += [{"type": "view", "deployment": None, "session": None, "viewer": f"u{index}"} for index in range(2)]
     viewers = shown(tmp_path, given)["overview", "viewers"]
     drawn = {row["deployment"] for row in objects(viewers)}
     assert {5, 6, None} < drawn
@@ -94,13 +94,13 @@ def test_numbers_with_the_same_name_are_equal_on_all_pages(tmp_path: Path) -> No
         {"type": "error", "surface": "chat", "session": "s3"},
         {"type": "ai-query", "surface": "chat", "session": "s3"},
     ]
-    found = shown(tmp_path, given)
+    tiles = shown(tmp_path, given)
     values = defaultdict(set)
     for name, dashboard in read_dashboards().items():
         for section in dashboard.sections:
             for tile in section.tiles:
                 if isinstance(tile, NumberTile):
-                    values[tile.title].add(found[name, tile.id].value)
+                    values[tile.title].add(tiles[name, tile.id].value)
     assert {title: several for title, several in values.items() if len(several) > 1} == {}
     assert values["Active tenants"] == {1}
 
@@ -114,18 +114,18 @@ def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None
         for surface in ("dashboard", "app")
         for at in ("08:00", "09:00")
     ]
-    found = shown(tmp_path, given)
-    assert sum(row["view_count"] for row in objects(found["overview", "views-by-surface"])) == 240
+    tiles = shown(tmp_path, given)
+    assert sum(row["view_count"] for row in objects(tiles["overview", "views-by-surface"])) == 240
     over_time = [
         (name, chart.id)
         for name, dashboard in read_dashboards().items()
         for section in dashboard.sections
         for chart in section.tiles
-        if isinstance(chart, Chart) and "period_start" in found[name, chart.id].columns
+        if isinstance(chart, Chart) and "period_start" in tiles[name, chart.id].columns
     ]
     assert len(over_time) >= 10
     for location in over_time:
-        columns = set(found[location].columns)
+        columns = set(tiles[location].columns)
         assert not columns & {"deployment", "agent_id", "public_id"}, location
 
 
@@ -145,10 +145,10 @@ def test_each_line_of_a_tooltip_has_a_title_and_not_the_name_of_a_column() -> No
 def tooltip_fields(spec: Any) -> Iterable[dict[str, Any]]:
     """Yield the lines of all tooltips within a spec."""
     if isinstance(spec, list):
-        for one in spec:
-            yield from tooltip_fields(one)
+        for part in spec:
+            yield from tooltip_fields(part)
     elif isinstance(spec, dict):
         lines = spec.get("tooltip", [])
         yield from lines if isinstance(lines, list) else [lines]
-        for one in spec.values():
-            yield from tooltip_fields(one)
+        for part in spec.values():
+            yield from tooltip_fields(part)

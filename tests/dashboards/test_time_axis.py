@@ -30,8 +30,8 @@ def ms(*parts: int) -> int:
     return (datetime(*parts) - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # type: ignore[arg-type]
 
 
-def clock(interval: str | None, **more: str) -> TimeAxis:
-    return TimeAxis(Scope(interval=interval, **more))  # type: ignore[arg-type]
+def clock(interval: str | None, **options: str) -> TimeAxis:
+    return TimeAxis(Scope(interval=interval, **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_days_are_aligned_with_previous_days_across_a_clock_change(
     assert first.time() == time.min
     for number in range(length):
         day = first + timedelta(days=number)
-        there = ms(*(day + timedelta(days=length)).timetuple()[:3])
+        shown_day = ms(*(day + timedelta(days=length)).timetuple()[:3])
         in_utc = day.replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC).replace(tzinfo=None)
-        assert berlin.chart_value(in_utc, is_previous=True) == there
-        assert berlin.chart_value(day.date(), is_previous=True) == there
+        assert berlin.chart_value(in_utc, is_previous=True) == shown_day
+        assert berlin.chart_value(day.date(), is_previous=True) == shown_day
 
 
 def test_previous_hours_are_aligned_with_the_shown_hours_across_a_clock_change() -> None:

@@ -83,7 +83,7 @@ class TestTraffic:
         assert types == {f"svc:event:{name}" for name in EVENTS} | {f"svc:action:{name}" for name in ACTIONS}
 
     def test_traffic_has_every_surface_and_many_sessions(self, deliveries: list[Delivery]) -> None:
-        assert {one.get("surface") for one in accepted(deliveries)} == {"dashboard", "app", "chat", None}
+        assert {envelope.get("surface") for envelope in accepted(deliveries)} == {"dashboard", "app", "chat", None}
         contexts = [delivery.context for delivery in deliveries]
         for name, least in {"deployment": 3, "tenant": 5, "viewer": 20, "session": 200}.items():
             assert len({context[name] for context in contexts if name in context}) >= least, name
@@ -102,14 +102,20 @@ class TestTraffic:
         assert NOW_MS - DAY_MS < max(happened) <= NOW_MS
 
     def test_traffic_has_every_format_and_header(self, deliveries: list[Delivery]) -> None:
-        assert {one.body_format for one in deliveries} == {"delivery", "envelope", "array", "ndjson", "truncated"}
-        assert {one.media_type.partition(";")[0] for one in deliveries} == {
+        assert {delivery.body_format for delivery in deliveries} == {
+            "delivery",
+            "envelope",
+            "array",
+            "ndjson",
+            "truncated",
+        }
+        assert {delivery.media_type.partition(";")[0] for delivery in deliveries} == {
             "application/json",
             "text/plain",
             "application/x-ndjson",
         }
         for trait in ("is_gzipped", "is_beacon", "is_retry", "skew_ms", "lost"):
-            assert any(getattr(one, trait) for one in deliveries), trait
+            assert any(getattr(delivery, trait) for delivery in deliveries), trait
 
     def test_envelopes_are_rejected_for_exactly_the_expected_reasons(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
@@ -118,28 +124,36 @@ class TestTraffic:
                     parsed(delivery)
                 assert delivery.expected_reasons == (caught.value.reason,)
             else:
-                at_once = tuple(reason for reason in delivery.expected_reasons if reason is not Reason.ID_CONFLICT)
-                assert tuple(one.reason for one in parsed(delivery).rejected) == at_once
+                response_reasons = tuple(
+                    reason for reason in delivery.expected_reasons if reason is not Reason.ID_CONFLICT
+                )
+                assert tuple(rejection.reason for rejection in parsed(delivery).rejected) == response_reasons
 
     def test_traffic_has_at_least_ten_reasons(self, deliveries: list[Delivery]) -> None:
         assert len({reason for delivery in deliveries for reason in delivery.expected_reasons}) >= 10
 
     def test_ai_questions_have_every_outcome(self, deliveries: list[Delivery]) -> None:
         stages = Counter(
-            one["payload"]["status"] for one in accepted(deliveries) if one["type"] == "svc:event:ai-query"
+            envelope["payload"]["status"]
+            for envelope in accepted(deliveries)
+            if envelope["type"] == "svc:event:ai-query"
         )
         assert stages["completed"] > 0
         assert stages["error"] > 0
         assert stages["submitted"] > stages["completed"] + stages["error"], "some questions are never answered"
 
     def test_a_navigation_sends_navigate_and_view(self, deliveries: list[Delivery]) -> None:
-        bodies = [one for one in deliveries if one.body_format == "array"]
-        types = [[envelope["type"].partition(":event:")[2] for envelope in one.envelopes] for one in bodies]
+        bodies = [delivery for delivery in deliveries if delivery.body_format == "array"]
+        types = [[envelope["type"].partition(":event:")[2] for envelope in delivery.envelopes] for delivery in bodies]
         followers = {after for visit in types for before, after in pairwise(visit) if before == "navigate"}
         assert followers == {"view"}
 
     def test_downloads_have_every_format(self, deliveries: list[Delivery]) -> None:
-        formats = {one["payload"].get("format") for one in accepted(deliveries) if one["type"].endswith(":download")}
+        formats = {
+            envelope["payload"].get("format")
+            for envelope in accepted(deliveries)
+            if envelope["type"].endswith(":download")
+        }
         assert formats == {"csv", "xlsx", "png", "pdf"}
 
     @pytest.mark.parametrize("day", range(7))
@@ -164,12 +178,12 @@ class TestTraffic:
         now_ms = NOW_MS + day * DAY_MS + 9 * HOUR_MS
         sent = list(accepted_before(now_ms))
         for quiet in (f"u_{QUIET_TENANT}_", UNUSED_DASHBOARD.public_id):
-            ages = [(now_ms - at_ms) / DAY_MS for at_ms, context, one in sent if quiet in str((context, one))]
+            ages = [(now_ms - at_ms) / DAY_MS for at_ms, context, envelope in sent if quiet in str((context, envelope))]
             assert min(ages) > 14, quiet
             assert max(ages) <= DAYS
         new = [(now_ms - at_ms) / DAY_MS for at_ms, context, _ in sent if context.get("tenant") == NEW_TENANT]
         assert 0 < max(new) < 7
-        most, next_most = sorted((one["payload"].get("rowCount", 0) for _, _, one in sent), reverse=True)[:2]
+        most, next_most = sorted((envelope["payload"].get("rowCount", 0) for _, _, envelope in sent), reverse=True)[:2]
         assert most > 5 * next_most
 
     def test_the_same_seed_gives_the_same_traffic(self) -> None:
@@ -180,10 +194,10 @@ class TestTraffic:
         assert bodies[0] == bodies[1]
         assert bodies[0] != bodies[2]
 
-    def test_live_traffic_is_endless_and_has_the_current_time(self) -> None:
+    def test_live_traffic_is_endless_and_current(self) -> None:
         for delivery in islice(make_live(SEED), 2_000):
             now = parsed(with_timestamp(delivery, NOW_MS))
-            assert [one.reason for one in now.rejected] == list(delivery.expected_reasons)
+            assert [rejection.reason for rejection in now.rejected] == list(delivery.expected_reasons)
             assert {envelope["timestamp"] for envelope in now.accepted} <= {NOW_MS}
 
 
@@ -229,9 +243,9 @@ class Demo(NamedTuple):
 
     @property
     def data_folder(self) -> Path:
-        found = re.search(r"data folder +(\S+)", self.output())
-        assert found, self.output() + self.stderr.read_text()
-        return Path(found[1])
+        match = re.search(r"data folder +(\S+)", self.output())
+        assert match, self.output() + self.stderr.read_text()
+        return Path(match[1])
 
     def read(self, path: str) -> Any:
         """Return the JSON of an API path, requested with the printed read key."""
@@ -275,7 +289,7 @@ def wait_for(demo: Demo, words: str) -> None:
         assert demo.child.poll() is None, demo.output() + demo.stderr.read_text()
         return words in demo.output()
 
-    wait_until(is_printed, what=f"the demo prints {words!r}", timeout_s=START_SECONDS_MAX)
+    wait_until(is_printed, description=f"the demo prints {words!r}", timeout_s=START_SECONDS_MAX)
 
 
 def is_listening(port: int) -> bool:
@@ -309,7 +323,7 @@ class TestRun:
             for label, count in re.findall(r"^ +(\w+) +([\d,]+)  ", demo.output(), re.M)
         }
         expected = Counter(
-            str(reason) for visit in make_traffic(NOW_MS) for one in visit for reason in one.expected_reasons
+            str(reason) for visit in make_traffic(NOW_MS) for delivery in visit for reason in delivery.expected_reasons
         )
         assert {reason: counts[reason] for reason in expected} == expected
         assert counts["quarantined"] == expected.total()
@@ -317,7 +331,7 @@ class TestRun:
         assert counts["sent"] == counts["accepted"] + counts["duplicate"] + counts["quarantined"]
         assert "✓ sum" in demo.output()
 
-    def test_shows_every_report_within_80_columns(self, demo: Demo) -> None:
+    def test_the_demo_prints_every_report_within_80_columns(self, demo: Demo) -> None:
         for title in ("Views", "Downloads", "Drilldowns", "AI queries", "Error rates"):
             assert re.search(rf"^  {title}  ·  6 of \d+ rows", demo.output(), re.M), title
         assert len(REPORT_TABLES) == 5
@@ -339,7 +353,7 @@ class TestRun:
         changes = [change for change in changes_by_chart.values() if isinstance(change, dict)]
         assert {change["direction"] for change in changes} == {"up", "down"}
         assert {change["is_good"] for change in changes} == {True, False, None}
-        assert {change["format"] for change in changes} == {"share", "points"}, "no change is a factor"
+        assert {change["format"] for change in changes} == {"share", "points"}, "no change is shown as a factor"
 
     def test_only_the_unused_dashboard_is_listed_as_unused(self, demo: Demo) -> None:
         unused = demo.read("dashboards/content/sections/unused")["charts"]["unused"]
@@ -373,14 +387,16 @@ class TestRun:
     def test_the_printed_notebook_lines_work(self, demo: Demo) -> None:
         *before, report, sql = printed(demo, "Read reports in a notebook").splitlines()
         code = "\n".join([*before, f"assert len({report}) > 10", f"assert len({sql}) > 10"])
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        assert ran.returncode == 0, ran.stderr
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stderr
 
     def test_the_first_url_is_the_demo_page(self, demo: Demo) -> None:
         address = re.findall(r"http://\S+", demo.output())[0]
         assert address == f"http://127.0.0.1:{demo.port}/demo/"
         assert b"<h1>" in fetch(address).body
-        assert fetch(f"http://127.0.0.1:{demo.port}/").body == fetch(address).body, "the root redirects to it"
+        assert fetch(f"http://127.0.0.1:{demo.port}/").body == fetch(address).body, (
+            "the root URL redirects to the demo page"
+        )
         assert fetch(f"{embed_of(demo)}/embed/dashboard/d_orders").status == 200
 
     def test_ctrl_c_stops_both_servers_and_deletes_the_folder(self, demo: Demo) -> None:
@@ -424,12 +440,12 @@ def test_a_killed_server_ends_the_demo_with_an_error_and_deletes_the_folder(begi
 def test_a_port_in_use_is_an_error_that_names_it(begin: Begin) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ran = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "embedsink", "demo", "--port", str(port)], capture_output=True, text=True, timeout=30
         )
-    assert ran.returncode == 1
-    assert f"--port {port}: is in use. Choose another, or omit --port to use a free one." in ran.stderr
-    assert "Traceback" not in ran.stderr
+    assert result.returncode == 1
+    assert f"--port {port}: is in use. Choose another, or omit --port to use a free one." in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def embed_of(demo: Demo) -> str:
@@ -440,13 +456,13 @@ def embed_of(demo: Demo) -> str:
 
 def printed(demo: Demo, title: str) -> str:
     """Return the printed lines from a title to the next blank line."""
-    found = re.search(rf"^# {title}.*\n((?:.+\n)+)", demo.output(), re.M)
-    assert found, demo.output()
-    return found[1]
+    match = re.search(rf"^# {title}.*\n((?:.+\n)+)", demo.output(), re.M)
+    assert match, demo.output()
+    return match[1]
 
 
 def shell(command: str) -> str:
     """Return the output of a command in a plain shell, in another folder."""
-    ran = subprocess.run(["sh", "-ec", command], cwd="/", capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, command + ran.stderr
-    return ran.stdout
+    result = subprocess.run(["sh", "-ec", command], cwd="/", capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, command + result.stderr
+    return result.stdout

@@ -25,12 +25,12 @@ def _read(path: Path) -> str:
 
 def blocks(*languages: str) -> list[Block]:
     """Return all blocks of these languages, or of every language, in the order of the pages."""
-    found = [
+    matches = [
         Block(path.relative_to(ROOT).as_posix(), language, text)
         for path in PAGES
         for language, text in _BLOCK.findall(_read(path))
     ]
-    return [block for block in found if not languages or block.language in languages]
+    return [block for block in matches if not languages or block.language in languages]
 
 
 def inline(beginning: str) -> list[tuple[str, str]]:

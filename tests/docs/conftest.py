@@ -49,7 +49,7 @@ class Documented(NamedTuple):
 
 @pytest.fixture(scope="package")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
-    """A server with one visit, and a data folder with the same."""
+    """Start a server with one visit, and create a data folder with the same visit."""
     root = tmp_path_factory.mktemp("documented")
     delivery = {"context": {"session": SESSION, "deployment": 12}, "events": VISIT}
     (root / "visit.ndjson").write_text(json.dumps(delivery))
@@ -58,6 +58,8 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]
     with running_server(root / "served", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
         keys = (server.key("ingest"), server.key("read"), server.key("admin"))
         assert server.post(delivery, key=keys[0]).status == 202
-        asked = f"/api/v1/inspect?session={SESSION}&wait=10"
-        wait_until(lambda: server.get(asked, key=keys[1]).json()["isComplete"], what="the visit is loaded")
+        inspect_path = f"/api/v1/inspect?session={SESSION}&wait=10"
+        wait_until(
+            lambda: server.get(inspect_path, key=keys[1]).json()["isComplete"], description="the visit is loaded"
+        )
         yield Documented(server, *keys, root / "data")

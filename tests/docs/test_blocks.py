@@ -13,7 +13,7 @@ from embedsink.cli.app import app
 from tests.docs.blocks import blocks, inline
 from tests.support.paths import ROOT
 
-RUN = {"sh", "python", "sql", "html", "js"}  # by the other files of this folder
+RUN = {"sh", "python", "sql", "html", "js"}  # run by the other test files of this folder
 HELD_ELSEWHERE = {
     "json": "test_wire_document, test_docs and charts/test_files send, parse or load them",
     "ndjson": "test_wire_document sends them",
@@ -46,11 +46,11 @@ def shell_lines(text: str) -> Iterator[str]:
 
 def typed() -> list[tuple[str, str]]:
     """Return every `embedsink …` in the documentation or in the help of a command, each with its source."""
-    found = [(block.page, line) for block in blocks("sh", "ini") for line in shell_lines(block.text)]
-    found += inline("embedsink ")
-    found += [("--help", line) for _, command in COMMANDS for line in (command.epilog or "").splitlines()]
+    commands = [(block.page, line) for block in blocks("sh", "ini") for line in shell_lines(block.text)]
+    commands += inline("embedsink ")
+    commands += [("--help", line) for _, command in COMMANDS for line in (command.epilog or "").splitlines()]
     pattern = re.compile(r"(?:^|[ /=])embedsink ((?:[a-z-]|--).*)")
-    return [(page, match[1]) for page, line in found if (match := pattern.search(line))]
+    return [(page, match[1]) for page, line in commands if (match := pattern.search(line))]
 
 
 def mistake_in(line: str) -> str | None:
@@ -61,7 +61,7 @@ def mistake_in(line: str) -> str | None:
             parser = command.make_parser(typer.Context(command))
             try:
                 _, extra, _ = parser.parse_args(words[len(path) :])
-            except Exception as error:  # noqa: BLE001  typer's own classes of click have no public name
+            except Exception as error:  # noqa: BLE001  typer has no public name for this class of click
                 # Within a sentence, `embedsink import --url` is the name of an option.
                 return None if str(error) == f"Option '{words[-1]}' requires an argument." else str(error)
             return f"no argument {extra[0]}" if extra else None

@@ -44,20 +44,20 @@ def shown(default: object) -> str:
 
 
 def commands() -> set[str]:
-    """Every command that can be typed, without the program's name."""
+    """Return every command, without the program's name."""
     waiting: list[tuple[str, Any]] = [("", typer.main.get_command(app))]
-    found = set()
+    commands_found = set()
     while waiting:
         path, command = waiting.pop()
         children = getattr(command, "commands", {})
         waiting += [(f"{path} {name}".strip(), child) for name, child in children.items()]
         if not children:
-            found.add(path)
-    return found
+            commands_found.add(path)
+    return commands_found
 
 
 def headings(text: str) -> set[str]:
-    """The anchors of a page, as they are made from its headings."""
+    """Return the anchors of a page's headings."""
     lines = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
 
@@ -71,7 +71,7 @@ def test_configuration_lists_every_setting_once_with_its_default_and_meaning() -
 
 
 def logged(path: Path) -> Iterator[tuple[str, str]]:
-    """The events that a module writes into the log, each with its level, as its calls of `log` name them."""
+    """Return the log events of a module with their levels, from its calls of `log`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.Call(
@@ -115,7 +115,7 @@ def test_commands_lists_every_command_once() -> None:
 
 
 @pytest.mark.parametrize("name", [path.name for path in PAGES])
-def test_no_page_speaks_of_a_command_that_does_not_exist(name: str) -> None:
+def test_no_page_names_an_unknown_command(name: str) -> None:
     text = next(path for path in PAGES if path.name == name).read_text(encoding="utf-8")
     known = commands()
     spoken = set(COMMAND.findall(text))
@@ -175,7 +175,7 @@ def test_pages_name_the_size_of_the_browser_modules(name: str) -> None:
         assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in sizes)
 
 
-def test_pictures_of_the_demo_are_there_and_load_fast() -> None:
+def test_pictures_of_the_demo_exist_and_are_small() -> None:
     for picture in ("docs/demo-light.png", "docs/demo-dark.png"):
         assert picture in page("README.md")
         assert 50_000 < (ROOT / picture).stat().st_size <= 200_000, f"{picture}: run scripts/pictures"

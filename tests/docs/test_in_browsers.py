@@ -110,9 +110,9 @@ def test_every_script_runs_and_delivers_until_it_stops(block: Block, sites: Site
 def test_the_actions_reach_the_embed(sites: Sites) -> None:
     [block] = [block for block in SCRIPTS if "embedUrl" in block.text]
     errors: list[str] = []
-    there = "await new Promise((resolve) => (iframe.onload = resolve));"
-    script = sites.at(block.text).replace("// After the embed's `ready` event:", there)
-    assert there in script
+    wait_for_load = "await new Promise((resolve) => (iframe.onload = resolve));"
+    script = sites.at(block.text).replace("// After the embed's `ready` event:", wait_for_load)
+    assert wait_for_load in script
     page = sites.open(f'<script type="module">{script}</script>', errors)
     page.wait_for_selector("iframe")
     embed = page.frames[1]

@@ -93,12 +93,12 @@ def recipe(documented: Documented, tmp_path: Path) -> Iterator[Recipe]:
 
 
 def test_the_documented_test_passes_on_the_documented_page(recipe: Recipe) -> None:
-    done = recipe.run(recipe.page, timeout_ms=20_000)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "passed: an embedded dashboard sends its events\n"
+    result = recipe.run(recipe.page, timeout_ms=20_000)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout == "passed: an embedded dashboard sends its events\n"
 
 
 def test_the_documented_test_fails_on_a_page_that_does_not_name_its_session(recipe: Recipe) -> None:
-    done = recipe.run(recipe.page.replace(", session }", " }"), timeout_ms=2_000)
-    assert done.returncode != 0
-    assert "dashboard-loaded" in done.stderr
+    result = recipe.run(recipe.page.replace(", session }", " }"), timeout_ms=2_000)
+    assert result.returncode != 0
+    assert "dashboard-loaded" in result.stderr

@@ -28,13 +28,13 @@ NOT_RUN = {
 }
 # Documented commands, and their replacements here: another port, a condition instead of a pause.
 INSTEAD = {
-    "python3 -m venv env && . env/bin/activate\n": "",  # test_wheel installs what is pinned
+    "python3 -m venv env && . env/bin/activate\n": "",  # test_wheel installs the pinned packages
     "pip install --require-hashes -r constraints-runtime.txt   # the versions that embedsink is tested with\n": "",
     "pip install --no-deps .\n": "",
     "embedsink serve 2> serve.log": "embedsink serve --port $PORT 2> serve.log",
     "sleep 2\n": 'curl -sSo it "$SERVED/api/v1/inspect?since=1h&wait=30" -H "Authorization: Bearer $READ_KEY"\n',
     "embedsink serve 2>&1": "timeout --foreground 4 embedsink serve --port $PORT 2>&1",
-    "000000000017-0f3a9c21": "000000000001-0f3a9c21",  # Otherwise the segments before it would be missing.
+    "000000000017-0f3a9c21": "000000000001-0f3a9c21",  # Otherwise, the segments before this one would be missing.
     "/mnt/backup": "mounted",
     "/var/lib/embedsink": "data",
     "rsync -a mounted/blocks offsite:/backup/ && rsync -a mounted/generations offsite:/backup/": (
@@ -96,10 +96,10 @@ def test_the_shell_commands_of_a_page_run(page: str, documented: Documented, tmp
         require(program)
     if page != "README.md":  # README.md creates it.
         prepare(tmp_path, documented)
-    done = run(script_of(page, documented, INSTEAD), tmp_path, documented)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = run(script_of(page, documented, INSTEAD), tmp_path, documented)
+    assert result.returncode == 0, result.stdout + result.stderr
     for pattern in SHOWN.get(page, []):
-        assert re.search(pattern, done.stdout, re.MULTILINE), f"{pattern}\n{done.stdout}\n{done.stderr}"
+        assert re.search(pattern, result.stdout, re.MULTILINE), f"{pattern}\n{result.stdout}\n{result.stderr}"
 
 
 def test_a_command_that_fails_fails_its_page(documented: Documented, tmp_path: Path) -> None:
@@ -131,5 +131,5 @@ def test_prometheus_accepts_the_documented_configuration(tmp_path: Path) -> None
     (tmp_path / "prometheus.yml").write_text(block.text)
     shutil.copy(ROOT / "ops" / "prometheus-alerts.yml", tmp_path)
     checked = ["promtool", "check", "config", str(tmp_path / "prometheus.yml")]
-    done = subprocess.run(checked, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(checked, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,4 +1,4 @@
-"""The SQL and the Python of the documentation run on a data folder; the measurements of the decisions compile."""
+"""The SQL and Python of the documentation run on a data folder, and the scripts of the decisions compile."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.docs.conftest import Documented
 
 pytestmark = pytest.mark.server
 DECISIONS = "docs/decisions/"
-# A condition from a view.
+# Begins a condition, which can't run alone.
 FRAGMENT = "where "
 
 
@@ -21,8 +21,8 @@ def label(block: Block) -> str:
 
 
 @pytest.fixture
-def there(documented: Documented, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Documented:
-    """The working folder of a reader of the documentation; it contains `data`."""
+def docs_folder(documented: Documented, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Documented:
+    """Change to the working folder of a reader of the documentation. It contains `data`."""
     documented.copy_to(tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in documented.environment().items():
@@ -30,7 +30,7 @@ def there(documented: Documented, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return documented
 
 
-def test_every_sql_statement_runs_on_the_snapshot(there: Documented) -> None:
+def test_every_sql_statement_runs_on_the_snapshot(docs_folder: Documented) -> None:
     texts = [block.text for block in blocks("sql")]
     texts += [code for beginning in ("select ", "set variable ") for _, code in inline(beginning) if " " in code[13:]]
     assert len(texts) >= 6
@@ -40,15 +40,17 @@ def test_every_sql_statement_runs_on_the_snapshot(there: Documented) -> None:
 
 
 @pytest.mark.parametrize("block", [one for one in blocks("python") if not one.page.startswith(DECISIONS)], ids=label)
-def test_every_python_block_runs(block: Block, there: Documented) -> None:
-    exec(there.at(block.text), {})
+def test_every_python_block_runs(block: Block, docs_folder: Documented) -> None:
+    exec(docs_folder.at(block.text), {})
 
 
-def test_every_python_expression_within_a_line_runs(there: Documented) -> None:
+def test_every_python_expression_within_a_line_runs(docs_folder: Documented) -> None:
     expressions = [code for beginning in ("embedsink.open(", "embedsink.connect(") for _, code in inline(beginning)]
     assert len(expressions) >= 3
     for code in expressions:
-        code = code.replace('"https://…"', repr(there.server.url)).replace('"es_read_…"', repr(there.read_key))
+        code = code.replace('"https://…"', repr(docs_folder.server.url)).replace(
+            '"es_read_…"', repr(docs_folder.read_key)
+        )
         assert eval(code, {"embedsink": embedsink}) is not None
 
 

@@ -1,4 +1,4 @@
-"""docs/wire.md is the contract, so it is held against the program: reasons, limits, examples."""
+"""docs/wire.md agrees with the program: reasons, limits and examples."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ OF_ENVELOPES = {reason for reason in Reason if reason.status is None} | {Reason.
 BODIES = re.findall(r"```(json|ndjson)\n(.*?)```", TEXT, re.DOTALL)
 
 
-def test_both_lists_of_reasons_are_whole() -> None:
+def test_both_lists_of_reasons_are_complete() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.+) \| (.+) \|$", TEXT, re.MULTILINE)
     expected = {(str(r), str(r.status), r.sentence, advice_on(r)) for r in OF_REQUESTS}
     assert sorted(rows) == sorted(expected)
@@ -40,10 +40,10 @@ def test_each_limit_is_the_settings_default() -> None:
 def test_each_example_works(kind: str, body: str, tmp_path: Path) -> None:
     type_ = {"json": "application/json", "ndjson": "application/x-ndjson"}[kind]
     with open_server(tmp_path) as server:
-        answer = server.post(body.encode(), key=server.key(), type_=type_)
-    assert answer.status_code == 202
-    assert answer.json()["accepted"] > 0
-    assert answer.json()["rejected"] == []
+        response = server.post(body.encode(), key=server.key(), type_=type_)
+    assert response.status_code == 202
+    assert response.json()["accepted"] > 0
+    assert response.json()["rejected"] == []
 
 
 def test_all_four_bodies_have_an_example() -> None:

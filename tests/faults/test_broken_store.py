@@ -32,17 +32,17 @@ def test_a_store_that_breaks_under_readers_is_reopened_and_loses_nothing(tmp_pat
         key, read_key = server.key(), server.key("read")
         for _ in range(DELIVERY_COUNT):
             send(server, key)
-        wait_until(lambda: metric(server, "embedsink_snapshots_total") > 1, what="a snapshot exists")
+        wait_until(lambda: metric(server, "embedsink_snapshots_total") > 1, description="a snapshot exists")
         is_over: list[bool] = []
         reading = [threads.submit(read, server, read_key, is_over) for _ in range(READER_COUNT)]
         try:
             sent_count = DELIVERY_COUNT + sum(break_store(server, key) for _ in range(BREAK_COUNT))
         finally:
             is_over.append(True)
-        statuses = set[int]().union(*(one.result() for one in reading))
+        statuses = set[int]().union(*(future.result() for future in reading))
         assert server.process.poll() is None
         assert statuses == {200, 503}
-        wait_until(lambda: server.get("/readyz").status == 200, what="the store is open again", timeout_s=10)
+        wait_until(lambda: server.get("/readyz").status == 200, description="the store is open again", timeout_s=10)
         assert server.stop() == 0
     count = EVENT_COUNT * sent_count
     with open_snapshot(server.data / "store.duckdb", EVERYTHING) as reader:

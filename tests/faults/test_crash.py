@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_harness import Crashing, Server, broken_promises, senders
+from tests.support.crash_harness import CrashHarness, Server, broken_promises, senders
 
 CYCLES = 30
 JUDGED_EVERY = 10
 SECONDS_MAX = 240
 
-# A planted bug: the response does not wait for the write. The slow disk makes losses likely.
+# A injected bug: the response does not wait for the write. The slow disk makes losses likely.
 EARLY_ANSWER = """
 import asyncio, os, time
 from embedsink.journal import open_segment, writer as journal
@@ -30,43 +30,43 @@ open_segment.fdatasync = slow
 @pytest.mark.slow
 @pytest.mark.server
 def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
-    crashing = Crashing(tmp_path / "data")
+    harness = CrashHarness(tmp_path / "data")
     started_at = time.monotonic()
 
     for cycle in range(1, CYCLES + 1):
-        crashing.live_and_die()
+        harness.run_and_kill()
         if cycle % JUDGED_EVERY == 0:
-            assert crashing.judge() == [], f"after {cycle} kills"
+            assert harness.restart_and_check() == [], f"after {cycle} kills"
 
-    assert len(crashing.notes.answered) > 10 * CYCLES
-    assert crashing.notes.unknown
+    assert len(harness.log.answered) > 10 * CYCLES
+    assert harness.log.unknown
     assert time.monotonic() - started_at < SECONDS_MAX
 
 
 @pytest.mark.slow
 @pytest.mark.server
 def test_the_harness_detects_an_early_answer(tmp_path: Path) -> None:
-    crashing = Crashing(tmp_path / "data", planted=EARLY_ANSWER)
+    harness = CrashHarness(tmp_path / "data", injected=EARLY_ANSWER)
 
     broken: list[str] = []
     for _ in range(20):
-        crashing.live_and_die()
-        broken = crashing.judge()
+        harness.run_and_kill()
+        broken = harness.restart_and_check()
         if broken:
             break
 
-    assert [what.split(":")[0] for what in broken] == ["answered with 202, but not stored"]
+    assert [promise.split(":")[0] for promise in broken] == ["answered with 202, but not stored"]
 
 
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_sigterm_under_load_ends_in_time_and_keeps_every_202(tmp_path: Path) -> None:
-    crashing = Crashing(tmp_path / "data")
-    server = Server(crashing.data)
+    harness = CrashHarness(tmp_path / "data")
+    server = Server(harness.data)
     try:
         server.wait_until_ready()
-        with senders(server.port, crashing.token, crashing.notes):
+        with senders(server.port, harness.token, harness.log):
             time.sleep(1)
             started_at = time.monotonic()
             assert server.stop() == 0
@@ -74,5 +74,5 @@ def test_sigterm_under_load_ends_in_time_and_keeps_every_202(tmp_path: Path) -> 
     finally:
         server.kill()
 
-    assert len(crashing.notes.answered) > 50
-    assert broken_promises(crashing.data, crashing.notes) == []
+    assert len(harness.log.answered) > 50
+    assert broken_promises(harness.data, harness.log) == []

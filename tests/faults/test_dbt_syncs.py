@@ -61,8 +61,8 @@ class Client:
         return answer
 
     @contextlib.contextmanager
-    def serving(self, *, planted: str = "", **env: str) -> Iterator[Process]:
-        server = Process(self.data, planted=planted, tracing=(), **env)
+    def serving(self, *, injected: str = "", **env: str) -> Iterator[Process]:
+        server = Process(self.data, injected=injected, trace_command=(), **env)
         try:
             server.wait_until_ready()
             yield server
@@ -84,14 +84,14 @@ def test_a_result_survives_kills_before_it_is_loaded_and_conflicts_with_another(
     with client.serving(EMBEDSINK_SEGMENT_SEAL_S=NEVER_S) as server:
         assert client.put(server, result()) == result()
         server.kill()
-    for planted in (NO_LOADING, NO_LOADING, ""):  # Kill the server twice before it loads anything.
-        with client.serving(planted=planted, EMBEDSINK_SEGMENT_SEAL_S=NEVER_S) as server:
+    for injected in (NO_LOADING, NO_LOADING, ""):  # Kill the server twice before it loads anything.
+        with client.serving(injected=injected, EMBEDSINK_SEGMENT_SEAL_S=NEVER_S) as server:
             assert client.get(server, "job1") == result()
             assert client.put(server, result()) == result()
             with refused(Reason.CONFLICT):
                 client.put(server, result(durationMs=1))
             server.kill()
-        if planted:
+        if injected:
             assert loaded(tmp_path / "data") == []
     with client.serving() as server:
         assert client.get(server, "job1") == result()
@@ -108,21 +108,21 @@ def loaded(data: Path) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.server
 def test_kills_at_random_moments_lose_and_change_no_result(tmp_path: Path) -> None:
-    client, chance = Client(tmp_path / "data"), random.Random(7)
+    client, rng = Client(tmp_path / "data"), random.Random(7)
     answered: dict[str, dict[str, Any]] = {}
     jobs = [f"job{number}" for number in range(60)]
 
     def send(server: Process, stopping: threading.Event) -> None:
-        mine = random.Random(chance.random())
+        sender_rng = random.Random(rng.random())
         while not stopping.is_set():
-            body = result(mine.choice(jobs), durationMs=mine.randint(0, 2))
+            body = result(sender_rng.choice(jobs), durationMs=sender_rng.randint(0, 2))
             try:
                 assert client.put(server, body) == body
             except Refused as refusal:
                 if refusal.reason is not Reason.CONFLICT:
                     raise
             except EmbedsinkError:
-                stopping.set()  # killed
+                stopping.set()  # the server was killed
             else:
                 assert answered.setdefault(body["syncJobId"], body) == body
 
@@ -134,7 +134,7 @@ def test_kills_at_random_moments_lose_and_change_no_result(tmp_path: Path) -> No
             threads = [threading.Thread(target=send, args=(server, stopping)) for _ in range(4)]
             for thread in threads:
                 thread.start()
-            time.sleep(chance.uniform(0.05, 0.5))
+            time.sleep(rng.uniform(0.05, 0.5))
             server.kill()
             for thread in threads:
                 thread.join()
@@ -143,11 +143,16 @@ def test_kills_at_random_moments_lose_and_change_no_result(tmp_path: Path) -> No
             assert client.get(server, job) == body
         assert server.stop() == 0
     assert len(answered) > 10
-    with contextlib.closing(duckdb.connect(str(tmp_path / "data" / "store.duckdb"), read_only=True)) as store:
-        loaded = dict(store.execute("select sync_job_id, duration_ms from sync").fetchall())
-        found = {check for check, sql in read_sql("checks").items() if store.execute(sql).fetchall()}
-    assert {job: body["durationMs"] for job, body in answered.items()}.items() <= loaded.items()
-    assert not found
+    assert_stored(tmp_path / "data" / "store.duckdb", {job: body["durationMs"] for job, body in answered.items()})
+
+
+def assert_stored(store_path: Path, durations_ms: dict[str, int]) -> None:
+    """Assert that the store passes all checks, and has the duration of each job."""
+    with contextlib.closing(duckdb.connect(str(store_path), read_only=True)) as store:
+        stored = dict(store.execute("select sync_job_id, duration_ms from sync").fetchall())
+        failed_checks = {check for check, sql in read_sql("checks").items() if store.execute(sql).fetchall()}
+    assert durations_ms.items() <= stored.items()
+    assert not failed_checks
 
 
 @pytest.mark.server
@@ -156,7 +161,7 @@ def test_a_result_is_in_the_report_and_in_the_snapshot(tmp_path: Path) -> None:
         HttpClient(server.url, server.key("sync")).put(*_path("job1"), body=json.dumps(result()).encode())
         reader = server.key("read")
         path = "/api/v1/reports/sync_impact"
-        wait_until(lambda: bool(server.get(path, key=reader).json()), what="it is in the report")
+        wait_until(lambda: bool(server.get(path, key=reader).json()), description="it is in the report")
         assert server.get(path, key=reader).json()[0]["completed_at"] == "2026-11-02T10:00:00Z"
         assert server.stop() == 0
     with contextlib.closing(duckdb.connect(str(tmp_path / "data" / "analytics.duckdb"), read_only=True)) as copied:
@@ -164,7 +169,7 @@ def test_a_result_is_in_the_report_and_in_the_snapshot(tmp_path: Path) -> None:
 
 
 def record(server: Server, body: dict[str, Any]) -> Any:
-    return server.ask("PUT", "/api/v1/" + "/".join(_path(body["syncJobId"])), key=server.key("sync"), json=body)
+    return server.request("PUT", "/api/v1/" + "/".join(_path(body["syncJobId"])), key=server.key("sync"), json=body)
 
 
 def test_results_are_found_after_the_store_was_replaced(tmp_path: Path) -> None:
@@ -177,7 +182,7 @@ def test_results_are_found_after_the_store_was_replaced(tmp_path: Path) -> None:
             server.get("/healthz")
             return not server.engine.syncs._unloaded
 
-        wait_until(is_loaded, what="it is loaded")
+        wait_until(is_loaded, description="it is loaded")
         with server.engine.store.reader(EVERYTHING) as reader:  # The loader may be using its own connection.
             reader.run("delete from sync; delete from sync_file")
         server.engine.store.opened_count += 1

@@ -19,7 +19,7 @@ from embedsink.errors import Misconfigured
 from tests.support.crash_harness import Server
 from tests.support.disks import mounted
 from tests.support.envelopes import view
-from tests.support.live_client import listening
+from tests.support.live_client import open_stream
 from tests.support.servers import fetch, wait_until
 
 MIB = 1_048_576
@@ -80,9 +80,9 @@ class Full:
         """Send one event, and record its id if it is accepted. Return the status."""
         event = view(id=str(uuid4()))
         headers = {"Content-Type": "application/json"}
-        answer = fetch(f"{url}/api/v1/events", key=self.ingest, headers=headers, body=json.dumps(event).encode())
-        self.sent += [event["id"]] if answer.status == 202 else []
-        return answer.status
+        response = fetch(f"{url}/api/v1/events", key=self.ingest, headers=headers, body=json.dumps(event).encode())
+        self.sent += [event["id"]] if response.status == 202 else []
+        return response.status
 
     def ids(self, url: str) -> list[str]:
         """Return the ids of the events in the store."""
@@ -106,7 +106,7 @@ class Full:
     def assert_reports_answer(self, url: str) -> None:
         statuses = {path: fetch(url + path, key=self.read).status for path in ANSWERED}
         assert {path: status for path, status in statuses.items() if status != 200} == {}
-        with listening(url, self.read) as reader:
+        with open_stream(url, self.read) as reader:
             reader.message("connected")
 
 
@@ -115,11 +115,11 @@ def test_a_full_disk_answers_reports_also_after_a_restart_and_recovers(disk: Pat
     with full.server() as url:
         for _ in range(5):
             assert full.send(url) == 202
-        wait_until(lambda: len(full.ids(url)) == 5, what="all is loaded")
-        wait_until(lambda: full.snapshot_count() == 5, what="a snapshot contains it", timeout_s=60)
+        wait_until(lambda: len(full.ids(url)) == 5, description="all is loaded")
+        wait_until(lambda: full.snapshot_count() == 5, description="a snapshot contains it", timeout_s=60)
         assert full.send(url) == 202
         full.fill()
-        wait_until(lambda: full.send(url) == 503, what="senders are refused")
+        wait_until(lambda: full.send(url) == 503, description="senders are refused")
         full.assert_reports_answer(url)
 
     full.fill()
@@ -129,13 +129,13 @@ def test_a_full_disk_answers_reports_also_after_a_restart_and_recovers(disk: Pat
         # at least the events of the last checkpoint; later ones are in the journal
         assert set(full.sent[:5]) <= set(full.ids(url))
         command = [sys.executable, "-m", "embedsink", "report", "views", "--format", "csv", "--data", str(full.data)]
-        shown = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(disk)})
-        assert (shown.returncode, len(shown.stdout.splitlines())) == (0, 2), shown.stderr
+        report_process = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(disk)})
+        assert (report_process.returncode, len(report_process.stdout.splitlines())) == (0, 2), report_process.stderr
         assert full.send(url) == 503
         ready = fetch(f"{url}/readyz").json()
         assert "bytes are free on its disk" in ready["detail"]
 
         (disk / "filling").unlink()
-        wait_until(lambda: full.send(url) == 202, what="senders are accepted")
-        wait_until(lambda: fetch(f"{url}/readyz").status == 200, what="the server is ready")
-        wait_until(lambda: sorted(full.ids(url)) == sorted(full.sent), what="each accepted event is stored once")
+        wait_until(lambda: full.send(url) == 202, description="senders are accepted")
+        wait_until(lambda: fetch(f"{url}/readyz").status == 200, description="the server is ready")
+        wait_until(lambda: sorted(full.ids(url)) == sorted(full.sent), description="each accepted event is stored once")

@@ -13,7 +13,7 @@ from tests.support.envelopes import view
 from tests.support.programs import require
 from tests.support.servers import running_server
 
-# Everything is read-only but the folders that are named before the command, as with `docker run --read-only`.
+# Only the named folders are writable, as with `docker run --read-only`.
 READ_ONLY = """
 while [ "$1" != -- ]; do mount --bind "$1" "$1"; writable="$writable|$1"; shift; done
 cut -d " " -f 5 /proc/self/mountinfo | grep -vE "^(/proc.*|/sys.*$writable)$" | while read -r mounted; do
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.server
 
 
 def read_only_but(*folders: Path) -> list[str]:
-    """The beginning of a command that can write into these folders alone."""
+    """Return the beginning of a command that can write into these folders only."""
     require("unshare")
     words = ["unshare", "--mount", "--propagation", "private"]
     if os.geteuid() != 0:
@@ -46,9 +46,9 @@ def read_only_but(*folders: Path) -> list[str]:
 def test_a_server_writes_nowhere_but_into_its_data_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    (data / "dashboards").mkdir()  # So that the server makes the store, and not this test.
+    (data / "dashboards").mkdir()  # The server, not the test, must create the store.
     for _ in ("a new folder", "a restart"):
-        with running_server(data, within=read_only_but(data), EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
+        with running_server(data, wrapper=read_only_but(data), EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
             cause_all_writes(server)
             assert server.stop() == 0
             levels = [json.loads(line)["level"] for line in server.log.read_text().splitlines()]
@@ -71,6 +71,6 @@ def test_commands_need_a_temporary_folder_beside_it(tmp_path: Path) -> None:
     ):
         command = [*within, sys.executable, "-m", "embedsink", *words, "--data", str(data)]
         environment = os.environ | {"TMPDIR": str(temporary)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
+        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert result.returncode == 0, result.stderr
     assert {path.name for path in temporary.iterdir()} == {"all.zip", "overview.pdf", "events.ndjson"}

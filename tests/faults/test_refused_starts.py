@@ -14,7 +14,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import trailer
 from embedsink.store.reader import EVERYTHING, open_snapshot
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.programs import require
 from tests.support.servers import free_port
 from tests.support.stores import make_folder
@@ -36,33 +36,33 @@ def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
     """Return a failed command's error message, after checking that it is one line."""
     options = {"serve": ["--port", str(free_port())], "render": ["-o", "overview.svg"]}.get(command[0], [])
     (folder.path.parent / "events.ndjson").write_text("")
-    done = subprocess.run(
+    result = subprocess.run(
         [*tracing, sys.executable, "-m", "embedsink", *command, *options, "--data", str(folder.path)],
         capture_output=True,
         text=True,
         timeout=60,
         cwd=folder.path.parent,
     )
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
-    assert done.returncode == 1, f"{command}: {done.stdout}{done.stderr}"
-    assert "Traceback" not in done.stderr
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("{")]
+    assert result.returncode == 1, f"{command}: {result.stdout}{result.stderr}"
+    assert "Traceback" not in result.stderr
     # A command may first print its action.
     return lines[-1]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    """A folder with a store, a snapshot and a segment with a torn tail."""
+    """Create a folder with a store, a snapshot and a segment with a torn tail."""
     folder = make_folder(tmp_path / "data")
     folder.snapshot.write_bytes(folder.store.read_bytes())
-    segment(folder.journal, [{"type": "view"}])
+    write_segment(folder.journal, [{"type": "view"}])
     (folder.journal / "000000000002-00000000.open").write_bytes(LINE + trailer(LINE) + b"torn")
     return folder
 
 
-def make_newer(path: Path, how: str) -> None:
+def make_newer(path: Path, change: str) -> None:
     """Give a database the schema of a newer version."""
-    if how == "schema":
+    if change == "schema":
         with contextlib.closing(duckdb.connect(str(path))) as newer:
             newer.execute("insert into migration values ('9999_later', now()::timestamp)")
     else:
@@ -76,11 +76,11 @@ def make_newer(path: Path, how: str) -> None:
             file.write(header)
 
 
-@pytest.mark.parametrize("how", ["schema", "format"])
-def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataFolder, how: str) -> None:
-    make_newer(folder.store, how)
+@pytest.mark.parametrize("change", ["schema", "format"])
+def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataFolder, change: str) -> None:
+    make_newer(folder.store, change)
     before = folder.store.read_bytes()
-    for command in WRITING if how == "schema" else WRITING[:1]:
+    for command in WRITING if change == "schema" else WRITING[:1]:
         message = run(folder, command)
         assert message.startswith("store.duckdb: ")
         assert "newer" in message
@@ -88,10 +88,10 @@ def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataF
     assert list(folder.damaged.iterdir()) == []
 
 
-@pytest.mark.parametrize("how", ["schema", "format"])
-def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> None:
-    make_newer(folder.snapshot, how)
-    for command in READING if how == "schema" else READING[:1]:
+@pytest.mark.parametrize("change", ["schema", "format"])
+def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, change: str) -> None:
+    make_newer(folder.snapshot, change)
+    for command in READING if change == "schema" else READING[:1]:
         message = run(folder, command)
         assert message.startswith("analytics.duckdb: ")
         assert "newer" in message
@@ -122,13 +122,13 @@ def test_a_failing_disk_at_the_start_is_a_clear_error(folder: DataFolder, name: 
 
 
 def assert_nothing_is_lost(folder: DataFolder) -> None:
-    """Load everything with a working disk."""
-    done = subprocess.run(
+    """Load all segments with a working disk, and compare the counts."""
+    result = subprocess.run(
         [sys.executable, "-m", "embedsink", "snapshot", "--data", str(folder.path)], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     with open_snapshot(folder.snapshot, EVERYTHING) as reader:
-        found, _ = reader.first_row(
+        counts, _ = reader.first_row(
             "select (select count(*) from event) as events, (select count(*) from loss) as lost"
         )
-    assert found == {"events": 1, "lost": 1}
+    assert counts == {"events": 1, "lost": 1}

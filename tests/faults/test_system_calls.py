@@ -17,11 +17,11 @@ import pytest
 
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
-from tests.support.crash_harness import Crashing, Server, senders
+from tests.support.crash_harness import CrashHarness, Server, senders
 from tests.support.envelopes import view
 from tests.support.programs import require
 
-# Each of these planted bugs breaks a promise only in a power failure.
+# Each of these injected bugs breaks a promise only in a power failure.
 NO_SYNC = "from embedsink.journal import open_segment\nopen_segment.fdatasync = lambda descriptor: None\n"
 NO_FOLDER_SYNC = "from embedsink.journal import writer as journal\njournal.Journal._sync_folder = lambda self: None\n"
 SYNC_AFTER_THE_ANSWER = """
@@ -57,18 +57,18 @@ class Call(NamedTuple):
 
 def calls(trace: Path) -> Iterator[Call]:
     """Parse the output of strace in order of time. The end of a call has the arguments of its start."""
-    begun: dict[str, str] = {}
+    started_calls: dict[str, str] = {}
     for line in trace.read_text(errors="replace").splitlines():
-        found = _CALL.match(line)
-        if found is None:
+        match = _CALL.match(line)
+        if match is None:
             continue
-        thread, name, arguments = line.split(" ", 1)[0], found["name"], found["arguments"]
+        thread, name, arguments = line.split(" ", 1)[0], match["name"], match["arguments"]
         unfinished = arguments.endswith("<unfinished ...>")
         if unfinished:
-            begun[thread] = arguments
-        elif found["resumed"]:
-            arguments = begun.pop(thread, "") + arguments
-        yield Call(name, arguments, begins=not found["resumed"], ends=not unfinished)
+            started_calls[thread] = arguments
+        elif match["resumed"]:
+            arguments = started_calls.pop(thread, "") + arguments
+        yield Call(name, arguments, begins=not match["resumed"], ends=not unfinished)
 
 
 def broken_order(trace: Path) -> tuple[list[str], int]:
@@ -96,14 +96,27 @@ def broken_order(trace: Path) -> tuple[list[str], int]:
     return broken, answer_count
 
 
-def trace_of(folder: Path, planted: str = "") -> Path:
+def trace_of(folder: Path, injected: str = "") -> Path:
     """Record the system calls of a server that receives single events over several segments."""
     data, trace = folder / "data", folder / "trace"
     data.mkdir()
     _, token = KeyStore(data / "keys.json").create(KeyKind.INGEST, now=time.time())
     # -D: signals go to the server and not to strace.
-    tracing = ("strace", "-D", "-f", "-y", "-s", "32", "-e", f"trace={TRACED}", "-e", "signal=none", "-o", str(trace))
-    server = Server(data, planted=planted, tracing=tracing, EMBEDSINK_SEGMENT_SEAL_S="0.2")
+    trace_command = (
+        "strace",
+        "-D",
+        "-f",
+        "-y",
+        "-s",
+        "32",
+        "-e",
+        f"trace={TRACED}",
+        "-e",
+        "signal=none",
+        "-o",
+        str(trace),
+    )
+    server = Server(data, injected=injected, trace_command=trace_command, EMBEDSINK_SEGMENT_SEAL_S="0.2")
     try:
         server.wait_until_ready()
         for _ in range(12):
@@ -142,27 +155,27 @@ def test_a_202_is_sent_after_its_group_and_its_segments_name_are_synced(tmp_path
 
 
 @pytest.mark.parametrize(
-    "planted",
+    "injected",
     [NO_SYNC, NO_FOLDER_SYNC, SYNC_AFTER_THE_ANSWER],
     ids=["no_sync", "no_folder_sync", "sync_after_the_answer"],
 )
-def test_the_check_detects_a_planted_bug(tmp_path: Path, planted: str) -> None:
-    broken, answer_count = broken_order(trace_of(tmp_path, planted))
+def test_the_check_detects_an_injected_bug(tmp_path: Path, injected: str) -> None:
+    broken, answer_count = broken_order(trace_of(tmp_path, injected))
     assert answer_count == 12
     assert broken
 
 
 def test_a_failing_disk_refuses_the_group_and_ends_the_server(tmp_path: Path) -> None:
-    crashing = Crashing(tmp_path / "data")
+    harness = CrashHarness(tmp_path / "data")
     fault = "inject=fdatasync:error=EIO:when=20+"
     failing = ("strace", "-D", "-f", "-o", os.devnull, "-e", "trace=fdatasync", "-e", fault)
-    server = Server(crashing.data, tracing=failing)
+    server = Server(harness.data, trace_command=failing)
     try:
         server.wait_until_ready()
-        with senders(server.port, crashing.token, crashing.notes):
+        with senders(server.port, harness.token, harness.log):
             assert server.process.wait(20) == 1
     finally:
         server.kill()
 
-    assert crashing.notes.answered
-    assert crashing.judge() == []
+    assert harness.log.answered
+    assert harness.restart_and_check() == []

@@ -1,4 +1,4 @@
-"""One server for the tests of a module that don't need settings of their own."""
+"""A server with default settings, shared by the tests of a module."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.support.app import Server, open_server
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """An application with the default settings."""
+    """Open an application with the default settings."""
     with open_server(tmp_path_factory.mktemp("data")) as opened:
         yield opened

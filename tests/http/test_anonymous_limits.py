@@ -54,8 +54,8 @@ def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_anonymous_body_is_never_parsed(server: Server, body: bytes, reason: str) -> None:
     coding = {"content_encoding": "gzip"} if body.startswith(b"\x1f") else {}
-    answer = server.post(body, **coding)
-    assert (answer.status_code, problem(answer)) == (401, reason)
+    response = server.post(body, **coding)
+    assert (response.status_code, problem(response)) == (401, reason)
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
@@ -80,8 +80,8 @@ def test_a_key_outside_the_delivery_object_is_ignored(server: Server) -> None:
 def test_an_unreadable_body_with_a_key_is_not_stored(server: Server) -> None:
     before = len(server.journaled())
     for body in (b'{"key": "%b", "events": [' % server.key().encode(), b'{"key": "%b", "a":1,' % server.key().encode()):
-        answer = server.post(body + b'"a":1,' * 10_000)
-        assert (answer.status_code, problem(answer)) == (401, "no_credential")
+        response = server.post(body + b'"a":1,' * 10_000)
+        assert (response.status_code, problem(response)) == (401, "no_credential")
     assert len(server.journaled()) == before
 
 
@@ -92,8 +92,11 @@ def test_a_429_is_sent_before_the_body_is_parsed(tmp_path: Path) -> None:
         known = server.engine.keys.find(key)
         assert known is not None
         server.state["admission"].rates.admit(Sender("", known.key_id), 19_999)
-        for answer in (server.post(b" " * 19_000, key=key), server.post(b'{"key":"%b"' % key.encode() + b" " * 19_000)):
-            assert (answer.status_code, problem(answer)) == (429, "rate_limited")
+        for response in (
+            server.post(b" " * 19_000, key=key),
+            server.post(b'{"key":"%b"' % key.encode() + b" " * 19_000),
+        ):
+            assert (response.status_code, problem(response)) == (429, "rate_limited")
 
 
 @pytest.mark.parametrize(
@@ -115,9 +118,9 @@ def test_slow_bodies_are_never_parsed_on_the_event_loop(
     monkeypatch.setattr(embedsink.http.api.events, "parse_and_encode", fail)
     monkeypatch.setattr("embedsink.protocol.strict_json._decode_with_reasons", fail)
     monkeypatch.setattr("embedsink.protocol.envelope._find_problem", fail)
-    answer = server.post(body, key=server.key(), type_=type_)
-    assert answer.status_code == expected.status_code
-    assert answer.json().get("rejected", []) == expected.json().get("rejected", [])
+    response = server.post(body, key=server.key(), type_=type_)
+    assert response.status_code == expected.status_code
+    assert response.json().get("rejected", []) == expected.json().get("rejected", [])
 
 
 def test_small_bodies_need_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +140,7 @@ def test_unreadable_bodies_are_limited_without_delaying_small_events(tmp_path: P
         assert statuses[-1] == 429
         assert problem(server.post(HOSTILE[:20_000], key=key)) == "rate_limited"
         assert server.post(view(), key=key).status_code == 202
-        assert server.post(b"x" * 500_000, key=server.key()).status_code == 400, "another key has its own"
+        assert server.post(b"x" * 500_000, key=server.key()).status_code == 400, "another key has a separate limit"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +162,7 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
 ) -> None:
     parse, running, most = embedsink.http.sync_body.parse_sync, 0, 0
 
-    def note_and_parse(*arguments: Any) -> Any:
+    def record_and_parse(*arguments: Any) -> Any:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -169,7 +172,7 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
         finally:
             running -= 1
 
-    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "parse_sync", note_and_parse)
+    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "parse_sync", record_and_parse)
     with open_server(tmp_path, rate_address_bytes_per_s=MIB) as server:
         key = server.key("sync")
 
@@ -177,7 +180,7 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
             headers = httpx.Headers({"authorization": f"Bearer {key}", "content-type": "application/json"}).raw
             address = "/api/v1/deployments/1/dbt-sync/job/result"
             return await asyncio.gather(
-                *(server._ask("PUT", address, list(headers), {"content": b"{" + HOSTILE}) for _ in range(10))
+                *(server._request("PUT", address, list(headers), {"content": b"{" + HOSTILE}) for _ in range(10))
             )
 
         assert {problem(answer) for answer in server._runner.run(put_all())} == {"not_json"}
@@ -193,7 +196,7 @@ def test_an_address_without_a_valid_key_is_limited_and_valid_keys_are_not(
     form = {"content-type": "application/x-www-form-urlencoded"}
     with open_server(tmp_path) as server:
         key, read = server.key(), server.key("read")
-        login = server.ask("POST", "/login", content=f"key={read}".encode(), headers=form)
+        login = server.request("POST", "/login", content=f"key={read}".encode(), headers=form)
         cookie = login.headers["set-cookie"].partition(";")[0]
         use_up(server)
         assert problem(server.post(view())) == "rate_limited"
@@ -226,12 +229,14 @@ def test_every_path_counts_requests_without_a_valid_key(
     monkeypatch.setattr(embedsink.http.anonymous_limits, "RESPONSE_DELAY_S", 0.01)
     with open_server(tmp_path) as server:
         ingest = server.key()
-        assert server.ask(method, path).status_code != 429
+        assert server.request(method, path).status_code != 429
         use_up(server)
-        assert problem(server.ask(method, path)) == "rate_limited"
+        assert problem(server.request(method, path)) == "rate_limited"
         if (method, path) != ("OPTIONS", "/api/v1/events"):
-            assert server.ask(method, path, key=ingest).status_code == 429, "a page's key is everybody's"
-        assert server.ask(method, path, key=server.key("read")).status_code != 429
+            assert server.request(method, path, key=ingest).status_code == 429, (
+                "an ingest key is public, so it exempts no request"
+            )
+        assert server.request(method, path, key=server.key("read")).status_code != 429
 
 
 def test_probes_are_always_answered_and_never_delayed_by_other_requests(
@@ -246,7 +251,7 @@ def test_probes_are_always_answered_and_never_delayed_by_other_requests(
         server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", True), 10_000, time.monotonic())
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == 200
-        assert time.monotonic() - started_at > 0.2, "a flood of probes has to wait, too"
+        assert time.monotonic() - started_at > 0.2, "a flood of probes is delayed too"
 
 
 def test_a_large_anonymous_body_costs_as_much_as_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +290,7 @@ def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatc
             await asyncio.sleep(0)
 
         server._runner.run(send_all())
-        assert [reply.status for reply in replies] == [401] * 4, "the others are held back"
+        assert [reply.status for reply in replies] == [401] * 4, "the other responses are delayed"
 
 
 def test_delayed_answers_are_spaced_by_the_rate_of_one_address() -> None:

@@ -57,7 +57,7 @@ ROUTES = (
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def populated_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Open a server with an event and a rejection of each deployment."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
         key = server.key()
@@ -66,7 +66,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             delivery = {"context": {"deployment": deployment}, "events": [view({"title": title}), view({"path": 1})]}
             assert server.post(delivery, key=key).status_code == 202
             path = f"/api/v1/deployments/{deployment}/dbt-sync/job/result"
-            assert server.ask("PUT", path, key=server.key("sync"), json=sync_of(deployment)).status_code == 200
+            assert server.request("PUT", path, key=server.key("sync"), json=sync_of(deployment)).status_code == 200
         reader = server.key("read")
         server.rows("/api/v1/reports/views", key=reader, count=2)
         server.rows("/api/v1/quarantine", key=reader, count=2)
@@ -75,16 +75,17 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def credentials(house: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+def credentials(populated_server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     now = time.time()
-    elsewhere = KeyStore(tmp_path_factory.mktemp("elsewhere") / "keys.json")
-    _, unknown = elsewhere.create(KeyKind.ADMIN, now=now)
-    _, expired = KeyStore(house.folder.keys).create(KeyKind.ADMIN, now=now - 100, expires_at=now - 50)
-    revoked = house.key("admin")
-    house.revoke(revoked)
+    other_key_store = KeyStore(tmp_path_factory.mktemp("elsewhere") / "keys.json")
+    _, unknown = other_key_store.create(KeyKind.ADMIN, now=now)
+    _, expired = KeyStore(populated_server.folder.keys).create(KeyKind.ADMIN, now=now - 100, expires_at=now - 50)
+    revoked = populated_server.key("admin")
+    populated_server.revoke(revoked)
     dead = {"none": None, "malformed": "es_admin_x", "unknown": unknown, "expired": expired, "revoked": revoked}
     return dead | {
-        f"{kind} {scope}": house.key(kind, deployments=SCOPES[scope]) for kind, scope in product(KeyKind, SCOPES)
+        f"{kind} {scope}": populated_server.key(kind, deployments=SCOPES[scope])
+        for kind, scope in product(KeyKind, SCOPES)
     }
 
 
@@ -102,9 +103,9 @@ def sync_of(deployment: int) -> dict[str, Any]:
 def ask(server: Server, route: Route, deployment: int, key: str | None) -> httpx.Response:
     path = route.path.format(deployment)
     if route.body is None:
-        return server.ask(route.method, path, key=key)
+        return server.request(route.method, path, key=key)
     if route.body == "sync":
-        return server.ask(route.method, path, key=key, json=sync_of(deployment))
+        return server.request(route.method, path, key=key, json=sync_of(deployment))
     ready = event_or_action("event:ready", {"deploymentId": deployment if route.body == "ready" else None})
     context = {"deployment": deployment} if route.body == "context" else {}
     return server.post({"context": context, "events": [ready]}, key=key)
@@ -124,30 +125,30 @@ def expected(route: Route, credential: str, deployment: int) -> tuple[int, str]:
 @pytest.mark.parametrize("credential", DEAD)
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 def test_every_route_with_a_key_answers_401_without_one(
-    house: Server, credentials: dict[str, str | None], route: Route, credential: str
+    populated_server: Server, credentials: dict[str, str | None], route: Route, credential: str
 ) -> None:
-    before = len(house.journaled())
+    before = len(populated_server.journaled())
     for deployment in DEPLOYMENTS:
-        answer = ask(house, route, deployment, credentials[credential])
-        assert answer.status_code == 401
-        assert problem(answer) == ("no_credential" if credential == "none" else "bad_credential")
-        assert answer.headers["www-authenticate"].startswith('Bearer realm="embedsink"')
-    assert len(house.journaled()) == before
+        response = ask(populated_server, route, deployment, credentials[credential])
+        assert response.status_code == 401
+        assert problem(response) == ("no_credential" if credential == "none" else "bad_credential")
+        assert response.headers["www-authenticate"].startswith('Bearer realm="embedsink"')
+    assert len(populated_server.journaled()) == before
 
 
 @pytest.mark.parametrize("credential", LIVE)
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 def test_a_live_key_reaches_only_the_resources_of_its_kind(
-    house: Server, credentials: dict[str, str | None], route: Route, credential: str
+    populated_server: Server, credentials: dict[str, str | None], route: Route, credential: str
 ) -> None:
     for deployment in DEPLOYMENTS:
-        answer = ask(house, route, deployment, credentials[credential])
+        response = ask(populated_server, route, deployment, credentials[credential])
         status, reason = expected(route, credential, deployment)
-        assert answer.status_code == status, answer.text
+        assert response.status_code == status, response.text
         if reason:
-            assert problem(answer) == reason
-            assert "secret" not in answer.text
-            assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
+            assert problem(response) == reason
+            assert "secret" not in response.text
+            assert 'error="insufficient_scope"' in response.headers["www-authenticate"]
 
 
 @pytest.mark.parametrize(
@@ -160,67 +161,71 @@ def test_a_live_key_reaches_only_the_resources_of_its_kind(
     ],
 )
 @pytest.mark.parametrize("kind", ["read", "admin"])
-def test_a_scoped_reader_sees_no_rows_of_other_deployments(house: Server, kind: str, path: str) -> None:
-    mine = house.get(path, key=house.key(kind, deployments=[2]))
-    others = house.get(f"{path}?deployment=2", key=house.key(kind))
-    assert mine.status_code == 200
+def test_a_scoped_reader_sees_no_rows_of_other_deployments(populated_server: Server, kind: str, path: str) -> None:
+    scoped = populated_server.get(path, key=populated_server.key(kind, deployments=[2]))
+    filtered = populated_server.get(f"{path}?deployment=2", key=populated_server.key(kind))
+    assert scoped.status_code == 200
     # An ingest_seq counts what all deployments send, so a scoped key does not receive it.
-    assert mine.text == re.sub(r'"ingest_seq":\d+', '"ingest_seq":null', others.text)
-    assert "secret of 1" not in mine.text
-    assert house.get(path, key=house.key(kind)).content != mine.content
-    nothing = house.get(path, key=house.key(kind, deployments=[3]))
-    assert nothing.text.count("\n") <= 1
-    assert "secret" not in nothing.text
+    assert scoped.text == re.sub(r'"ingest_seq":\d+', '"ingest_seq":null', filtered.text)
+    assert "secret of 1" not in scoped.text
+    assert populated_server.get(path, key=populated_server.key(kind)).content != scoped.content
+    other_scope = populated_server.get(path, key=populated_server.key(kind, deployments=[3]))
+    assert other_scope.text.count("\n") <= 1
+    assert "secret" not in other_scope.text
 
 
 @pytest.mark.parametrize("kind", ["read", "admin"])
-def test_a_scoped_reader_gets_no_hint_of_other_deployments(house: Server, kind: str) -> None:
-    for scope, seen in ((None, {1, 2}), ([2], {2}), ([1, 2], {1, 2}), ([3], {3})):
-        listed = house.get("/api/v1/deployments", key=house.key(kind, deployments=scope)).json()["deployments"]
-        assert {one["deploymentId"] for one in listed if one["deploymentId"] < 3 or scope == [3]} == seen
+def test_a_scoped_reader_gets_no_hint_of_other_deployments(populated_server: Server, kind: str) -> None:
+    for scope, expected in ((None, {1, 2}), ([2], {2}), ([1, 2], {1, 2}), ([3], {3})):
+        listed = populated_server.get("/api/v1/deployments", key=populated_server.key(kind, deployments=scope)).json()[
+            "deployments"
+        ]
+        assert {
+            deployment["deploymentId"] for deployment in listed if deployment["deploymentId"] < 3 or scope == [3]
+        } == expected
 
 
-def test_all_invalid_keys_get_the_same_body(house: Server, credentials: dict[str, str | None]) -> None:
-    answers = [house.get("/api/v1/reports", key=credentials[name]) for name in DEAD if name != "none"]
-    answers.append(house.get("/api/v1/reports", headers={"authorization": "Basic dXNlcjpwYXNz"}))
-    answers.append(house.get("/api/v1/reports", headers={"authorization": "Bearer"}))
-    answers.append(house.get("/api/v1/reports", headers={"authorization": "Bearer   "}))
-    answers.append(house.get("/api/v1/reports", headers=[(b"authorization", "Bearer schlüssel".encode())]))
-    answers.append(house.get("/api/v1/reports", headers=[(b"authorization", b"Bearer \xff\xfe")]))
-    assert {answer.status_code for answer in answers} == {401}
-    assert len({answer.content for answer in answers}) == 1
-    assert len({answer.headers["www-authenticate"] for answer in answers}) == 1
+def test_all_invalid_keys_get_the_same_body(populated_server: Server, credentials: dict[str, str | None]) -> None:
+    responses = [populated_server.get("/api/v1/reports", key=credentials[name]) for name in DEAD if name != "none"]
+    responses.append(populated_server.get("/api/v1/reports", headers={"authorization": "Basic dXNlcjpwYXNz"}))
+    responses.append(populated_server.get("/api/v1/reports", headers={"authorization": "Bearer"}))
+    responses.append(populated_server.get("/api/v1/reports", headers={"authorization": "Bearer   "}))
+    responses.append(populated_server.get("/api/v1/reports", headers=[(b"authorization", "Bearer schlüssel".encode())]))
+    responses.append(populated_server.get("/api/v1/reports", headers=[(b"authorization", b"Bearer \xff\xfe")]))
+    assert {response.status_code for response in responses} == {401}
+    assert len({response.content for response in responses}) == 1
+    assert len({response.headers["www-authenticate"] for response in responses}) == 1
 
 
-def test_only_readers_learn_whether_a_report_exists(house: Server) -> None:
-    for key in (None, "es_read_wrong", house.key("ingest")):
-        exists, does_not = (house.get(f"/api/v1/reports/{name}", key=key) for name in ("views", "nothing"))
+def test_only_readers_learn_whether_a_report_exists(populated_server: Server) -> None:
+    for key in (None, "es_read_wrong", populated_server.key("ingest")):
+        exists, does_not = (populated_server.get(f"/api/v1/reports/{name}", key=key) for name in ("views", "nothing"))
         assert exists.content == does_not.content
         assert exists.status_code == does_not.status_code in (401, 403)
-    assert problem(house.get("/api/v1/reports/nothing", key=house.key("read"))) == "not_found"
+    assert problem(populated_server.get("/api/v1/reports/nothing", key=populated_server.key("read"))) == "not_found"
 
 
 def test_the_root_path_redirects_all_clients_to_the_dashboards(
-    house: Server, credentials: dict[str, str | None]
+    populated_server: Server, credentials: dict[str, str | None]
 ) -> None:
     for credential, key in credentials.items():
         for method, query in (("GET", ""), ("HEAD", ""), ("GET", f"?key={key}")):
-            answer = house.ask(method, f"/{query}", key=key)
-            assert (answer.status_code, answer.headers["location"]) == (307, "/dashboards/"), credential
-            assert answer.headers["cache-control"] == "private, no-store"
-            assert (answer.content, answer.headers.get("set-cookie")) == (b"", None)
-    assert house.ask("POST", "/").status_code == 405
+            response = populated_server.request(method, f"/{query}", key=key)
+            assert (response.status_code, response.headers["location"]) == (307, "/dashboards/"), credential
+            assert response.headers["cache-control"] == "private, no-store"
+            assert (response.content, response.headers.get("set-cookie")) == (b"", None)
+    assert populated_server.request("POST", "/").status_code == 405
 
 
 @pytest.mark.parametrize("name", ["access_token", "key"])
-def test_a_key_in_the_url_is_not_accepted(house: Server, name: str) -> None:
+def test_a_key_in_the_url_is_not_accepted(populated_server: Server, name: str) -> None:
     for path in ("/api/v1/reports", EVENTS):
         method = "POST" if path == EVENTS else "GET"
-        key = house.key("admin")
+        key = populated_server.key("admin")
         for written in (key, key.replace("_", "%5F")):
-            answer = house.ask(method, f"{path}?{name}={written}")
-            assert problem(answer) == "bad_credential"
-            assert key not in answer.text
+            response = populated_server.request(method, f"{path}?{name}={written}")
+            assert problem(response) == "bad_credential"
+            assert key not in response.text
 
 
 @pytest.mark.parametrize("query", ["since={key}", "access_token={key}", "access_token=other", "tenant=es_read_madrid"])
@@ -234,43 +239,48 @@ def test_a_key_in_the_url_gets_another_error_than_a_bad_key_in_the_header(query:
         assert key not in str(refused.value)
 
 
-def test_a_key_in_the_url_is_an_error_only_where_a_key_is_required(house: Server) -> None:
-    key = house.key("read")
+def test_a_key_in_the_url_is_an_error_only_where_a_key_is_required(populated_server: Server) -> None:
+    key = populated_server.key("read")
     for path in ("/api/v1/reports", "/api/v1/reports/views.csv", "/api/v1/reports/nothing"):
-        answer = house.get(f"{path}?since={key}", key=key)
-        assert (answer.status_code, problem(answer)) == (401, "bad_credential")
-        assert answer.json()["detail"].startswith("url: ")
+        response = populated_server.get(f"{path}?since={key}", key=key)
+        assert (response.status_code, problem(response)) == (401, "bad_credential")
+        assert response.json()["detail"].startswith("url: ")
     for path, status in (("/healthz", 200), ("/metrics", 200), ("/nothing", 404)):
-        assert house.get(f"{path}?access_token={key}").status_code == status
+        assert populated_server.get(f"{path}?access_token={key}").status_code == status
 
 
-def test_a_parameter_may_begin_like_a_key(house: Server) -> None:
-    assert house.get("/api/v1/reports/views?tenant=es_madrid", key=house.key("read")).status_code == 200
+def test_a_parameter_may_begin_like_a_key(populated_server: Server) -> None:
+    assert (
+        populated_server.get("/api/v1/reports/views?tenant=es_madrid", key=populated_server.key("read")).status_code
+        == 200
+    )
     assert parse_bearer_token([], "tenant=es_read") is None
 
 
-def test_two_credentials_are_refused(house: Server) -> None:
-    key = house.key()
+def test_two_credentials_are_refused(populated_server: Server) -> None:
+    key = populated_server.key()
     headers = [(b"authorization", f"Bearer {key}".encode())] * 2
-    answer = house.ask("POST", EVENTS, headers=headers, json=view())
-    assert (answer.status_code, problem(answer)) == (400, "two_credentials")
-    assert 'error="invalid_request"' in answer.headers["www-authenticate"]
+    response = populated_server.request("POST", EVENTS, headers=headers, json=view())
+    assert (response.status_code, problem(response)) == (400, "two_credentials")
+    assert 'error="invalid_request"' in response.headers["www-authenticate"]
 
 
 @pytest.mark.parametrize("type_", ["application/json", "text/plain", "text/plain;charset=UTF-8"])
-def test_the_key_may_be_in_the_body(house: Server, type_: str) -> None:
-    answer = house.post({"events": [view()], "key": house.key()}, type_=type_)
-    assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
+def test_the_key_may_be_in_the_body(populated_server: Server, type_: str) -> None:
+    response = populated_server.post({"events": [view()], "key": populated_server.key()}, type_=type_)
+    assert (response.status_code, response.json()["accepted"]) == (202, 1)
 
 
 @pytest.mark.parametrize(
     ("key", "reason"),
     [("es_ingest_wrong", "bad_credential"), ("", "bad_credential"), (None, "no_credential"), (7, "no_credential")],
 )
-def test_a_wrong_key_in_the_body_answers_401_and_stores_nothing(house: Server, key: Any, reason: str) -> None:
-    before = len(house.journaled())
-    assert problem(house.post({"events": [view(), 1], "key": key})) == reason
-    assert len(house.journaled()) == before
+def test_a_wrong_key_in_the_body_answers_401_and_stores_nothing(
+    populated_server: Server, key: Any, reason: str
+) -> None:
+    before = len(populated_server.journaled())
+    assert problem(populated_server.post({"events": [view(), 1], "key": key})) == reason
+    assert len(populated_server.journaled()) == before
 
 
 def test_a_body_without_a_confirmed_key_is_not_stored(server: Server) -> None:
@@ -295,9 +305,9 @@ def test_plain_http_is_refused_on_a_server_beyond_loopback(tmp_path: Path) -> No
     with open_server(tmp_path, https_only=True) as server:
         key = server.key("admin")
         for method, path in (("POST", EVENTS), ("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")):
-            answer = server.ask(method, path, key=key, headers={"content-type": "text/plain"})
-            assert (answer.status_code, problem(answer)) == (403, "plain_http")
-        secure = server.ask("GET", "/api/v1/reports", key=key, base_url="https://test")
+            response = server.request(method, path, key=key, headers={"content-type": "text/plain"})
+            assert (response.status_code, problem(response)) == (403, "plain_http")
+        secure = server.request("GET", "/api/v1/reports", key=key, base_url="https://test")
         assert secure.status_code == 200
 
 

@@ -62,7 +62,7 @@ def connected(server: RunningServer) -> socket.socket:
 
 
 def assert_no_error(server: RunningServer) -> None:
-    """Assert that the server works, and that its log has no error and no traceback."""
+    """Assert that the server responds, and that its log has no error and no traceback."""
     assert server.get("/healthz").status == 200
     assert_log_has_no_error(server.log)
 
@@ -99,18 +99,18 @@ def good_requests(ingest_key: str, read_key: str) -> list[bytes]:
     ]
 
 
-def test_requests_cut_off_in_any_state_log_no_error(server: RunningServer) -> None:
+def test_aborted_requests_in_any_state_log_no_error(server: RunningServer) -> None:
     requests = good_requests(server.key(), server.key("read"))
     counts = (1, PIPELINE_MAX, PIPELINE_MAX + 2)
-    for whole, count, leave in itertools.product(requests, counts, WAYS_TO_LEAVE):
+    for complete_request, count, disconnect in itertools.product(requests, counts, WAYS_TO_LEAVE):
         connection = connected(server)
-        connection.sendall(whole * count)
-        leave(connection)
-    for whole, leave in itertools.product(requests, WAYS_TO_LEAVE):
-        for end in (5, whole.index(b"\r\n\r\n"), len(whole) - 1):
+        connection.sendall(complete_request * count)
+        disconnect(connection)
+    for complete_request, disconnect in itertools.product(requests, WAYS_TO_LEAVE):
+        for end in (5, complete_request.index(b"\r\n\r\n"), len(complete_request) - 1):
             connection = connected(server)
-            connection.sendall(whole + whole[:end])
-            leave(connection)
+            connection.sendall(complete_request + complete_request[:end])
+            disconnect(connection)
     assert_no_error(server)
 
 
@@ -186,16 +186,16 @@ def test_truncated_bodies_and_broken_framing_log_no_error(server: RunningServer)
 
 def test_random_changes_of_valid_requests_log_no_error(server: RunningServer) -> None:
     requests = good_requests(server.key(), server.key("read"))
-    chance = random.Random(7)
+    rng = random.Random(7)
     for _ in range(400):
-        raw = bytearray(chance.choice(requests) + chance.choice(requests))
-        for _ in range(chance.randint(1, 8)):
-            at = chance.randrange(len(raw))
-            raw[at : at + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
+        raw = bytearray(rng.choice(requests) + rng.choice(requests))
+        for _ in range(rng.randint(1, 8)):
+            at = rng.randrange(len(raw))
+            raw[at : at + rng.randint(0, 3)] = rng.randbytes(rng.randint(0, 3))
         connection = connected(server)
         with contextlib.suppress(ConnectionError):
             connection.sendall(raw)
-        chance.choice(WAYS_TO_LEAVE)(connection)
+        rng.choice(WAYS_TO_LEAVE)(connection)
     assert_no_error(server)
 
 
@@ -204,7 +204,7 @@ def test_an_aborted_download_logs_no_error(server: RunningServer) -> None:
     long = view({"title": "x" * 50_000})
     assert server.post([long] * 15, key=key).status == 202
     path = "/api/v1/events.ndjson"
-    wait_until(lambda: len(server.get(path, key=read_key).body) > 700_000, what="the events are loaded")
+    wait_until(lambda: len(server.get(path, key=read_key).body) > 700_000, description="the events are loaded")
     for leave, size in itertools.product(WAYS_TO_LEAVE, (1, 70_000)):
         connection = connected(server)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -219,10 +219,10 @@ def test_failed_handshakes_log_no_error(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "embedsink", "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
     with log.open("wb") as file, subprocess.Popen([*words, *pem(tmp_path, PRIVATE_KEY)], stderr=file) as server:
         try:
-            wait_until(lambda: speaks_https(port), what="the server listens", timeout_s=READY_TIMEOUT_S)
+            wait_until(lambda: serves_https(port), description="the server listens", timeout_s=READY_TIMEOUT_S)
             break_handshakes(port)
             break_encrypted_connections(port)
-            assert speaks_https(port)
+            assert serves_https(port)
             assert_log_has_no_error(log)
             server.terminate()
             assert server.wait(STOP_TIMEOUT_S) == 0
@@ -250,7 +250,7 @@ def break_encrypted_connections(port: int) -> None:
         leave(connection)
 
 
-def speaks_https(port: int) -> bool:
+def serves_https(port: int) -> bool:
     try:
         with secured(port) as connection:
             connection.sendall(request("GET /healthz"))

@@ -88,7 +88,7 @@ def overloaded(_: Server, path: Path) -> httpx.Response:
 def storage_low(_: Server, path: Path) -> httpx.Response:
     with open_server(path, free_bytes_min=2**62) as server:
         key = server.key()
-        server.get("/readyz")  # its write makes the journal look at the disk
+        server.get("/readyz")  # this write makes the journal measure the free space
         return server.post(view(), key=key)
 
 
@@ -119,7 +119,7 @@ def internal_error(server: Server, _: Path) -> httpx.Response:
 
 def record(result: dict[str, Any], server: Server) -> httpx.Response:
     path = "/api/v1/deployments/1/dbt-sync/job1/result"
-    return server.ask("PUT", path, key=server.key("sync"), json=result)
+    return server.request("PUT", path, key=server.key("sync"), json=result)
 
 
 def conflict(_: Server, path: Path) -> httpx.Response:
@@ -152,7 +152,7 @@ REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
     Reason.WRONG_KIND: lambda server, _: server.post(view(), key=server.key("read")),
     Reason.PLAIN_HTTP: plain_http,
     Reason.NOT_FOUND: lambda server, _: server.get("/api/v1/nothing"),
-    Reason.METHOD_NOT_ALLOWED: lambda server, _: server.ask("DELETE", EVENTS),
+    Reason.METHOD_NOT_ALLOWED: lambda server, _: server.request("DELETE", EVENTS),
     Reason.BODY_TOO_SLOW: body_too_slow,
     Reason.BODY_TOO_LARGE: lambda server, _: server.post(b" " * (MIB + 1), key=server.key()),
     Reason.TOO_MANY_EVENTS: lambda server, _: server.post([view()] * 1_001, key=server.key()),
@@ -180,7 +180,7 @@ def lines_under(path: Path) -> list[bytes]:
     return [line for line in content.splitlines() if line.startswith(b'{"kind"')]
 
 
-# What a case stores before the request that is refused.
+# What a case stores before the refused request.
 STORED_BEFORE = {Reason.RATE_LIMITED: 2, Reason.CONFLICT: 1}
 
 
@@ -191,9 +191,9 @@ def test_every_reason_has_a_case() -> None:
 @pytest.mark.parametrize("reason", REQUESTS)
 def test_a_refused_request_gets_its_status_and_stores_nothing(reason: Reason, server: Server, tmp_path: Path) -> None:
     before = len(server.journaled())
-    answer = REQUESTS[reason](server, tmp_path)
-    assert (problem(answer), answer.status_code) == (reason, reason.status)
-    assert answer.json()["title"] == reason.sentence
+    response = REQUESTS[reason](server, tmp_path)
+    assert (problem(response), response.status_code) == (reason, reason.status)
+    assert response.json()["title"] == reason.sentence
     stored = 1 if reason is Reason.NOTHING_ACCEPTED else 0
     assert len(server.journaled()) - before == stored
     assert len(lines_under(tmp_path)) == STORED_BEFORE.get(reason, 0)
@@ -201,28 +201,28 @@ def test_a_refused_request_gets_its_status_and_stores_nothing(reason: Reason, se
 
 @pytest.mark.parametrize("reason", BODIES)
 def test_an_unreadable_body_is_quarantined(reason: Reason, server: Server) -> None:
-    answer = server.post(BODIES[reason], key=server.key())
-    assert (problem(answer), answer.status_code) == (reason, 400)
+    response = server.post(BODIES[reason], key=server.key())
+    assert (problem(response), response.status_code) == (reason, 400)
     line = server.journaled()[-1]
     assert (line["kind"], line["reason"], line["index"]) == ("quarantined", reason, None)
-    assert line["detail"] == answer.json()["detail"]
+    assert line["detail"] == response.json()["detail"]
 
 
 @pytest.mark.parametrize("reason", ENVELOPES)
 def test_one_envelope_is_rejected_without_the_others(reason: Reason, server: Server) -> None:
-    answer = server.post([view(id=ID), ENVELOPES[reason]], key=server.key())
-    assert answer.status_code == 202
-    assert answer.json()["accepted"] == 1
-    [rejected] = answer.json()["rejected"]
+    response = server.post([view(id=ID), ENVELOPES[reason]], key=server.key())
+    assert response.status_code == 202
+    assert response.json()["accepted"] == 1
+    [rejected] = response.json()["rejected"]
     assert (rejected["index"], rejected["reason"]) == (1, reason)
     line = server.journaled()[-1]
     assert (line["kind"], line["reason"], line["detail"]) == ("quarantined", reason, rejected["detail"])
 
 
 def test_an_envelope_without_a_deployment_is_outside_a_scope_of_several(server: Server) -> None:
-    answer = server.post({"events": [view()]}, key=server.key(deployments=[1, 2]))
-    assert problem(answer) == Reason.NOTHING_ACCEPTED
-    assert answer.json()["rejected"][0]["reason"] == Reason.OUT_OF_SCOPE
+    response = server.post({"events": [view()]}, key=server.key(deployments=[1, 2]))
+    assert problem(response) == Reason.NOTHING_ACCEPTED
+    assert response.json()["rejected"][0]["reason"] == Reason.OUT_OF_SCOPE
 
 
 def test_an_id_with_other_content_is_quarantined_by_the_loader(quick_server: Server) -> None:

@@ -50,18 +50,18 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_a_disconnected_reader_frees_its_slot(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
-    begun = threading.Event()
+    query_started = threading.Event()
     bodies: list[bytes] = []
 
     def read_long(reader: Reader, *_: Any, **__: Any) -> None:
-        begun.set()
+        query_started.set()
         reader.run(LONG)
 
     async def write(body: bytes) -> None:
         bodies.append(body)
 
     async def wait() -> None:
-        assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
+        assert await asyncio.to_thread(query_started.wait, ENDED_S_MAX)
 
     async def take_the_place() -> None:
         async with asyncio.timeout(ENDED_S_MAX):
@@ -96,11 +96,11 @@ def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
         key = server.key("read")
         with monkeypatch.context() as patched:
             patched.setattr(f"embedsink.http.{read}", read_long)
-            answer = server.get(path, key=key)
-        assert (answer.status_code, problem(answer)) == (503, "overloaded")
+            response = server.get(path, key=key)
+        assert (response.status_code, problem(response)) == (503, "overloaded")
         detail = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Request a shorter period."
-        assert answer.json()["detail"] == detail
-        assert "retry-after" in answer.headers
+        assert response.json()["detail"] == detail
+        assert "retry-after" in response.headers
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
 
 
@@ -111,34 +111,34 @@ def test_queries_have_a_lower_priority_than_ingest(
 ) -> None:
     module, _, name = read.rpartition(".")
     original = getattr(importlib.import_module(f"embedsink.http.{module}"), name)
-    had = threads()
+    earlier_threads = threads()
     priorities: dict[int, int] = {}
 
-    def read_noting(*given: Any, **named: Any) -> Any:
-        priorities.update({thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads() - had})
+    def read_and_record(*arguments: Any, **options: Any) -> Any:
+        priorities.update({thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads() - earlier_threads})
         priorities[0] = priorities[threading.get_native_id()]
-        return original(*given, **named)
+        return original(*arguments, **options)
 
-    monkeypatch.setattr(f"embedsink.http.{read}", read_noting)
+    monkeypatch.setattr(f"embedsink.http.{read}", read_and_record)
     assert narrow.get(path, key=narrow.key("read")).status_code == 200
     low = max(10, os.getpriority(os.PRIO_PROCESS, 0))
     assert priorities.pop(0) == low
-    # DuckDB's own thread has it from the one that it helps.
+    # DuckDB's worker thread inherits the priority of the query's thread.
     assert list(priorities.values()).count(low) >= 2
 
 
 def threads() -> set[int]:
-    """Return those of this process."""
+    """Return the thread ids of this process."""
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
 def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, may_end = threading.Event(), threading.Event()
+    query_started, may_end = threading.Event(), threading.Event()
     bodies: list[list[bytes]] = [[], []]
     has_head = asyncio.Event()
 
     def read(reader: Reader, *_: Any, **__: Any) -> dict[str, Any]:
-        begun.set()
+        query_started.set()
         assert may_end.wait(ENDED_S_MAX)
         return {}
 
@@ -150,7 +150,7 @@ def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, m
         return write
 
     async def wait() -> None:
-        assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
+        assert await asyncio.to_thread(query_started.wait, ENDED_S_MAX)
         await asyncio.sleep(0.1)
 
     monkeypatch.setattr("embedsink.http.api.dashboards.query_section", read)
@@ -165,7 +165,7 @@ def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, m
     assert bodies[1] == []
 
 
-def test_a_bug_is_raised_and_not_taken_for_a_disconnect() -> None:
+def test_a_bug_is_raised_and_not_treated_as_a_disconnect() -> None:
     async def fail() -> None:
         raise ValueError("no")
 

@@ -30,12 +30,12 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
         key, reader = server.key(), server.key("read")
 
         def gauges() -> dict[str, Any]:
-            shown = server.get("/api/v1/dashboards/pipeline/sections/server", key=reader).json()["charts"]
-            return {name: one["value"] for name, one in shown.items()}
+            charts = server.get("/api/v1/dashboards/pipeline/sections/server", key=reader).json()["charts"]
+            return {name: gauge["value"] for name, gauge in charts.items()}
 
         for _ in range(3):
             assert server.post(view(), key=key).status_code == 202
-            time.sleep(0.1)  # so that each lies in a segment of its own
+            time.sleep(0.1)  # so that each event is in a separate segment
         time.sleep(1.0)
         behind = gauges()
         sizes = [path.stat().st_size for path in server.folder.journal.glob("*.ndjson")]
@@ -52,5 +52,5 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
         def age_s() -> float:
             return time.time() - server.folder.snapshot.stat().st_mtime
 
-        wait_until(lambda: age_s() >= 0.5, what="the last snapshot is published")
+        wait_until(lambda: age_s() >= 0.5, description="the last snapshot is published")
         assert gauges()["snapshot"] == pytest.approx(age_s(), abs=0.25)

@@ -1,4 +1,4 @@
-"""A scoped key sees nothing that changes because of other deployments: no byte, no tag, no position, no count."""
+"""Traffic of other deployments changes no response to a scoped key: no byte, entity tag, position or count."""
 
 import io
 import json
@@ -18,8 +18,8 @@ from embedsink.reports.format import REPORT_FORMATS
 from embedsink.reports.number_cipher import NumberCipher
 from embedsink.store.revisions import DEPLOYMENTS_MAX, Revisions
 from tests.reports.test_scope import deliveries, sync_of, sync_result
-from tests.support.live_client import Message, listening
-from tests.support.servers import Answer, RunningServer, running_server
+from tests.support.live_client import Message, open_stream
+from tests.support.servers import RunningServer, ServerResponse, running_server
 
 pytestmark = pytest.mark.server
 
@@ -27,7 +27,7 @@ OWN, OTHER = 7_100_001, 7_200_002
 # Long enough for a machine that is busy with other tests.
 INSPECT = "/api/v1/inspect?since=1h&wait=30"
 REPORTS = [f"reports/{name}.{format}" for name in report_names() for format in REPORT_FORMATS]
-FACES = [
+PATHS = [
     *REPORTS,
     *(f"events.{format}" for format in EVENT_FORMATS),
     "events.ndjson?limit=3",
@@ -40,9 +40,9 @@ FACES = [
     "dashboards/pipeline/sections/flow",
     "dashboards/overview/sections/use",
 ]
-TEXTUAL = [face for face in FACES if not face.endswith((".parquet", ".arrow"))]
-# What may differ between two servers: times, and what is made at random.
-MADE = [
+TEXT_PATHS = [path for path in PATHS if not path.endswith((".parquet", ".arrow"))]
+# Values that differ between two servers: times, and random values.
+VARYING_PATTERNS = [
     (rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?", b"TIME"),
     (rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", b"UUID"),
     (rb"k_[0-9a-f]{12}", b"KEY"),
@@ -51,195 +51,197 @@ MADE = [
 VARYING_HEADERS = ("date", "x-request-id", "etag", "link", "x-next-cursor", "content-length")
 
 
-class House:
-    """A server, a key that sends, and a reader of one deployment."""
+class KeyedServer:
+    """A server, an ingest key, an admin key, and a read key for one deployment."""
 
     def __init__(self, server: RunningServer) -> None:
         self.server = server
-        self.ingest = server.key("ingest")
-        self.everything = server.key("admin")
-        self.reader = server.key("read", deployments=[OWN])
+        self.ingest_key = server.key("ingest")
+        self.admin_key = server.key("admin")
+        self.read_key = server.key("read", deployments=[OWN])
 
     def send(self, deployment: int | None) -> None:
-        """All kinds of traffic of a deployment, and wait until it is loaded."""
-        for delivery in sent_of(deployment):
-            assert self.server.post(delivery, key=self.ingest).status == 202
+        """Send all kinds of traffic of a deployment, and wait until it is loaded."""
+        for delivery in deliveries_of(deployment):
+            assert self.server.post(delivery, key=self.ingest_key).status == 202
         if deployment is not None:
             body = json.dumps(sync_result(deployment, "job") | {"completedAt": "2026-11-20T00:00:00Z"}).encode()
-            HttpClient(self.server.url, self.everything).put(*sync_of(deployment, "job"), body=body)
-        self.server.post({"garbage": [1]}, key=self.ingest)
-        assert self.get(INSPECT, key=self.everything).json()["isComplete"]
+            HttpClient(self.server.url, self.admin_key).put(*sync_of(deployment, "job"), body=body)
+        self.server.post({"garbage": [1]}, key=self.ingest_key)
+        assert self.get(INSPECT, key=self.admin_key).json()["isComplete"]
 
-    def act_elsewhere(self) -> None:
+    def send_as_others(self) -> None:
         """Load events of another deployment and without one, and replay the quarantine."""
         for deployment in (OTHER, None):
             self.send(deployment)
-        HttpClient(self.server.url, self.everything).post("quarantine", "replay", members=("replayed",))
+        HttpClient(self.server.url, self.admin_key).post("quarantine", "replay", members=("replayed",))
 
-    def get(self, path: str, *, key: str | None = None, **headers: str) -> Answer:
-        return self.server.get(path, key=key or self.reader, **headers)
+    def get(self, path: str, *, key: str | None = None, **headers: str) -> ServerResponse:
+        return self.server.get(path, key=key or self.read_key, **headers)
 
-    def faces(self, faces: list[str]) -> dict[str, Answer]:
-        answers = {face: self.get(f"/api/v1/{face}") for face in faces}
-        assert {face: answer.status for face, answer in answers.items() if answer.status != 200} == {}
-        return answers
+    def get_all(self, paths: list[str]) -> dict[str, ServerResponse]:
+        responses = {path: self.get(f"/api/v1/{path}") for path in paths}
+        assert {path: response.status for path, response in responses.items() if response.status != 200} == {}
+        return responses
 
 
-def sent_of(deployment: int | None, cache: dict[int | None, list[dict[str, Any]]] = {}) -> list[dict[str, Any]]:  # noqa: B006
-    """The same deliveries, with the same times, for each server."""
+def deliveries_of(deployment: int | None, cache: dict[int | None, list[dict[str, Any]]] = {}) -> list[dict[str, Any]]:  # noqa: B006
+    """Return deliveries that have the same times for each server."""
     return cache.setdefault(deployment, list(deliveries(deployment)))
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A server that receives events of the reader's deployment only."""
-    with running_server(tmp_path_factory.mktemp("quiet") / "data", EMBEDSINK_SEGMENT_SEAL_S="0.05") as server:
-        house = House(server)
-        house.send(OWN)
-        yield house
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedServer]:
+    """Start a server that receives events of the reader's deployment only."""
+    with running_server(tmp_path_factory.mktemp("alone") / "data", EMBEDSINK_SEGMENT_SEAL_S="0.05") as server:
+        keyed_server = KeyedServer(server)
+        keyed_server.send(OWN)
+        yield keyed_server
 
 
 @pytest.fixture(scope="module")
-def noisy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A server on which others send before, meanwhile and afterwards."""
-    with running_server(tmp_path_factory.mktemp("noisy") / "data", EMBEDSINK_SEGMENT_SEAL_S="0.05") as server:
-        house = House(server)
-        house.act_elsewhere()
-        house.send(OWN)
-        house.act_elsewhere()
-        yield house
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedServer]:
+    """Start a server that also receives events of other deployments, before and after those of the reader's."""
+    with running_server(tmp_path_factory.mktemp("shared") / "data", EMBEDSINK_SEGMENT_SEAL_S="0.05") as server:
+        keyed_server = KeyedServer(server)
+        keyed_server.send_as_others()
+        keyed_server.send(OWN)
+        keyed_server.send_as_others()
+        yield keyed_server
 
 
-def packed(answer: Answer) -> bytes:
-    """What is in an answer, without when it was packed."""
-    if not answer.body.startswith(b"PK"):
-        return answer.body
-    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+def uncompressed(response: ServerResponse) -> bytes:
+    """Return the body of a response. Of a ZIP archive, return its files without the time of compression."""
+    if not response.body.startswith(b"PK"):
+        return response.body
+    with zipfile.ZipFile(io.BytesIO(response.body)) as archive:
         return b"\n".join(name.encode() + archive.read(name) for name in archive.namelist())
 
 
-def content_of(face: str, answer: Answer) -> object:
-    """The bytes; of Arrow the values, since what lies below a null is not defined there."""
-    if not face.endswith(".arrow"):
-        return answer.body
-    with InputStream.from_readable(io.BytesIO(answer.body)) as stream:
+def content_of(path: str, response: ServerResponse) -> object:
+    """Return the bytes of a body. Of an Arrow body, return the values, because the bytes of a null are undefined."""
+    if not path.endswith(".arrow"):
+        return response.body
+    with InputStream.from_readable(io.BytesIO(response.body)) as stream:
         return nanoarrow.Array(nanoarrow.c_array_stream(stream)).to_pylist()
 
 
-def told_in(message: Message) -> tuple[object, ...]:
+def fields_of(message: Message) -> tuple[object, ...]:
     return message.name, message.id, message.content
 
 
-def comparable(answer: Answer) -> tuple[bytes, dict[str, str]]:
-    content = packed(answer)
-    for made, name in MADE:
-        content = re.sub(made, name, content)
-    headers = {name: value for name, value in answer.headers.items() if name not in VARYING_HEADERS}
-    return content, headers | {"has a tag": str("etag" in answer.headers)}
+def comparable(response: ServerResponse) -> tuple[bytes, dict[str, str]]:
+    content = uncompressed(response)
+    for pattern, name in VARYING_PATTERNS:
+        content = re.sub(pattern, name, content)
+    headers = {name: value for name, value in response.headers.items() if name not in VARYING_HEADERS}
+    return content, headers | {"has a tag": str("etag" in response.headers)}
 
 
-def test_every_answer_is_the_same_whether_others_send_or_not(quiet: House, noisy: House) -> None:
-    without, beside = quiet.faces(TEXTUAL), noisy.faces(TEXTUAL)
-    for face in TEXTUAL:
-        assert comparable(beside[face]) == comparable(without[face]), face
+def test_responses_are_equal_with_and_without_traffic_of_other_deployments(
+    alone: KeyedServer, shared: KeyedServer
+) -> None:
+    alone_responses, shared_responses = alone.get_all(TEXT_PATHS), shared.get_all(TEXT_PATHS)
+    for path in TEXT_PATHS:
+        assert comparable(shared_responses[path]) == comparable(alone_responses[path]), path
 
 
-def test_nothing_changes_when_others_send(noisy: House) -> None:
-    # Reports that look at the clock may change by themselves, and their tags do each minute.
-    faces = [face for face in FACES if not (face in REPORTS and depends_on_clock(face[8:].partition(".")[0]))]
-    before = noisy.faces(faces)
-    noisy.act_elsewhere()
-    after = noisy.faces(faces)
-    for face in faces:
-        if "sections" in face:
-            continue  # The period goes on with the clock.
-        if face != "summary.zip":
-            assert content_of(face, after[face]) == content_of(face, before[face]), face
-            assert after[face].headers.get("etag") == before[face].headers.get("etag"), face
-            assert after[face].headers.get("x-next-cursor") == before[face].headers.get("x-next-cursor"), face
-        if face.startswith(("reports/", "events")):
-            again = noisy.get(f"/api/v1/{face}", **{"If-None-Match": before[face].headers["etag"]})
-            assert again.status == 304, face
+def test_traffic_of_other_deployments_changes_no_response(shared: KeyedServer) -> None:
+    # Reports that depend on the clock may change without a load, and their tags change each minute.
+    paths = [path for path in PATHS if not (path in REPORTS and depends_on_clock(path[8:].partition(".")[0]))]
+    before = shared.get_all(paths)
+    shared.send_as_others()
+    after = shared.get_all(paths)
+    for path in paths:
+        if "sections" in path:
+            continue  # The period moves with the clock.
+        if path != "summary.zip":
+            assert content_of(path, after[path]) == content_of(path, before[path]), path
+            assert after[path].headers.get("etag") == before[path].headers.get("etag"), path
+            assert after[path].headers.get("x-next-cursor") == before[path].headers.get("x-next-cursor"), path
+        if path.startswith(("reports/", "events")):
+            second_response = shared.get(f"/api/v1/{path}", **{"If-None-Match": before[path].headers["etag"]})
+            assert second_response.status == 304, path
 
 
-def test_a_tag_changes_with_all_that_a_reader_may_see(noisy: House) -> None:
-    tags = [noisy.get("/api/v1/reports/views").headers["etag"]]
+def test_the_etag_changes_with_all_data_in_the_readers_scope(shared: KeyedServer) -> None:
+    tags = [shared.get("/api/v1/reports/views").headers["etag"]]
 
     def is_new() -> bool:
-        assert noisy.get(INSPECT, key=noisy.everything).json()["isComplete"]
-        tags.append(noisy.get("/api/v1/reports/views").headers["etag"])
+        assert shared.get(INSPECT, key=shared.admin_key).json()["isComplete"]
+        tags.append(shared.get("/api/v1/reports/views").headers["etag"])
         return tags[-1] not in tags[:-1]
 
-    def send(deployment: int | None, *events: Any, session: str = "late", **more: Any) -> None:
+    def send(deployment: int | None, *events: Any, session: str = "late", **fields: Any) -> None:
         context = {"session": session} | ({} if deployment is None else {"deployment": deployment})
-        noisy.server.post({"context": context, "events": list(events), **more}, key=noisy.ingest)
+        shared.server.post({"context": context, "events": list(events), **fields}, key=shared.ingest_key)
 
     view, ready = _view_and_ready()
     send(None, view)
-    assert not is_new(), "it has no deployment"
+    assert not is_new(), "the event has no deployment"
     send(OWN, view)
     assert is_new()
     send(None, ready)
-    assert is_new(), "the session is now known to be the deployment's, and so is its first event"
+    assert is_new(), "the session now has a deployment, and so does its first event"
     send(None, view)
     assert is_new()
     send(None, lost={"queue_overflow": 2})
     assert is_new()
     send(OWN, view | {"payload": {"surface": "moon"}}, session="wrong")
-    assert is_new(), "a rejection is one of its own"
+    assert is_new(), "the rejection belongs to the deployment"
     send(OTHER, view, session="theirs")
     assert not is_new()
 
 
 def _view_and_ready() -> tuple[dict[str, Any], dict[str, Any]]:
-    events = {event["type"]: event for event in sent_of(OWN)[1]["events"]}
+    events = {event["type"]: event for event in deliveries_of(OWN)[1]["events"]}
     return events["svc:event:view"], events["svc:event:ready"]
 
 
-def test_no_answer_shows_an_arrival(noisy: House) -> None:
+def test_ingest_seq_is_null_for_a_scoped_key(shared: KeyedServer) -> None:
     for path in ("reports/download_audit.json", "reports/sessions.json", "quarantine"):
-        rows = noisy.get(f"/api/v1/{path}").json()
+        rows = shared.get(f"/api/v1/{path}").json()
         assert rows
         assert {row["ingest_seq"] for row in rows} == {None}
-    assert noisy.get("/api/v1/reports/download_audit.json", key=noisy.everything).json()[0]["ingest_seq"] > 2**32
+    assert shared.get("/api/v1/reports/download_audit.json", key=shared.admin_key).json()[0]["ingest_seq"] > 2**32
 
 
-def test_pages_go_on_by_a_cursor_that_says_nothing(noisy: House) -> None:
+def test_opaque_cursors_lead_through_all_pages(shared: KeyedServer) -> None:
     def pages(key: str) -> Iterator[list[dict[str, Any]]]:
         cursor = ""
         while True:
-            answer = noisy.get(f"/api/v1/events.ndjson?limit=4{cursor}", key=key)
-            yield [json.loads(line) for line in answer.body.splitlines()]
-            if "x-next-cursor" not in answer.headers:
+            response = shared.get(f"/api/v1/events.ndjson?limit=4{cursor}", key=key)
+            yield [json.loads(line) for line in response.body.splitlines()]
+            if "x-next-cursor" not in response.headers:
                 return
-            cursor = f"&cursor={answer.headers['x-next-cursor']}"
+            cursor = f"&cursor={response.headers['x-next-cursor']}"
 
-    paged = [row["event_id"] for page in pages(noisy.reader) for row in page]
-    whole = [json.loads(line)["event_id"] for line in noisy.get("/api/v1/events.ndjson").body.splitlines()]
-    assert sorted(paged) == sorted(whole)
-    assert len(set(paged)) == len(paged) > 4
-    # With an ingest_seq of its own choice a reader would find out the numbers of its rows.
-    plain = noisy.get("/api/v1/events.ndjson?limit=4", key=noisy.everything).headers["x-next-cursor"]
-    refused = noisy.get(f"/api/v1/events.ndjson?limit=4&cursor={plain}")
+    paged_ids = [row["event_id"] for page in pages(shared.read_key) for row in page]
+    unpaged = [json.loads(line)["event_id"] for line in shared.get("/api/v1/events.ndjson").body.splitlines()]
+    assert sorted(paged_ids) == sorted(unpaged)
+    assert len(set(paged_ids)) == len(paged_ids) > 4
+    # With an ingest_seq of its choice, a reader could learn the numbers of its rows.
+    plain = shared.get("/api/v1/events.ndjson?limit=4", key=shared.admin_key).headers["x-next-cursor"]
+    refused = shared.get(f"/api/v1/events.ndjson?limit=4&cursor={plain}")
     assert (refused.status, refused.json()["reason"]) == (400, "bad_parameter")
 
 
-def test_the_server_says_nothing_of_itself_to_a_scoped_key(noisy: House) -> None:
+def test_server_metrics_are_empty_for_a_scoped_key(shared: KeyedServer) -> None:
     path = "/api/v1/dashboards/pipeline/sections/server"
-    assert {one["value"] for one in noisy.get(path).json()["charts"].values()} == {None}
-    assert None not in {one["value"] for one in noisy.get(path, key=noisy.everything).json()["charts"].values()}
+    assert {one["value"] for one in shared.get(path).json()["charts"].values()} == {None}
+    assert None not in {one["value"] for one in shared.get(path, key=shared.admin_key).json()["charts"].values()}
 
 
-def test_a_stream_tells_of_no_load_of_others(noisy: House) -> None:
-    url = noisy.server.url
-    with listening(url, noisy.reader, "rows=on&recent=100") as stream:
+def test_a_stream_is_not_changed_by_loads_of_other_deployments(shared: KeyedServer) -> None:
+    url = shared.server.url
+    with open_stream(url, shared.read_key, "rows=on&recent=100") as stream:
         connected, recent = stream.message("connected"), stream.message("recent")
-        noisy.act_elsewhere()
-        with listening(url, noisy.reader, "rows=on&recent=100") as again:
-            assert told_in(again.message("connected")) == told_in(connected)
-            assert told_in(again.message("recent")) == told_in(recent)
+        shared.send_as_others()
+        with open_stream(url, shared.read_key, "rows=on&recent=100") as second_stream:
+            assert fields_of(second_stream.message("connected")) == fields_of(connected)
+            assert fields_of(second_stream.message("recent")) == fields_of(recent)
         assert {row["ingest_seq"] for row in recent.content["rows"]} == {None}
-        noisy.send(OWN)
+        shared.send(OWN)
         first = stream.message("loaded")
     assert first.content["after"] == connected.content["segment"] == connected.id
     assert first.content["segment"] == first.id != connected.id
@@ -247,41 +249,41 @@ def test_a_stream_tells_of_no_load_of_others(noisy: House) -> None:
     assert re.fullmatch("[0-9a-f]{16}", first.id)
 
 
-def test_a_scoped_reader_that_reconnects_receives_missed_events_once(noisy: House) -> None:
-    url, (view, _) = noisy.server.url, _view_and_ready()
+def test_a_scoped_reader_that_reconnects_receives_missed_events_once(shared: KeyedServer) -> None:
+    url, (view, _) = shared.server.url, _view_and_ready()
 
     def send(title: str, deployment: int = OWN) -> None:
         event = view | {"payload": view["payload"] | {"title": title}}
-        noisy.server.post({"context": {"deployment": deployment}, "events": [event]}, key=noisy.ingest)
-        assert noisy.get(INSPECT, key=noisy.everything).json()["isComplete"]
+        shared.server.post({"context": {"deployment": deployment}, "events": [event]}, key=shared.ingest_key)
+        assert shared.get(INSPECT, key=shared.admin_key).json()["isComplete"]
 
-    with listening(url, noisy.reader, "rows=on") as stream:
+    with open_stream(url, shared.read_key, "rows=on") as stream:
         stream.message("connected")
-        send("had")
-        had = stream.message("loaded").id
+        send("first")
+        last_id = stream.message("loaded").id
     send("theirs", OTHER)
     send("missed")
-    for query, last_event_id in (("", had), (f"&after={had}", None)):
-        with listening(url, noisy.reader, f"rows=on{query}", last_event_id=last_event_id) as stream:
-            assert stream.message("connected").id == had
+    for query, last_event_id in (("", last_id), (f"&after={last_id}", None)):
+        with open_stream(url, shared.read_key, f"rows=on{query}", last_event_id=last_event_id) as stream:
+            assert stream.message("connected").id == last_id
             update = stream.message("loaded")
-            assert update.content["after"] == had
+            assert update.content["after"] == last_id
             assert [json.loads(row["envelope"])["payload"]["title"] for row in update.content["rows"]] == ["missed"]
-    with listening(url, noisy.reader, "rows=on", last_event_id=update.id) as stream:
+    with open_stream(url, shared.read_key, "rows=on", last_event_id=update.id) as stream:
         assert stream.message("connected").id == update.id
         assert stream.is_silent(0.3)
 
 
-def test_a_scoped_reader_may_come_with_an_id_of_an_earlier_process(noisy: House) -> None:
-    with listening(noisy.server.url, noisy.reader, last_event_id="41") as stream:
+def test_a_last_event_id_of_an_earlier_process_is_accepted(shared: KeyedServer) -> None:
+    with open_stream(shared.server.url, shared.read_key, last_event_id="41") as stream:
         assert stream.message("connected").content
-    refused = noisy.get("/api/v1/events/live?after=moon")
+    refused = shared.get("/api/v1/events/live?after=moon")
     assert refused.status == 400
 
 
-def test_an_inspection_does_not_wait_for_others(quiet: House) -> None:
-    quiet.server.post({"context": {"deployment": OTHER}, "events": [_view_and_ready()[0]]}, key=quiet.ingest)
-    assert quiet.get("/api/v1/inspect?since=1h&wait=0").json()["isComplete"]
+def test_an_inspection_does_not_wait_for_events_of_other_deployments(alone: KeyedServer) -> None:
+    alone.server.post({"context": {"deployment": OTHER}, "events": [_view_and_ready()[0]]}, key=alone.ingest_key)
+    assert alone.get("/api/v1/inspect?since=1h&wait=0").json()["isComplete"]
 
 
 def test_encrypted_numbers_are_a_permutation() -> None:
@@ -294,7 +296,7 @@ def test_encrypted_numbers_are_a_permutation() -> None:
     assert [other.encrypt(number) for number in numbers] != hidden
 
 
-def test_only_so_many_deployments_are_remembered() -> None:
+def test_the_number_of_recorded_deployments_is_limited() -> None:
     revisions = Revisions()
     revisions.renew()
     revisions.record_change([1], number=1)
@@ -302,6 +304,6 @@ def test_only_so_many_deployments_are_remembered() -> None:
     revisions.record_change(range(10, 10 + DEPLOYMENTS_MAX), number=2)
     assert (revisions.of([1]), revisions.of([2])) == (before, others)
     revisions.record_change([3], number=3)
-    assert revisions.of([1]) != before, "it may have changed"
+    assert revisions.of([1]) != before, "an evicted deployment counts as changed"
     assert revisions.last_number([1]) == 3
     assert len(revisions._changes) == 1

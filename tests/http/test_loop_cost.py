@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.server, pytest.mark.alone]
 COST_S_MAX = 0.005
 TRIES = 3
 MIB = 1_048_576
-# What the loop below takes on the machine where the limit was chosen; a slower one may take longer for a request, too.
+# The time of the loop in `slowness` on the reference machine. On a slower machine, the limit is higher.
 REFERENCE_S = 0.018
-# Beside other programs a request takes up to half as much processor time again, since they share caches.
+# Next to other programs, a request takes up to 1.5 times as much processor time, because programs share caches.
 MARGIN = 1.5
 IN_PATHS = {
     "name": "overview",
@@ -48,10 +48,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 def routes(folder: Path) -> list[tuple[str, str]]:
     """Return each method and path of the application, so that new routes are measured automatically."""
-    found = [route for route in create_app(make_folder(folder), Settings()).routes if isinstance(route, Route)]
+    routes_found = [route for route in create_app(make_folder(folder), Settings()).routes if isinstance(route, Route)]
     return [
         (method, re.sub(r"\{(\w+)[^}]*\}", lambda part: IN_PATHS[part[1]], route.path))
-        for route in found
+        for route in routes_found
         for method in sorted((route.methods or set()) - {"HEAD"} | ({"OPTIONS"} if "events" in route.path else set()))
     ]
 
@@ -63,8 +63,8 @@ def filled(before: str, unit: str, after: str = "", *, size: int = HEAD_BYTES_MA
 
 def worst_requests(method: str, path: str) -> dict[str, bytes]:
     """Return the slowest requests within the limits, of each kind."""
-    rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    field = f"{method} {path}{rest}"
+    request_end = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    field = f"{method} {path}{request_end}"
     target = f"{method} {path}?"
     fields = {
         "many cookies": ("Cookie: ", "a=b; "),
@@ -80,17 +80,18 @@ def worst_requests(method: str, path: str) -> dict[str, bytes]:
         "an upgrade": ("Upgrade: x\r\nConnection: ", "upgrade,"),
         "a host": ("Host: [", ":"),
     }
+    names = "&".join(f"sinc{number}_until_perod" for number in range(64))
     queries = {
-        "parameters": filled(target, "e&", f"{rest}\r\n"),
-        "64 parameters": f"{target}{'&'.join(f'sinc{number}_until_perod' for number in range(64))}{rest}\r\n".encode(),
-        "percent signs": filled(target, "%ff", f"{rest}\r\n", size=8_192),
+        "parameters": filled(target, "e&", f"{request_end}\r\n"),
+        "64 parameters": f"{target}{names}{request_end}\r\n".encode(),
+        "percent signs": filled(target, "%ff", f"{request_end}\r\n", size=8_192),
     }
     paths = {
-        "a path": filled(f"{method} {path}/", "a-", f"{rest}\r\n"),
-        "a path of bytes": filled(f"{method} {path}/", "%ff", f"{rest}\r\n"),
+        "a path": filled(f"{method} {path}/", "a-", f"{request_end}\r\n"),
+        "a path of bytes": filled(f"{method} {path}/", "%ff", f"{request_end}\r\n"),
     }
     return (
-        {name: filled(field + begun, unit, "x\r\n\r\n") for name, (begun, unit) in fields.items()}
+        {name: filled(field + line_start, unit, "x\r\n\r\n") for name, (line_start, unit) in fields.items()}
         | {"many fields": f"{field}{'a: b' * 30}\r\n".encode() + b"a: b\r\n" * (FIELDS_MAX - 3) + b"\r\n"}
         | queries
         | paths
@@ -98,8 +99,8 @@ def worst_requests(method: str, path: str) -> dict[str, bytes]:
     )
 
 
-def worst_bodies(begun: str) -> dict[str, bytes]:
-    form = f"{begun}Content-Type: application/x-www-form-urlencoded\r\n"
+def worst_bodies(head_start: str) -> dict[str, bytes]:
+    form = f"{head_start}Content-Type: application/x-www-form-urlencoded\r\n"
     chunked = f"{form}Transfer-Encoding: chunked\r\n\r\n"
     size = 8 * MIB
     return {
@@ -119,11 +120,12 @@ def cost_s(server: RunningServer, request: bytes) -> float:
     address = urlsplit(server.url)
     before = loop_s(server)
     with socket.create_connection((address.hostname, address.port), timeout=5) as connection:
-        with contextlib.suppress(ConnectionError):  # It may be refused before all of it is sent.
+        with contextlib.suppress(ConnectionError):  # The server may refuse the request before all of it is sent.
             connection.sendall(request)
             connection.recv(65_536)
         for _ in range(2):
-            assert server.get("/healthz").status == 200  # By then the loop has read the rest of a body, too.
+            # After these requests, the loop has also read the rest of the body.
+            assert server.get("/healthz").status == 200
     return loop_s(server) - before
 
 
@@ -144,7 +146,8 @@ def test_an_anonymous_request_costs_the_event_loop_at_most_5_ms(server: RunningS
         for name, request in worst_requests(method, path).items():
             costs = [cost_s(server, request)]
             while min(costs) > limit_s and len(costs) < TRIES:
-                costs.append(cost_s(server, request))  # The measurement may include other work of the event loop.
+                # A measurement may include other work of the event loop, so the minimum of several counts.
+                costs.append(cost_s(server, request))
             if min(costs) > limit_s:
                 too_long[f"{method} {path}: {name}"] = f"{min(costs) * 1_000:.1f} ms"
     assert too_long == {}
@@ -152,5 +155,5 @@ def test_an_anonymous_request_costs_the_event_loop_at_most_5_ms(server: RunningS
 
 def test_many_requests_in_one_read_do_not_block_the_event_loop(server: RunningServer) -> None:
     refused = b"POST /api/v1/events HTTP/1.1\r\nContent-Length: 0\r\nContent-Type: text/plain\r\n\r\n"
-    # As many as may wait on a connection, each of them for much less than the limit.
+    # As many requests as may wait on a connection; each costs much less than the limit.
     assert cost_s(server, refused * 3_000) < 10 * COST_S_MAX * slowness()

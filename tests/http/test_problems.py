@@ -46,7 +46,7 @@ def wrong_values(server: Server, value: str) -> list[httpx.Response]:
         server.get(f"/api/v1/deployments/1/dbt-sync/{plain.replace('?', '-').replace('/', '-')}/result", key=reader),
         server.get("/api/v1/deployments", key=reader, params={"cursor": value}),
         *(
-            server.ask("PUT", "/api/v1/deployments/1/dbt-sync/job/result", key=server.key("sync"), json=body)
+            server.request("PUT", "/api/v1/deployments/1/dbt-sync/job/result", key=server.key("sync"), json=body)
             for body in ({"syncJobId": value, value: "\0"}, {"svcCount": value}, value)
         ),
         server.get("/" + plain.replace("?", "-")),
@@ -55,10 +55,10 @@ def wrong_values(server: Server, value: str) -> list[httpx.Response]:
     ]
 
 
-def details(answer: httpx.Response) -> list[str]:
-    body = answer.json()
+def details(response: httpx.Response) -> list[str]:
+    body = response.json()
     listed = body.get("rejected", []) + body.get("errors", [])
-    return [body["detail"], *(one["detail"] for one in listed)]
+    return [body["detail"], *(error["detail"] for error in listed)]
 
 
 def test_a_detail_quotes_at_most_64_characters_of_a_value(server: Server) -> None:
@@ -72,11 +72,13 @@ def test_a_detail_quotes_at_most_64_characters_of_a_value(server: Server) -> Non
 def test_a_detail_never_contains_a_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     secret = server.key("admin")
-    for answer in wrong_values(server, secret):
-        assert answer.status_code >= 400
-        assert secret not in answer.text
+    for response in wrong_values(server, secret):
+        assert response.status_code >= 400
+        assert secret not in response.text
         # Every origin is repeated to its page, because the browser compares the two.
-        assert secret not in str([pair for pair in answer.headers.items() if pair[0] != "access-control-allow-origin"])
+        assert secret not in str(
+            [pair for pair in response.headers.items() if pair[0] != "access-control-allow-origin"]
+        )
     assert secret not in "\n".join(JsonLines().format(record) for record in caplog.records if record.name != "httpx")
 
 
@@ -98,11 +100,11 @@ def test_each_refusal_logs_one_line_with_reason_request_and_key(
     ]
     lines = lines_of(caplog)
     assert len(lines) == len(expected)
-    for (answer, whose), line in zip(expected, lines, strict=True):
-        assert line["reason"] == answer.json()["reason"]
-        assert line["request_id"] == answer.headers["x-request-id"]
+    for (response, whose), line in zip(expected, lines, strict=True):
+        assert line["reason"] == response.json()["reason"]
+        assert line["request_id"] == response.headers["x-request-id"]
         assert line["key_id"] == whose
-        assert line["status"] == answer.status_code
+        assert line["status"] == response.status_code
         assert key not in json.dumps(line)
         assert "mine" not in json.dumps(line)
 
@@ -120,11 +122,11 @@ def test_a_bug_is_logged_and_not_shown_to_the_client(
 
     monkeypatch.setattr(embedsink.http.api.events, "parse_fast", fail)
     before = server.engine.counters["refused.internal_error"]
-    answer = server.post(view(), key=server.key())
-    assert (answer.status_code, problem(answer)) == (500, "internal_error")
-    assert "internals" not in answer.text
+    response = server.post(view(), key=server.key())
+    assert (response.status_code, problem(response)) == (500, "internal_error")
+    assert "internals" not in response.text
     [line] = lines_of(caplog)
-    assert (line["event"], line["level"], line["request_id"]) == ("bug", "error", answer.headers["x-request-id"])
+    assert (line["event"], line["level"], line["request_id"]) == ("bug", "error", response.headers["x-request-id"])
     assert "ValueError: internals" in line["traceback"]
     assert server.engine.counters["refused.internal_error"] == before + 1
 
@@ -138,9 +140,9 @@ def test_each_refusal_is_counted(server: Server) -> None:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_the_type_of_a_problem_links_to_its_explanation(server: Server, reason: Reason) -> None:
-    answer = server.get(f"/problems/{reason}")
-    assert answer.status_code == 200
-    assert answer.json() == {
+    response = server.get(f"/problems/{reason}")
+    assert response.status_code == 200
+    assert response.json() == {
         "reason": str(reason),
         "title": reason.sentence,
         "status": reason.status,

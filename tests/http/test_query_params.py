@@ -15,10 +15,10 @@ from tests.support.app import EVENTS, Server, problem
 PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
 
 
-def detail(answer: httpx.Response) -> str:
-    assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
-    found: str = answer.json()["detail"]
-    return found
+def detail(response: httpx.Response) -> str:
+    assert (response.status_code, problem(response)) == (400, "bad_parameter")
+    detail_text: str = response.json()["detail"]
+    return detail_text
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -62,14 +62,16 @@ def test_a_query_at_its_limits_is_accepted(server: Server) -> None:
 
 
 def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
-    """Return all API paths, so that new paths are tested automatically. Probes are excluded."""
-    named = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
+    """The routes of the application are enumerated, so that new ones are tested automatically. Probes are excluded."""
+    path_values = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
     admin, routes = server.key("admin"), [route for route in server.app.routes if isinstance(route, Route)]
     requests = [
         (
             method,
             re.sub(
-                r"\{(\w+)[^}]*\}", lambda part: named[part[1]], route.path.replace("s/{name}/sec", "s/overview/sec")
+                r"\{(\w+)[^}]*\}",
+                lambda part: path_values[part[1]],
+                route.path.replace("s/{name}/sec", "s/overview/sec"),
             ),
         )
         for route in routes
@@ -79,18 +81,18 @@ def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
     assert {("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")} <= set(requests)
     assert server.get("/healthz?sinse=1").status_code == 200
     for method, path in requests:
-        message = detail(server.ask(method, f"{path}?sinse=1", key=admin))
+        message = detail(server.request(method, f"{path}?sinse=1", key=admin))
         assert message.startswith('parameter "sinse" does not exist. '), path
 
 
 def test_an_invalid_parameter_is_an_error_and_never_a_304(server: Server) -> None:
     key = server.key("read")
-    for wrong in ("columns=zzz", "limit=0", "cursor=zzz", "guard=zzz", "since=zzz", "zzz=1", "timezone=zzz"):
-        answer = server.get(f"/api/v1/reports/ai_query?{wrong}", key=key, headers={"if-none-match": "*"})
-        assert detail(answer).startswith((wrong.partition("=")[0], 'parameter "zzz"')), wrong
+    for invalid in ("columns=zzz", "limit=0", "cursor=zzz", "guard=zzz", "since=zzz", "zzz=1", "timezone=zzz"):
+        response = server.get(f"/api/v1/reports/ai_query?{invalid}", key=key, headers={"if-none-match": "*"})
+        assert detail(response).startswith((invalid.partition("=")[0], 'parameter "zzz"')), invalid
     for right in ("columns=status", "limit=1", "", "columns=status&limit=1&guard=off"):
-        answer = server.get(f"/api/v1/reports/ai_query?{right}", key=key, headers={"if-none-match": "*"})
-        assert answer.status_code == 304, right
+        response = server.get(f"/api/v1/reports/ai_query?{right}", key=key, headers={"if-none-match": "*"})
+        assert response.status_code == 304, right
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -69,9 +69,9 @@ def test_a_refused_delivery_is_charged_as_one_event(clock: Clock) -> None:
 HERE, THERE = Sender("192.0.2.1", "k_1"), Sender("192.0.2.2", "k_1")
 
 
-def is_limited(act: Callable[[], None]) -> bool:
+def is_limited(charge: Callable[[], None]) -> bool:
     try:
-        act()
+        charge()
     except Unavailable as refused:
         return refused.reason is Reason.RATE_LIMITED
     return False
@@ -138,4 +138,4 @@ def test_the_number_of_buckets_is_limited_and_full_ones_are_dropped_first(clock:
     buckets.take("c", 20, 101.0)
     assert list(buckets._full_at) == ["a", "c"]
     buckets.take("d", 1, 101.0)
-    assert list(buckets._full_at) == ["c", "d"], "no full one: the oldest goes"
+    assert list(buckets._full_at) == ["c", "d"], "without a full bucket, the oldest is dropped"

@@ -46,8 +46,8 @@ def send(server: Server, events: list[dict[str, Any]]) -> None:
 
 
 def get(server: Server, path: str, key: str | None = None, **headers: str) -> httpx.Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=named)
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=header_fields)
 
 
 def test_a_page_is_consistent_during_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,18 +60,18 @@ def test_a_page_is_consistent_during_loads(tmp_path: Path, monkeypatch: pytest.M
 
         with monkeypatch.context() as patched:
             patched.setattr(embedsink.http.report_response, "write_rows", load_and_write)
-            answer = get(server, "events.ndjson?limit=3")
-        assert (len(answer.text.splitlines()), answer.headers.get("link")) == (2, None)
+            response = get(server, "events.ndjson?limit=3")
+        assert (len(response.text.splitlines()), response.headers.get("link")) == (2, None)
         assert len(get(server, "events.ndjson").text.splitlines()) == 7
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_response_has_its_media_type_and_length(loaded: Server, path: str) -> None:
-    answer = get(loaded, path)
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == MEDIA_TYPES[Format(path.rpartition(".")[2])]
-    assert int(answer.headers["content-length"]) == len(answer.content)
-    assert answer.headers["cache-control"] == "private, no-cache"
+    response = get(loaded, path)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == MEDIA_TYPES[Format(path.rpartition(".")[2])]
+    assert int(response.headers["content-length"]) == len(response.content)
+    assert response.headers["cache-control"] == "private, no-cache"
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,13 @@ def test_a_report_answers_304_until_the_next_load(loaded: Server, path: str, mon
     tag = first.headers["etag"]
     assert re.fullmatch(r'W/"[0-9a-f]{24}"', tag)
     for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
-        again = get(loaded, path, key, if_none_match=known)
-        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
-        assert again.headers["cache-control"] == "private, no-cache"
+        second_response = get(loaded, path, key, if_none_match=known)
+        assert (second_response.status_code, second_response.content, second_response.headers["etag"]) == (
+            304,
+            b"",
+            tag,
+        )
+        assert second_response.headers["cache-control"] == "private, no-cache"
     assert get(loaded, path, key, if_none_match='W/"other"').status_code == 200
     send(loaded, [view()])
     changed = get(loaded, path, key, if_none_match=tag)
@@ -114,7 +118,7 @@ def test_a_report_answers_304_until_the_next_load(loaded: Server, path: str, mon
 def test_different_requests_have_different_etags(loaded: Server) -> None:
     key, scoped = loaded.key("read"), loaded.key("read", deployments=[7])
     paths = ["reports/views", "reports/views.csv", "reports/views?surface=app", "reports/views?limit=1", "events.csv"]
-    tags = [get(loaded, path, one).headers["etag"] for path in paths for one in (key, scoped)]
+    tags = [get(loaded, path, key_token).headers["etag"] for path in paths for key_token in (key, scoped)]
     assert len(set(tags)) == len(tags)
     assert get(loaded, paths[0], loaded.key("read")).headers["etag"] == tags[0]
 
@@ -166,35 +170,35 @@ def test_links_lead_through_all_pages_in_any_format(loaded: Server, path: str) -
     arrivals = []
     for _ in range(100):
         assert link is not None
-        answer = loaded.get(link.replace(path, path.rpartition(".")[0] + ".csv") + "&columns=ingest_seq", key=key)
-        arrivals += answer.text.split()[1:]
+        response = loaded.get(link.replace(path, path.rpartition(".")[0] + ".csv") + "&columns=ingest_seq", key=key)
+        arrivals += response.text.split()[1:]
         page = loaded.get(link, key=key)
         assert page.status_code == 200
         if "link" not in page.headers:
             assert "x-next-cursor" not in page.headers
             break
-        found = re.fullmatch(r'<(/api/v1/\S+)>; rel="next"', page.headers["link"])
-        assert found
-        assert page.headers["x-next-cursor"] in found[1]
-        assert "limit=1&since=9999d" in found[1]
-        link = found[1]
-    whole = get(loaded, path.rpartition(".")[0] + ".csv?columns=ingest_seq", key).text.split()[1:]
-    assert arrivals == sorted(whole, key=int)
+        match = re.fullmatch(r'<(/api/v1/\S+)>; rel="next"', page.headers["link"])
+        assert match
+        assert page.headers["x-next-cursor"] in match[1]
+        assert "limit=1&since=9999d" in match[1]
+        link = match[1]
+    all_ingest_seqs = get(loaded, path.rpartition(".")[0] + ".csv?columns=ingest_seq", key).text.split()[1:]
+    assert arrivals == sorted(all_ingest_seqs, key=int)
     assert len(set(arrivals)) == len(arrivals) > 1
 
 
 def test_pages_have_the_requested_length_and_contain_every_row(loaded: Server) -> None:
     key = loaded.key("read")
-    everything = get(loaded, "events.ndjson", key).text.splitlines()
+    all_lines = get(loaded, "events.ndjson", key).text.splitlines()
     path, collected = "/api/v1/events.ndjson?limit=2", []
     while path:
-        answer = loaded.get(path, key=key)
-        lines = answer.text.splitlines()
+        response = loaded.get(path, key=key)
+        lines = response.text.splitlines()
         collected += lines
-        path = answer.headers.get("link", "<>").partition(">")[0][1:]
+        path = response.headers.get("link", "<>").partition(">")[0][1:]
         assert len(lines) == 2 or not path
-    assert collected == everything
-    assert "key_id" not in json.loads(everything[0])
+    assert collected == all_lines
+    assert "key_id" not in json.loads(all_lines[0])
 
 
 def test_a_cursor_is_valid_for_its_report_and_scope_only(loaded: Server) -> None:
@@ -202,13 +206,13 @@ def test_a_cursor_is_valid_for_its_report_and_scope_only(loaded: Server) -> None
     cursor = get(loaded, "events.csv?limit=1&since=9999d", key).headers["x-next-cursor"]
     assert get(loaded, f"events.ndjson?since=9999d&cursor={cursor}", key).status_code == 200
     for path in ("events.csv?", "events.csv?since=9999d&surface=app&", "reports/ai_query?since=9999d&"):
-        answer = get(loaded, f"{path}cursor={cursor}", key)
-        assert problem(answer) == "bad_parameter"
-        assert answer.json()["detail"].startswith("cursor: ")
+        response = get(loaded, f"{path}cursor={cursor}", key)
+        assert problem(response) == "bad_parameter"
+        assert response.json()["detail"].startswith("cursor: ")
 
 
 def test_days_begin_at_midnight_in_the_readers_time_zone(loaded: Server) -> None:
-    # 2025-11-20T00:00Z is when the views happened.
+    # The views occurred at 2025-11-20T00:00Z.
     for zone, start in (("Asia/Tokyo", "2025-11-19T15:00:00Z"), ("America/New_York", "2025-11-19T05:00:00Z")):
         rows = get(loaded, f"reports/views?timezone={zone}").json()
         assert {row["period_start"] for row in rows} == {start}
@@ -227,16 +231,16 @@ def test_days_begin_at_midnight_in_the_readers_time_zone(loaded: Server) -> None
     ],
 )
 def test_an_invalid_parameter_is_reported(loaded: Server, path: str, message: str) -> None:
-    answer = get(loaded, path)
-    assert problem(answer) == "bad_parameter"
-    assert message in answer.json()["detail"]
+    response = get(loaded, path)
+    assert problem(response) == "bad_parameter"
+    assert message in response.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["reports/view/schema", "reports/views.xlsx", "events.json", "events.xlsx"])
 def test_an_unknown_report_answers_404_with_suggestions(loaded: Server, path: str) -> None:
-    answer = get(loaded, path)
-    assert problem(answer) == "not_found"
-    assert re.search(r"Did you mean|There are|Formats: ", answer.json()["detail"])
+    response = get(loaded, path)
+    assert problem(response) == "not_found"
+    assert re.search(r"Did you mean|There are|Formats: ", response.json()["detail"])
 
 
 @pytest.mark.parametrize("path", ["reports/views", "events"])
@@ -263,7 +267,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         result: dict[str, Any] = {"syncJobId": "job", "generatedFiles": [], "svcCount": 1, "durationMs": 1}
         result |= {"manifestStats": {"models": 1, "sources": 1, "macros": 1}, "completedAt": "2025-11-20T00:00:00Z"}
         path = "/api/v1/deployments/7/dbt-sync/job/result"
-        assert server.ask("PUT", path, key=server.key("sync"), json=result).status_code == 200
+        assert server.request("PUT", path, key=server.key("sync"), json=result).status_code == 200
         yield server
 
 
@@ -301,9 +305,11 @@ def test_the_earliest_and_latest_times_are_valid(loaded: Server, period: str) ->
 def test_a_report_that_would_fill_the_disk_is_stopped(
     loaded: Server, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    def write_for_ever(reader: Reader, selection: object, file: IO[bytes], *rest: object, **options: object) -> None:
+    def write_for_ever(
+        reader: Reader, selection: object, file: IO[bytes], *arguments: object, **options: object
+    ) -> None:
         if format == "parquet":
-            # The engine writes it itself, so only the engine can be stopped.
+            # DuckDB writes the Parquet file itself, so the query must be interrupted.
             endless = "select md5(range::varchar) as text from range(20000000)"
             reader._execute(f"copy ({endless}) to '/dev/fd/{file.fileno()}' (format parquet, use_tmp_file false)")
             ended.append("the engine")
@@ -314,7 +320,7 @@ def test_a_report_that_would_fill_the_disk_is_stopped(
     ended: list[str] = []
     monkeypatch.setattr(embedsink.http.report_response, "write_rows", write_for_ever)
     monkeypatch.setattr(embedsink.http.spool, "RESERVED_BYTES", 1 << 60)
-    answer = get(loaded, f"events.{format}")
-    assert (answer.status_code, problem(answer)) == (503, "storage_low")
-    assert "disk: is almost full" in answer.json()["detail"]
-    assert ended == [], "it was written to the end"
+    response = get(loaded, f"events.{format}")
+    assert (response.status_code, problem(response)) == (503, "storage_low")
+    assert "disk: is almost full" in response.json()["detail"]
+    assert ended == [], "the report was written to its end"

@@ -21,7 +21,7 @@ from embedsink.settings import Settings
 from tests.cli.test_cli import assert_failed, embedsink
 from tests.support.servers import free_port, wait_until
 
-# Made for these tests alone, good for localhost and a hundred years.
+# A certificate for these tests, valid for localhost and for a hundred years.
 CERTIFICATE = """\
 -----BEGIN CERTIFICATE-----
 MIIBfzCCASWgAwIBAgIUMobXnfnOkgfW91N96sE40f3pk8EwCgYIKoZIzj0EAwIw
@@ -72,13 +72,13 @@ def test_connections_are_limited_by_the_setting_and_by_the_system(
 
 
 @pytest.fixture
-def taken_port() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
 def pem(folder: Path, private_key: str, certificate: str = CERTIFICATE) -> tuple[str, ...]:
-    """The options for such a pair."""
+    """Write a certificate and a private key. Return the options of `serve` for them."""
     (folder / "cert.pem").write_text(certificate)
     (folder / "key.pem").write_text(private_key)
     return "--certificate", str(folder / "cert.pem"), "--private-key", str(folder / "key.pem")
@@ -90,23 +90,23 @@ def assert_does_not_start(data: Path, *options: str, message: str) -> None:
     assert not list(data.glob("journal/*"))
 
 
-def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
-    message = f"--port {taken_port}: is in use. Choose another port, or stop the program that uses it."
-    message += f" For example: --port {taken_port + 1}."
-    assert_does_not_start(tmp_path / "data", "--port", str(taken_port), message=message)
+def test_a_port_in_use_prints_one_sentence(tmp_path: Path, used_port: int) -> None:
+    message = f"--port {used_port}: is in use. Choose another port, or stop the program that uses it."
+    message += f" For example: --port {used_port + 1}."
+    assert_does_not_start(tmp_path / "data", "--port", str(used_port), message=message)
 
 
-def test_after_the_last_port_comes_the_one_before_it() -> None:
+def test_the_suggested_port_after_65535_is_65534() -> None:
     taken = OSError(errno.EADDRINUSE, "Address already in use")
     assert ListenOptions(port=65_535)._bind_error(taken).endswith(" For example: --port 65534.")
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "203.0.113.9", "a" * 70 + ".example.com"])
-def test_a_host_that_is_not_here_is_one_sentence(tmp_path: Path, host: str) -> None:
+def test_a_host_of_another_machine_prints_one_sentence(tmp_path: Path, host: str) -> None:
     assert_does_not_start(tmp_path / "data", "--host", host, "--behind-proxy", message=f"--host {host} --port 8321: ")
 
 
-def test_a_damaged_key_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_key_file_prints_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text("{")
     assert_does_not_start(tmp_path, message="keys.json: is not JSON (")
 
@@ -119,27 +119,27 @@ def test_a_damaged_key_file_is_one_sentence(tmp_path: Path) -> None:
         (ENCRYPTED_PRIVATE_KEY, CERTIFICATE, "key.pem: is encrypted. Decrypt it"),
     ],
 )
-def test_a_certificate_that_does_not_do_is_one_sentence(
+def test_an_invalid_certificate_prints_one_sentence(
     tmp_path: Path, private_key: str, certificate: str, message: str
 ) -> None:
     assert_does_not_start(tmp_path / "data", *pem(tmp_path, private_key, certificate), message=message)
 
 
-def test_localhost_is_bound_at_every_address_it_has() -> None:
+def test_localhost_is_bound_at_all_its_addresses() -> None:
     with ListenOptions("localhost", free_port()).bound_sockets() as sockets:
-        found = {one.getsockname()[0] for one in sockets}
-    assert "127.0.0.1" in found
-    assert found <= {"127.0.0.1", "::1"}
+        addresses = {listening_socket.getsockname()[0] for listening_socket in sockets}
+    assert "127.0.0.1" in addresses
+    assert addresses <= {"127.0.0.1", "::1"}
 
 
 def two_addresses(first: tuple[str, int], second: tuple[str, int]) -> Any:
-    """A name that has both."""
+    """Return a replacement for getaddrinfo that resolves every name to both addresses."""
     return lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (first, second)]
 
 
-def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, taken_port: int) -> None:
+def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, used_port: int) -> None:
     port = free_port()
-    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", taken_port)))
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", used_port)))
     with pytest.raises(Misconfigured, match="is in use"), ListenOptions("two", port).bound_sockets():
         pass
     monkeypatch.undo()
@@ -147,31 +147,31 @@ def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.Monk
         assert len(sockets) == 1
 
 
-def test_an_address_that_this_machine_lacks_is_left_out_where_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_address_is_skipped_if_another_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("203.0.113.9", port), ("127.0.0.1", port)))
     with ListenOptions("two", port).bound_sockets() as sockets:
-        assert [one.getsockname() for one in sockets] == [("127.0.0.1", port)]
+        assert [listening_socket.getsockname() for listening_socket in sockets] == [("127.0.0.1", port)]
 
 
 @pytest.mark.server
-def test_a_good_pair_speaks_https(tmp_path: Path) -> None:
+def test_a_valid_certificate_serves_https(tmp_path: Path) -> None:
     port = free_port()
     words = [sys.executable, "-m", "embedsink", "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
     trusting = ssl.create_default_context(cadata=CERTIFICATE)
     trusting.check_hostname = False
     with subprocess.Popen([*words, *pem(tmp_path, PRIVATE_KEY)], stderr=subprocess.DEVNULL) as server:
         try:
-            wait_until(lambda: answers(port), what="the server listens")
-            with urllib.request.urlopen(f"https://127.0.0.1:{port}/healthz", context=trusting) as answer:
-                assert answer.status == 200
+            wait_until(lambda: answers(port), description="the server listens")
+            with urllib.request.urlopen(f"https://127.0.0.1:{port}/healthz", context=trusting) as response:
+                assert response.status == 200
             server.terminate()
             assert server.wait(20) == 0
         finally:
             server.kill()
 
 
-def test_a_tls_handshake_that_is_never_begun_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tls_handshake_that_never_begins_is_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_TIMEOUT_S", 0.2)
     _, certificate, _, private_key = pem(tmp_path, PRIVATE_KEY)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -199,5 +199,5 @@ def answers(port: int) -> bool:
 
 def test_a_server_does_not_load_numpy() -> None:
     look = "import sys, embedsink.http.server; print('numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "False\n", "it takes 12 MiB, and only repairs need it"
+    result = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "False\n", "numpy takes 12 MiB, and only repairs need it"

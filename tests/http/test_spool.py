@@ -36,18 +36,18 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_an_abandoned_report_occupies_its_slot_until_its_thread_ends(narrow: Server) -> None:
-    begun, may_end = threading.Event(), threading.Event()
+    write_started, may_end = threading.Event(), threading.Event()
     files: list[IO[bytes]] = []
 
     def write(reader: Reader, file: IO[bytes]) -> None:
         files.append(file)
-        begun.set()
+        write_started.set()
         may_end.wait(10)
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
         task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING, write, key_id="k_reader"))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(write_started.wait, 10)
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0.05)
@@ -72,10 +72,10 @@ def test_the_free_space_is_checked_after_the_last_byte_of_any_format(
     monkeypatch.setattr(embedsink.http.spool, "RESERVED_BYTES", 1 << 60)
     monkeypatch.setattr(embedsink.http.spool, "SPACE_CHECK_INTERVAL_S", 60)
     key = narrow.key("read")
-    assert narrow.get(f"/api/v1/events.{format}", key=key).status_code == 200, "what is small needs no room"
+    assert narrow.get(f"/api/v1/events.{format}", key=key).status_code == 200, "a small response needs no free space"
     monkeypatch.setattr(embedsink.http.spool, "IN_MEMORY_BYTES_MAX", 10)
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
-    # Where the system has no files in memory, it is written to the disk.
+    # On systems without memory files, responses are written to the disk.
     monkeypatch.setattr(embedsink.http.spool, "SPOOLED_BYTES_MAX", 10)
     monkeypatch.delattr(os, "memfd_create")
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
@@ -110,7 +110,7 @@ def test_a_download_closes_its_file_at_any_time_of_revocation(live_count: int) -
 def test_a_slow_report_succeeds_on_a_full_disk(narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     def write_slowly(*arguments: object, **options: object) -> None:
         write_rows(*arguments, **options)  # type: ignore[arg-type]
-        wait_until(lambda: len(looks) > 2, what="the disk was looked at")
+        wait_until(lambda: len(looks) > 2, description="the disk was looked at")
 
     def look(*_: object) -> bool:
         looks.append("looked")
@@ -121,6 +121,6 @@ def test_a_slow_report_succeeds_on_a_full_disk(narrow: Server, monkeypatch: pyte
     monkeypatch.setattr(embedsink.http.spool, "SPACE_CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(embedsink.http.spool._SpooledQuery, "_is_disk_almost_full", look)
     monkeypatch.setattr(embedsink.http.spool._SpooledQuery, "is_spilling_without_space", lambda spool: look() and False)
-    answer = narrow.get(f"/api/v1/reports/views.{format}", key=narrow.key("read"))
-    assert answer.status_code == 200
-    assert len(answer.content) > 100
+    response = narrow.get(f"/api/v1/reports/views.{format}", key=narrow.key("read"))
+    assert response.status_code == 200
+    assert len(response.content) > 100

@@ -45,25 +45,25 @@ def ask(
     ],
 )
 def test_a_page_has_its_media_type_and_policy(folder: Path, path: str, media_type: str) -> None:
-    answer = ask(folder, path)
+    response = ask(folder, path)
 
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == media_type
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    rules = answer.headers["content-security-policy"].split("; ")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == media_type
+    assert response.headers["x-content-type-options"] == "nosniff"
+    rules = response.headers["content-security-policy"].split("; ")
     assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-src https://embed.example"} <= {
         *rules
     }
-    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert "unsafe" not in response.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("path", ["/demo/", "/demo/main.js"])
 def test_a_cached_page_answers_304(folder: Path, path: str) -> None:
     first = ask(folder, path)
-    again = ask(folder, path, known=first.headers["etag"])
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["cache-control"] == "no-cache"
-    assert again.headers["content-security-policy"] == first.headers["content-security-policy"]
+    second_response = ask(folder, path, known=first.headers["etag"])
+    assert (second_response.status_code, second_response.content) == (304, b"")
+    assert second_response.headers["cache-control"] == "no-cache"
+    assert second_response.headers["content-security-policy"] == first.headers["content-security-policy"]
     (folder / "main.js").write_text("another")
     (folder / "index.html").write_text("another")
     assert ask(folder, path, known=first.headers["etag"]).status_code == 200
@@ -79,16 +79,16 @@ def test_other_paths_are_not_found(folder: Path, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/demo"])
 def test_a_path_without_its_slash_is_redirected(folder: Path, path: str) -> None:
-    answer = ask(folder, path)
+    response = ask(folder, path)
 
-    assert answer.status_code == 307
-    assert answer.headers["location"] == "/demo/"
+    assert response.status_code == 307
+    assert response.headers["location"] == "/demo/"
 
 
 @pytest.mark.parametrize("path", ["/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
 def test_serve_has_no_static_pages(server: Server, path: str) -> None:
     assert server.get(path).status_code == 404
-    assert server.get("/").headers["location"] == "/dashboards/", "and its bare address leads elsewhere"
+    assert server.get("/").headers["location"] == "/dashboards/", "the root URL redirects to the dashboards"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8322", "127.0.0.2:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
@@ -101,6 +101,6 @@ def test_loopback_pages_are_shown_at_loopback_names(folder: Path, host: str) -> 
     ["engine.example:8322", "localhost.engine.example", "127.0.0.1.engine.example", "engine.localhost", "0.0.0.0", ""],
 )
 def test_loopback_pages_are_not_shown_at_other_names(folder: Path, host: str) -> None:
-    answer = ask(folder, "/demo/main.js", loopback_only=True, host=host)
-    assert answer.status_code == 404
-    assert answer.json()["detail"].startswith(f'host: "{host}" is not 127.0.0.1 or localhost.')
+    response = ask(folder, "/demo/main.js", loopback_only=True, host=host)
+    assert response.status_code == 404
+    assert response.json()["detail"].startswith(f'host: "{host}" is not 127.0.0.1 or localhost.')

@@ -52,16 +52,18 @@ def test_a_stream_is_cut_when_its_key_is_revoked() -> None:
 
 @pytest.mark.server
 def test_a_client_that_stops_reading_is_cut(tmp_path: Path) -> None:
-    ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     with running_server(tmp_path / "data", EMBEDSINK_READ_TIMEOUT_S="1") as server, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         address = urlsplit(server.url)
         connection.connect((address.hostname, address.port))
         ends = f":{address.port:04X} 0100007F:{connection.getsockname()[1]:04X} 01 "
-        assert ends in Path("/proc/net/tcp").read_text(), "the server's end of the connection"
-        connection.sendall(ask * 60)
-        # Read from /proc, because a client that does not read notices nothing.
-        wait_until(lambda: ends not in Path("/proc/net/tcp").read_text(), what="the server cuts it", timeout_s=20)
+        assert ends in Path("/proc/net/tcp").read_text(), "the server has the connection"
+        connection.sendall(request * 60)
+        # Read /proc, because a client that does not read does not detect the end of the connection.
+        wait_until(
+            lambda: ends not in Path("/proc/net/tcp").read_text(), description="the server cuts it", timeout_s=20
+        )
         assert server.get("/healthz").status == 200
 
 
@@ -72,7 +74,9 @@ def test_a_revoked_reader_gets_no_more_bytes_from_buffers(tmp_path: Path) -> Non
         ingest, key = server.key("ingest"), server.key("read")
         for _ in range(20):
             assert server.post(events, key=ingest).status == 202
-        wait_until(lambda: b",8000," in server.get("/api/v1/reports/views.csv", key=key).body, what="all is loaded")
+        wait_until(
+            lambda: b",8000," in server.get("/api/v1/reports/views.csv", key=key).body, description="all is loaded"
+        )
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         connection.settimeout(10)
         address = urlsplit(server.url)

@@ -58,11 +58,11 @@ def test_a_full_queue_of_single_items_refuses_the_next() -> None:
 
 
 def test_a_sender_with_few_items_is_not_refused_while_another_has_many() -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     queue: FairQueue[tuple[str, str]] = FairQueue(count_max=20, noun="large bodies")
     for _ in range(5_000):
         # Two addresses of a public key send nearly all items.
-        sender = chance.choices([("a", "1"), ("a", "2"), ("a", "3"), ("b", "1")], [50, 50, 1, 1])[0]
+        sender = rng.choices([("a", "1"), ("a", "2"), ("a", "3"), ("b", "1")], [50, 50, 1, 1])[0]
         waiting = Counter(queue.drain())
         for (key, address), count in waiting.items():
             for _ in range(count):

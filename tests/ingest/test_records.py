@@ -39,8 +39,8 @@ def encoded(parsed: ParsedDelivery) -> bytes:
     return delivery_lines(parsed, key_id="k_1", new_id=lambda: next(new_ids))
 
 
-def lines_of(body: Any, **how: Any) -> list[dict[str, Any]]:
-    text = encoded(parse_body(body, **how))
+def lines_of(body: Any, **options: Any) -> list[dict[str, Any]]:
+    text = encoded(parse_body(body, **options))
     assert text.endswith(b"\n")
     return [json.loads(line) for line in text[:-1].split(b"\n")]
 

@@ -56,7 +56,7 @@ def test_closing_the_pool_while_a_body_arrives_ends_it(turns: int) -> None:
         pool = IngestPool(RULES, body_bytes_max=MIB)
         answered: list[ParseResult | Exception] = []
         pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
-        await asyncio.to_thread(wait_until, lambda: bool(answered), what="the first is answered")
+        await asyncio.to_thread(wait_until, lambda: bool(answered), description="the first is answered")
         pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -80,7 +80,7 @@ def test_a_full_queue_evicts_bodies_of_the_largest_sender(monkeypatch: pytest.Mo
             honest = replace(JOBS["events"], key_id="k_2")
             pool.submit(honest, answered["k_2"].append, address="198.51.100.1")
         assert [type(result) for result in answered["k_1"]] == [Unavailable] * 5
-        await asyncio.to_thread(wait_until, lambda: len(answered["k_2"]) == 5, what="the others are answered")
+        await asyncio.to_thread(wait_until, lambda: len(answered["k_2"]) == 5, description="the others are answered")
         assert {type(result) for result in answered["k_2"]} == {ParseResult}
         await pool.aclose()
 
@@ -103,28 +103,28 @@ def comparable(result: ParseResult | Exception) -> object:
     )
 
 
-def with_pool(act: Callable[[IngestPool], Awaitable[None]]) -> None:
+def with_pool(use_pool: Callable[[IngestPool], Awaitable[None]]) -> None:
     async def run() -> None:
         pool = IngestPool(RULES, body_bytes_max=MIB)
         try:
-            await act(pool)
+            await use_pool(pool)
         finally:
             await pool.aclose()
 
     asyncio.run(run())
 
 
-def submitted(pool: IngestPool, one: ParseJob) -> "asyncio.Future[ParseResult | Exception]":
+def submitted(pool: IngestPool, job: ParseJob) -> "asyncio.Future[ParseResult | Exception]":
     future: asyncio.Future[ParseResult | Exception] = asyncio.get_running_loop().create_future()
-    pool.submit(one, future.set_result, address="192.0.2.1")
+    pool.submit(job, future.set_result, address="192.0.2.1")
     return future
 
 
 def test_the_worker_returns_the_same_result_as_the_event_loop() -> None:
     async def compare(pool: IngestPool) -> None:
-        results = [submitted(pool, one) for one in JOBS.values()]
-        for name, one, result in zip(JOBS, JOBS.values(), results, strict=True):
-            assert comparable(await result) == comparable(parse_and_encode(one, RULES, body_bytes_max=MIB)), name
+        results = [submitted(pool, job) for job in JOBS.values()]
+        for name, job, result in zip(JOBS, JOBS.values(), results, strict=True):
+            assert comparable(await result) == comparable(parse_and_encode(job, RULES, body_bytes_max=MIB)), name
 
     with_pool(compare)
 
@@ -179,7 +179,7 @@ def test_an_idle_worker_ends_and_a_later_body_starts_another(monkeypatch: pytest
         await submitted(pool, JOBS["events"])
         child = pool._worker._child
         assert child is not None
-        await asyncio.to_thread(wait_until, lambda: child.poll() is not None, what="the worker has ended")
+        await asyncio.to_thread(wait_until, lambda: child.poll() is not None, description="the worker has ended")
         assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
 
     with_pool(rest)
@@ -196,7 +196,7 @@ def test_a_worker_ends_with_its_connection_and_ignores_signals_to_the_server() -
         assert pool.worker_pid == child.pid
         pool._worker._writer.transport.abort()
         await asyncio.sleep(0)
-        wait_until(lambda: child.poll() is not None, what="the worker has ended")
+        wait_until(lambda: child.poll() is not None, description="the worker has ended")
 
     with_pool(leave)
 
@@ -209,10 +209,10 @@ def test_a_bug_in_the_worker_is_reported_with_its_traceback(monkeypatch: pytest.
     server_side, worker_side = socket.socketpair()
     thread = threading.Thread(target=serve, args=(worker_side, RULES), kwargs={"body_bytes_max": MIB})
     thread.start()
-    with server_side, server_side.makefile("rb") as answers:
+    with server_side, server_side.makefile("rb") as worker_output:
         server_side.sendall(b"".join(encode_job(JOBS["events"])))
-        head_bytes, _ = LENGTHS.unpack(answers.read(LENGTHS.size))
-        bug = decode_result(answers.read(head_bytes), b"")
+        head_bytes, _ = LENGTHS.unpack(worker_output.read(LENGTHS.size))
+        bug = decode_result(worker_output.read(head_bytes), b"")
         server_side.shutdown(socket.SHUT_WR)
         thread.join()
     assert isinstance(bug, str)

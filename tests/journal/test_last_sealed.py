@@ -37,19 +37,19 @@ def test_a_failed_write_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("and_store", [False, True])
 def test_a_sealed_segment_deleted_after_a_kill_is_reported(tmp_path: Path, and_store: bool) -> None:
     folder = DataFolder(tmp_path / "data")
-    with running_server(folder.path, is_sound=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="600") as server:
+    with running_server(folder.path, checks_store=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="600") as server:
         assert server.post(view(), key=server.key()).status == 202
-        wait_until(folder.last_sealed.exists, what="a segment is sealed and its number stored")
+        wait_until(folder.last_sealed.exists, description="a segment is sealed and its number stored")
         server.kill()
     for path in [*folder.journal.iterdir(), *(folder.path.glob("*.duckdb*") if and_store else [])]:
         path.unlink()
-    [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
-    assert "segment 1 is in neither the snapshot nor the journal" in found.details
+    [journal_finding] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
+    assert "segment 1 is in neither the snapshot nor the journal" in journal_finding.details
     assert create_backup(folder, tmp_path / "backup").warnings == (
         "journal: segment 1 is missing. Run `embedsink doctor` for advice.",
     )
     with open_server(folder.path) as server:
         lost = b"segment 1 is in neither the store nor the journal"
-        wait_until(lambda: lost in server.get("/readyz").content, what="the loss is reported")
+        wait_until(lambda: lost in server.get("/readyz").content, description="the loss is reported")
         assert server.post(view(), key=server.key()).status_code == 202
         assert [path.name[:12] for path in folder.journal.glob("*.open")] == ["000000000002"]

@@ -35,12 +35,12 @@ def line(number: int, size: int = 0) -> bytes:
 
 def numbers(folder: Path) -> list[int]:
     """Return the numbers of all complete lines in a journal folder, in order, without trailers."""
-    found = []
+    numbers_found = []
     for segment in sorted(folder.iterdir()):
         content = segment.read_bytes()
         assert find_damage(content) is None
-        found += [json.loads(line)["n"] for line in content.splitlines() if line.startswith(b'{"kind"')]
-    return found
+        numbers_found += [json.loads(line)["n"] for line in content.splitlines() if line.startswith(b'{"kind"')]
+    return numbers_found
 
 
 def run(test: Callable[[Journal], Awaitable[None]], journal: Journal) -> None:
@@ -118,7 +118,7 @@ def test_appends_in_two_turns_of_the_loop_share_a_group(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         first = journal.append(line(0))
         await asyncio.sleep(0)  # the next turn of the loop
-        time.sleep(0.05)  # noqa: ASYNC251  The committer would have long begun, had it been woken.
+        time.sleep(0.05)  # noqa: ASYNC251  Had it been woken, the committer would have begun by now.
         await asyncio.gather(first, journal.append(line(1)))
         assert journal.counters.group_count == 1
 
@@ -199,14 +199,14 @@ def test_numbers_continue_after_the_stores_highest(folder: Path) -> None:
 def test_a_slow_disk_limits_pending_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hung = threading.Event()
     monkeypatch.setattr(open_segment, "fdatasync", lambda descriptor: hung.wait(10))
-    one = line(0, size=1_000)
+    large_line = line(0, size=1_000)
 
     async def test(journal: Journal) -> None:
-        waiters = [journal.append(one) for _ in range(10_000 // len(one))]
-        assert await outcome(journal, one) is Reason.OVERLOADED
+        waiters = [journal.append(large_line) for _ in range(10_000 // len(large_line))]
+        assert await outcome(journal, large_line) is Reason.OVERLOADED
         hung.set()
         await asyncio.gather(*waiters)
-        assert await outcome(journal, one) is None
+        assert await outcome(journal, large_line) is None
 
     run(test, open_journal(folder, JournalLimits(pending_bytes_max=10_000, free_bytes_min=0)))
 
@@ -232,12 +232,12 @@ def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkey
             raise OSError(errno.EIO, "Input/output error")
         fdatasync(descriptor)
 
-    def noted(descriptor: int, content: bytes) -> int:
+    def recorded(descriptor: int, content: bytes) -> int:
         calls.append("write")
         return write(descriptor, content)
 
     monkeypatch.setattr(open_segment, "fdatasync", failing)
-    monkeypatch.setattr(os, "write", noted)
+    monkeypatch.setattr(os, "write", recorded)
     failures: list[str] = []
 
     async def test(journal: Journal) -> None:
@@ -393,11 +393,11 @@ def test_a_full_disk_refuses_stores_nothing_and_recovers_automatically(small_dis
     assert numbers(folder) == [0, *stored, 100]
 
 
-async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeout_s: float = 5) -> bool:
+async def eventually(measure: Callable[[], Awaitable[object]], expected: object, timeout_s: float = 5) -> bool:
     """Return whether the result becomes the expected one in time."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
-        if await ask() == wanted:
+        if await measure() == expected:
             return True
         await asyncio.sleep(0.05)
     return False
@@ -458,7 +458,7 @@ def test_the_name_of_a_sealed_segment_contains_its_size(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for number in range(3):
             await journal.append(line(number))
-            await asyncio.to_thread(wait_until, lambda: not open_segments(folder), what="it is sealed")
+            await asyncio.to_thread(wait_until, lambda: not open_segments(folder), description="it is sealed")
 
     run(test, open_journal(folder, on_sealed=numbers_sealed.append))
     assert numbers_sealed == [1, 2, 3]
@@ -482,9 +482,9 @@ def test_a_missing_folder_ends_the_journal_and_stores_nothing(folder: Path, how:
 
 
 def take_away(folder: Path, how: str) -> None:
-    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    moved_folder = folder.rename(folder.with_name("elsewhere"))
     if how == "deleted":
-        shutil.rmtree(elsewhere)
+        shutil.rmtree(moved_folder)
     if how == "replaced":
         folder.mkdir()
 
@@ -568,7 +568,7 @@ def test_a_segment_deferred_on_a_full_disk_is_recovered_when_space_is_free(
         journal = open_journal(folder, on_sealed=sealed.append)
 
     async def test(journal: Journal) -> None:
-        await asyncio.to_thread(wait_until, lambda: sealed == [4], what="it is recovered")
+        await asyncio.to_thread(wait_until, lambda: sealed == [4], description="it is recovered")
         await journal.append(line(2))
 
     run(test, journal)

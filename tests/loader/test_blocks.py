@@ -49,11 +49,11 @@ def test_every_checksum_of_a_store_matches(tmp_path: Path) -> None:
 
 def test_a_flipped_bit_outside_free_blocks_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
-    sound = database(path)
-    chance = random.Random(1)
-    offsets = [*range(0, HEADERS, 1_111), *(chance.randrange(HEADERS, len(sound)) for _ in range(60))]
+    intact = database(path)
+    rng = random.Random(1)
+    offsets = [*range(0, HEADERS, 1_111), *(rng.randrange(HEADERS, len(intact)) for _ in range(60))]
     for offset in offsets:
-        path.write_bytes(flipped(sound, offset))
+        path.write_bytes(flipped(intact, offset))
         assert find_suspect_blocks(path) or is_readable(path), f"offset {offset:,}"
 
 
@@ -85,17 +85,17 @@ def test_missing_blocks_are_suspect(tmp_path: Path, length: int) -> None:
 
 def test_a_block_of_zeros_is_suspect(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
-    sound = database(path)
-    path.write_bytes(sound[:HEADERS] + bytes(65_536) + sound[HEADERS + 65_536 :])
+    intact = database(path)
+    path.write_bytes(intact[:HEADERS] + bytes(65_536) + intact[HEADERS + 65_536 :])
     assert len(find_suspect_blocks(path)) == 1
 
 
 def test_damage_in_free_blocks_is_ignored_and_in_used_blocks_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
-    sound = database(path)
+    intact = database(path)
     is_damaged = {}
-    for block in range((len(sound) - HEADERS) // 65_536):
-        path.write_bytes(flipped(sound, HEADERS + block * 65_536 + 1_000))
+    for block in range((len(intact) - HEADERS) // 65_536):
+        path.write_bytes(flipped(intact, HEADERS + block * 65_536 + 1_000))
         is_damaged[block] = verify(path) is not None
         assert is_damaged[block] is not is_readable(path), f"block {block}"
         assert is_damaged[block] is bool(find_suspect_blocks(path)), "without reading every row"

@@ -38,10 +38,10 @@ from embedsink.store.reader import Reader
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from embedsink.store.verify import read_every_row
-from tests.support.crash_harness import Crashing, Server, senders
+from tests.support.crash_harness import CrashHarness, Server, senders
 from tests.support.disks import mounted
 from tests.support.envelopes import event_or_action, view
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.servers import fetch, wait_until
 from tests.support.stores import make_folder
 
@@ -72,14 +72,16 @@ def load_all(loader: Loader) -> None:
 
 def add_segment(folder: DataFolder, number: int, count: int = 3) -> Path:
     """Add a sealed segment of events with distinct ids."""
-    return segment(folder.journal, [VIEW | {"id": number * 1_000 + index} for index in range(count)], number=number)
+    return write_segment(
+        folder.journal, [VIEW | {"id": number * 1_000 + index} for index in range(count)], number=number
+    )
 
 
 def events_in(path: Path, *, lacks_segments: bool = False) -> list[int]:
     """Return the ids of the events in a database, after all checks of `sql/checks`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
-        found = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
-        assert found == ({"segment_is_not_missing"} if lacks_segments else set())
+        failed_checks = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
+        assert failed_checks == ({"segment_is_not_missing"} if lacks_segments else set())
         return sorted(row[0].int for row in database.execute("select event_id from event").fetchall())
 
 
@@ -87,9 +89,11 @@ def add_many(folder: DataFolder, number: int, count: int) -> None:
     """Add a segment of many events, copied from one, because validating them takes too long."""
     path = add_segment(folder, number, count=1)
     line = path.read_bytes().splitlines(keepends=True)[0]
-    own = str(UUID(int=number * 1_000)).encode()
-    assert own in line
-    lines = b"".join(line.replace(own, str(UUID(int=number * 1_000_000 + index)).encode()) for index in range(count))
+    first_id = str(UUID(int=number * 1_000)).encode()
+    assert first_id in line
+    lines = b"".join(
+        line.replace(first_id, str(UUID(int=number * 1_000_000 + index)).encode()) for index in range(count)
+    )
     path.write_bytes(lines + trailer(lines))
 
 
@@ -162,11 +166,11 @@ def test_a_load_that_failed_after_its_commit_is_reported_and_published(
     loads: list[str] = []
     positions: list[int] = []
 
-    def note() -> None:
+    def record() -> None:
         loads.append("loaded")
         positions.append(loader.last_number)
 
-    loader = Loader(folder, Store(folder.store), on_loaded=note)
+    loader = Loader(folder, Store(folder.store), on_loaded=record)
     loader.open_store()
     loader.run_once(is_last=True)
     add_segment(folder, 1)
@@ -195,9 +199,9 @@ def test_a_segment_that_was_not_committed_is_loaded_by_the_next_attempt(
     assert events_in(folder.store) == expected(1)
 
 
-def refusing(why: str) -> Callable[..., None]:
+def refusing(reason: str) -> Callable[..., None]:
     def refuse(*_: object, **__: object) -> None:
-        raise StoreRefused(why)
+        raise StoreRefused(reason)
 
     return refuse
 
@@ -294,15 +298,15 @@ def test_a_flipped_bit_anywhere_in_the_store_loses_no_event_and_damages_no_snaps
     add_segment(folder, 2, count=900)
     with opened(folder) as loader:
         loader.run_once(is_last=True)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     ids = sorted([*expected(1, count=900), *expected(2, count=900)])
 
     rebuilt_count = 0
-    for offset in range(12_288 + 100, len(sound), len(sound) // 10):
+    for offset in range(12_288 + 100, len(intact), len(intact) // 10):
         for path in folder.damaged.iterdir():
             path.unlink()
-        folder.snapshot.write_bytes(sound)
-        folder.store.write_bytes(flipped(sound, offset))
+        folder.snapshot.write_bytes(intact)
+        folder.store.write_bytes(flipped(intact, offset))
         with opened(folder) as loader:
             for _ in range(2):
                 loader.run_once(is_last=True)
@@ -325,11 +329,13 @@ def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loader.start()
-    wait_until(lambda: "Is a directory" in str(loader.status.error), what="the error is reported", timeout_s=60)
+    wait_until(lambda: "Is a directory" in str(loader.status.error), description="the error is reported", timeout_s=60)
     add_segment(folder, 3)
     in_the_way.rmdir()
     loader.on_sealed()
-    wait_until(lambda: loader.status.error is None and loader.last_number == 3, what="loading continues", timeout_s=60)
+    wait_until(
+        lambda: loader.status.error is None and loader.last_number == 3, description="loading continues", timeout_s=60
+    )
     loader.close()
     assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
     assert [path.name for path in folder.damaged.iterdir()] == ["store.duckdb"]
@@ -360,9 +366,9 @@ def test_rollups_are_recomputed_after_a_failed_rebuild(folder: DataFolder, monke
 
 def damage_deep_inside(folder: DataFolder) -> None:
     """Flip a bit in the store that only a full read detects."""
-    sound = folder.store.read_bytes()
-    for offset in range(12_288 + 100, len(sound), 4_096):
-        folder.store.write_bytes(flipped(sound, offset))
+    intact = folder.store.read_bytes()
+    for offset in range(12_288 + 100, len(intact), 4_096):
+        folder.store.write_bytes(flipped(intact, offset))
         store = Store(folder.store)
         try:
             store.open()
@@ -381,7 +387,7 @@ def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolde
     with opened(folder) as loader:
         loader.run_once(is_last=True)
     add_segment(folder, 2)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     log = folder.path / "store.duckdb.wal"
 
     # A log as DuckDB leaves it for a store that it can't write, and noise, on which DuckDB would abort the process.
@@ -390,8 +396,8 @@ def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolde
         left = (folder.path / "other.duckdb.wal").read_bytes()
     for content in (left, os.urandom(5_000)):
         for damage in (lambda: None, lambda: folder.store.write_bytes(b"\0" * 20_000), folder.store.unlink):
-            folder.store.write_bytes(sound)
-            folder.snapshot.write_bytes(sound)
+            folder.store.write_bytes(intact)
+            folder.snapshot.write_bytes(intact)
             log.write_bytes(content)
             damage()
             with opened(folder) as loader:
@@ -407,10 +413,10 @@ def test_a_flipped_bit_before_a_pending_segment_is_repaired(folder: DataFolder) 
     with opened(folder) as loader:
         loader.run_once(is_last=True)
     add_segment(folder, 2)
-    sound = folder.store.read_bytes()
-    for offset in range(12_288 + 100, len(sound), len(sound) // 5):
-        folder.snapshot.write_bytes(sound)
-        folder.store.write_bytes(flipped(sound, offset))
+    intact = folder.store.read_bytes()
+    for offset in range(12_288 + 100, len(intact), len(intact) // 5):
+        folder.snapshot.write_bytes(intact)
+        folder.store.write_bytes(flipped(intact, offset))
         with opened(folder) as loader:
             for _ in range(2):
                 loader.run_once(is_last=True)
@@ -484,24 +490,24 @@ def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
     assert f"journal {paths[1].name}: bytes are missing" in message
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_damaged"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
-    [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
-    assert (found.state, paths[1].name in found.details) == ("problem", True)
+    [damage] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
+    assert (damage.state, paths[1].name in damage.details) == ("problem", True)
 
 
 def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:
     async def test() -> None:
         async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
-            engine.loader.close()  # as if it could not load now
+            engine.loader.close()  # the store can't load now
             for _ in range(2):
                 await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
-                await asyncio.to_thread(wait_until, lambda: bool(engine.journal.segments()), what="it is sealed")
+                await asyncio.to_thread(wait_until, lambda: bool(engine.journal.segments()), description="it is sealed")
                 [path] = engine.journal.segments()
                 await asyncio.to_thread(path.unlink)
         engine.loader.open_store()
         engine.loader.run_once(is_last=True)
         [message] = engine.loader.status.damaged
         assert "the segments 1 to 2 are in neither the store nor the journal" in message
-        assert engine.loader.last_number == engine.journal.last_number, "no reader waits for them"
+        assert engine.loader.last_number == engine.journal.last_number, "no reader waits for the next load"
         engine.loader.close()
 
     asyncio.run(test())
@@ -527,8 +533,8 @@ def test_a_segment_that_returns_under_another_name_is_loaded_once(folder: DataFo
         load_all(loader)
         path.unlink()
         for name in (f"{path.stem}.ndjson", sealed_name(path.stem, len(content))):
-            again = folder.journal / name
-            again.write_bytes(content)
+            renamed = folder.journal / name
+            renamed.write_bytes(content)
             add_segment(folder, 2)
             load_all(loader)
             loader.publish()
@@ -556,7 +562,7 @@ def test_a_segment_longer_than_its_loaded_copy_is_kept_and_reported(folder: Data
 
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: DataFolder, is_loaded: bool) -> None:
-    own = add_segment(folder, 1)
+    own_segment = add_segment(folder, 1)
     with opened(folder) as loader:
         if is_loaded:
             load_all(loader)
@@ -565,7 +571,7 @@ def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: Dat
         (folder.journal / "000000000005-00000000.ndjson").unlink()
         load_all(loader)
         [message] = loader.status.damaged
-        assert f"{other.name}: has the number of {own.stem}" in message
+        assert f"{other.name}: has the number of {own_segment.stem}" in message
         assert "Restore a backup into a new folder" in message
     assert (folder.damaged / other.name).exists()
     assert events_in(folder.store) == expected(1)
@@ -640,17 +646,17 @@ def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: Da
     assert (folder.damaged / paths[1].name).read_bytes() == content
 
     with opened(folder) as loader:
-        assert len(loader.status.damaged) == 1, "no operator has moved it yet"
+        assert len(loader.status.damaged) == 1, "no operator has moved the file yet"
 
 
 def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, again, other = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
-    segment(folder.journal, [first, VIEW | {"id": 2}], number=1)
-    segment(folder.journal, [again, VIEW | {"id": 3}, other], number=2)
-    segment(folder.journal, [VIEW | {"id": 4}, again], number=3)
-    loads = noted_loads(monkeypatch)
+    first, duplicate, conflict = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
+    write_segment(folder.journal, [first, VIEW | {"id": 2}], number=1)
+    write_segment(folder.journal, [duplicate, VIEW | {"id": 3}, conflict], number=2)
+    write_segment(folder.journal, [VIEW | {"id": 4}, duplicate], number=3)
+    loads = recorded_loads(monkeypatch)
 
     with opened(folder) as loader:
         load_all(loader)
@@ -666,16 +672,16 @@ def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     assert [ledger[1:5] for ledger in ledgers] == [(2, 2, 0, 0), (3, 1, 1, 1), (2, 1, 1, 0)]
 
 
-def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+def recorded_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Record the segment numbers of each later load."""
     loads: list[list[int]] = []
     load = Store.load
 
-    def note_and_load(store: Store, *segments: Segment) -> LoadCounts:
+    def record_and_load(store: Store, *segments: Segment) -> LoadCounts:
         loads.append([segment.number for segment in segments])
         return load(store, *segments)
 
-    monkeypatch.setattr(Store, "load", note_and_load)
+    monkeypatch.setattr(Store, "load", record_and_load)
     return loads
 
 
@@ -685,7 +691,7 @@ def test_a_load_has_a_limit_in_segments_and_in_bytes(folder: DataFolder, monkeyp
     monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 2)
     monkeypatch.setattr(pending, "BATCH_BYTES_MAX", big.stat().st_size - 1)
     assert 2 * paths[0].stat().st_size < big.stat().st_size
-    loads = noted_loads(monkeypatch)
+    loads = recorded_loads(monkeypatch)
 
     with opened(folder) as loader:
         load_all(loader)
@@ -713,7 +719,7 @@ def test_closing_leaves_many_pending_segments_for_the_next_start(
     loader.open_store()
     loader.start()
     loader.on_sealed()
-    wait_until(lambda: bool(loads), what="loading has begun")
+    wait_until(lambda: bool(loads), description="loading has begun")
     loader.close()
     assert loads == list(range(1, len(loads) + 1))
     assert len(loads) < 8
@@ -729,16 +735,16 @@ def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, m
     monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
-    loads = noted_loads(monkeypatch)
+    loads = recorded_loads(monkeypatch)
     observed: list[bool] = []
     load = Store.load
 
-    def look_and_load(store: Store, *segments: Segment) -> LoadCounts:
-        wait_until(lambda: not is_copying(loader), what="the copy is complete")
+    def check_and_load(store: Store, *segments: Segment) -> LoadCounts:
+        wait_until(lambda: not is_copying(loader), description="the copy is complete")
         observed.append(paths[0].exists())
         return load(store, *segments)
 
-    monkeypatch.setattr(Store, "load", look_and_load)
+    monkeypatch.setattr(Store, "load", check_and_load)
     loader.run_once(is_last=False)
     loader.close()
     assert len(loads) == 4
@@ -767,7 +773,7 @@ def test_the_snapshot_interval_depends_on_disk_time_and_not_on_cpu_time(
     for number in (1, 2):
         add_segment(folder, number)
         loader.run_once(is_last=False)
-        wait_until(lambda: not is_copying(loader), what="the copy is complete")
+        wait_until(lambda: not is_copying(loader), description="the copy is complete")
         loader.run_once(is_last=False)
         time.sleep(0.02)
     assert loader.status.snapshot_count == count
@@ -830,8 +836,8 @@ def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> P
     """Return 8 MB in few lines: 128 errors with messages of 62 kB, or 8 invalid bodies of 1 MB."""
     if quarantined:
         bodies = [b'{"x":"' + os.urandom(500_000).hex().encode() for _ in range(8)]
-        why = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
-        lines = [body_rejection_line(one, received_at=1, key_id="k_1", new_id=uuid4) for one in why]
+        rejections = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
+        lines = [body_rejection_line(one, received_at=1, key_id="k_1", new_id=uuid4) for one in rejections]
     else:
         texts = [os.urandom(31_000).hex() for _ in range(128)]
         errors = [event_or_action("event:error", {"message": text}) for text in texts]
@@ -1015,14 +1021,14 @@ print(*counts)
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: Path) -> None:
-    crashing = Crashing(tmp_path / "data")
-    server = Server(crashing.data)
+    harness = CrashHarness(tmp_path / "data")
+    server = Server(harness.data)
     try:
         server.wait_until_ready()
-        wait_until((crashing.data / "analytics.duckdb").exists, what="a snapshot exists")
-        with senders(server.port, crashing.token, crashing.notes, count=1):
+        wait_until((harness.data / "analytics.duckdb").exists, description="a snapshot exists")
+        with senders(server.port, harness.token, harness.log, count=1):
             notebook = subprocess.run(
-                [sys.executable, "-c", READING, str(crashing.data / "analytics.duckdb")],
+                [sys.executable, "-c", READING, str(harness.data / "analytics.duckdb")],
                 capture_output=True,
                 text=True,
             )
@@ -1048,7 +1054,9 @@ def test_a_damaged_segment_makes_readyz_answer_503(tmp_path: Path) -> None:
     try:
         server.wait_until_ready()
         address = f"http://127.0.0.1:{server.port}/readyz"
-        wait_until(lambda: path.name in json.dumps(fetch(address).json()), what="the damaged segment is reported")
+        wait_until(
+            lambda: path.name in json.dumps(fetch(address).json()), description="the damaged segment is reported"
+        )
         assert fetch(address).status == 503
         assert server.stop() == 0
     finally:
@@ -1075,13 +1083,13 @@ def test_a_second_server_on_the_same_folder_ends_and_the_first_continues(tmp_pat
 @pytest.mark.server
 def test_an_event_is_visible_within_two_seconds_of_its_202(tmp_path: Path) -> None:
     """Measure the p95 of 30 probes with the default settings, from the 202 until the event is in the store."""
-    crashing = Crashing(tmp_path / "data")
-    server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="1.0", EMBEDSINK_SNAPSHOT_INTERVAL_S="10")
+    harness = CrashHarness(tmp_path / "data")
+    server = Server(harness.data, EMBEDSINK_SEGMENT_SEAL_S="1.0", EMBEDSINK_SNAPSHOT_INTERVAL_S="10")
     answered_at: list[float] = []
     visible_at: list[float] = []
     try:
         server.wait_until_ready()
-        sending = threading.Thread(target=send_thirty, args=(server.port, crashing.token, answered_at))
+        sending = threading.Thread(target=send_thirty, args=(server.port, harness.token, answered_at))
         sending.start()
         while len(visible_at) < 30:
             loaded = loaded_count(server.port)
@@ -1098,8 +1106,8 @@ def send_thirty(port: int, token: str, answered_at: list[float]) -> None:
     for _ in range(30):
         body = json.dumps(view()).encode()
         headers = {"Content-Type": "application/json"}
-        answer = fetch(f"http://127.0.0.1:{port}/api/v1/events", key=token, headers=headers, body=body)
-        assert answer.status == 202
+        response = fetch(f"http://127.0.0.1:{port}/api/v1/events", key=token, headers=headers, body=body)
+        assert response.status == 202
         answered_at.append(time.monotonic())
         time.sleep(0.13)
 

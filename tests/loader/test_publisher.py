@@ -24,7 +24,7 @@ from embedsink.store.duckdb_errors import StoreDamaged, StoreRefused
 from embedsink.store.purge import PurgeFilter
 from tests.loader.test_loader import add_many, add_segment, events_in, expected, flipped, load_all, opened
 from tests.support.crash_harness import Server
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.servers import fetch, wait_until
 from tests.support.stores import make_folder
 
@@ -96,7 +96,7 @@ def test_a_snapshot_damaged_after_its_verification_does_not_become_the_previous_
         rotten = folder.snapshot.read_bytes()
         [path] = publish_each(loader, 3)
         assert folder.previous.read_bytes() == before
-        assert path.exists(), "the previous snapshot lacks it"
+        assert path.exists(), "the previous snapshot lacks the segment"
         assert (folder.damaged / folder.snapshot.name).read_bytes() == rotten
         assert loader.status.error is None
         assert verify(folder.snapshot) is None
@@ -190,7 +190,7 @@ def test_no_checkpoint_changes_the_store_while_it_is_copied(
 
 def test_a_purge_waits_for_a_copy_that_reads_the_store(folder: DataFolder) -> None:
     with opened(folder) as loader:
-        segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
+        write_segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
         load_all(loader)
         with hanging(loader) as copy:
             before = folder.store.read_bytes()
@@ -213,7 +213,7 @@ def test_an_unreadable_store_is_damaged(folder: DataFolder) -> None:
 
 def test_a_purge_needs_free_space(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder) as loader:
-        segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
+        write_segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
         load_all(loader)
         monkeypatch.setattr(StoreDiskSpace, "_free_bytes", lambda self: 0)
         with pytest.raises(StoreRefused, match="are free on its disk"):
@@ -232,7 +232,7 @@ def test_loading_during_a_copy_does_not_change_it(folder: DataFolder) -> None:
                 load_all(loader)
             assert folder.store.stat().st_size > size
             os.kill(copy._child.pid, signal.SIGCONT)
-            wait_until(lambda: not copy.is_running, what="the copy is complete", timeout_s=PATIENCE_S)
+            wait_until(lambda: not copy.is_running, description="the copy is complete", timeout_s=PATIENCE_S)
             loader.run_once(is_last=False)
         assert (loader.status.error, loader.status.snapshot_count) == (None, 1)
     assert len(events_in(folder.snapshot)) == 1_000
@@ -317,7 +317,7 @@ def test_the_last_snapshot_of_a_closing_server_has_a_time_limit(
     loader = Loader(folder, Store(folder.store), closing_s_max=0.1)
     loader.open_store()
     loader.start()
-    wait_until(lambda: loader.status.snapshot_count == 1, what="a snapshot exists", timeout_s=PATIENCE_S)
+    wait_until(lambda: loader.status.snapshot_count == 1, description="a snapshot exists", timeout_s=PATIENCE_S)
     add_segment(folder, 1)
     monkeypatch.setattr(snapshot, "COMMAND", ("sh", "-c", "exec sleep 100"))
     started_at = time.monotonic()
@@ -333,17 +333,17 @@ def test_a_server_whose_store_is_large_loads_before_it_verifies(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_segment(folder, 1)
-    begun: list[int] = []
+    verified_at: list[int] = []
     copy = snapshot.CopyProcess
 
-    def note(source: Path, target: Path, **options: object) -> snapshot.CopyProcess:
-        begun.append(loader.status.segment_count)
+    def record(source: Path, target: Path, **options: object) -> snapshot.CopyProcess:
+        verified_at.append(loader.status.segment_count)
         return copy(source, target)
 
-    monkeypatch.setattr(publisher, "CopyProcess", note)
+    monkeypatch.setattr(publisher, "CopyProcess", record)
     with opened(folder) as loader:
         loader.run_once(is_last=False)
-        assert begun == [1]
+        assert verified_at == [1]
 
 
 HANGING = """
@@ -368,15 +368,17 @@ publisher.STALLED_S = snapshot.STALLED_S = 0.5
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_server_with_a_hung_copy_loads_reports_it_and_ends_in_time(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", planted=HANGING)
+    server = Server(tmp_path / "data", injected=HANGING)
     address = f"http://127.0.0.1:{server.port}"
     try:
         server.wait_until_ready()
-        wait_until(lambda: b"made no progress" in fetch(f"{address}/readyz").body, what="/readyz reports it")
+        wait_until(lambda: b"made no progress" in fetch(f"{address}/readyz").body, description="/readyz reports it")
         assert fetch(f"{address}/readyz").status == 503
-        segment(tmp_path / "data" / "journal", [{"type": "view"}], number=900)
+        write_segment(tmp_path / "data" / "journal", [{"type": "view"}], number=900)
         loaded = b'embedsink_loaded_envelopes_total{outcome="accepted"} 1'
-        wait_until(lambda: loaded in fetch(f"{address}/metrics").body, what="loading continues", timeout_s=PATIENCE_S)
+        wait_until(
+            lambda: loaded in fetch(f"{address}/metrics").body, description="loading continues", timeout_s=PATIENCE_S
+        )
         started_at = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(30) == 0

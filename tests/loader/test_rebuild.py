@@ -25,7 +25,7 @@ from embedsink.store.salvage import Salvaged
 from embedsink.store.sql_files import read_sql
 from embedsink.store.verify import read_every_row
 from tests.loader.test_loader import add_many, add_segment, damaged, events_in, expected, flipped, load_all, opened
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import make_folder, make_older
 
 HEADERS = 3 * 4_096
@@ -91,7 +91,7 @@ def test_a_loss_is_reported_at_each_start(folder: DataFolder) -> None:
     loader = settle(folder)
     [message] = loader.status.damaged
     loader._damaged.report_gaps(folder.journal, after=0, before=4)
-    assert loader.status.damaged == [message], "once"
+    assert loader.status.damaged == [message], "each event was loaded once"
     assert "the segments 1 to 3 are in neither the store nor the journal" in message
     with opened(folder) as loader:
         assert loader.status.damaged == [message]
@@ -117,12 +117,12 @@ def readable_events(file: Path) -> set[int]:
         return find(0, last + 1)
 
 
-def flip_a_column(path: Path, chance: random.Random) -> None:
+def flip_a_column(path: Path, rng: random.Random) -> None:
     """Flip a bit in a block with a part of a column of `event`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         query = "select distinct block_id from pragma_storage_info('event') where block_id >= 0 order by 1"
         blocks = [block for (block,) in database.execute(query).fetchall()]
-    path.write_bytes(flipped(path.read_bytes(), HEADERS + chance.choice(blocks) * BLOCK + chance.randrange(BLOCK)))
+    path.write_bytes(flipped(path.read_bytes(), HEADERS + rng.choice(blocks) * BLOCK + rng.randrange(BLOCK)))
 
 
 @pytest.mark.slow
@@ -135,24 +135,24 @@ def test_every_readable_event_is_salvaged_exactly_once(folder: DataFolder) -> No
         for _ in range(2):
             loader.publish()
     files = (folder.store, folder.snapshot, folder.previous)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     for seed in range(2):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         for path in (*folder.journal.iterdir(), *folder.damaged.iterdir()):
             path.unlink()
         for path in files:
             path.unlink(missing_ok=True)
-            path.write_bytes(sound)
-            flip_a_column(path, chance)
+            path.write_bytes(intact)
+            flip_a_column(path, rng)
         by_file = [readable_events(path) for path in files]
         readable = set.union(*by_file)
-        assert len(readable) > max(map(len, by_file)), "each file has what another lacks"
+        assert len(readable) > max(map(len, by_file)), "each file has rows that another lacks"
 
         loader = settle(folder)
-        found = stored(folder.snapshot)
-        assert len(found) == len(set(found))
-        assert set(found) >= readable
-        lost_count = sum(counts.values()) - len(found)
+        snapshot_events = stored(folder.snapshot)
+        assert len(snapshot_events) == len(set(snapshot_events))
+        assert set(snapshot_events) >= readable
+        lost_count = sum(counts.values()) - len(snapshot_events)
         assert not lost_count or f"{lost_count:,} events are lost" in str(loader.status.damaged)
 
 
@@ -189,7 +189,7 @@ TABLES = (
 def old(tmp_path: Path) -> Path:
     """Create a database file with every kind of row."""
     folder = make_folder(tmp_path / "old")
-    segment(folder.journal, EVERY_KIND, number=1)
+    write_segment(folder.journal, EVERY_KIND, number=1)
     add_segment(folder, 2)
     with opened(folder) as loader:
         load_all(loader)
@@ -197,8 +197,8 @@ def old(tmp_path: Path) -> Path:
 
 
 def rows_of(store: Store) -> dict[str, list[tuple[object, ...]]]:
-    kept = {"loaded_segment": "* exclude (loaded_at) replace (coalesce(lost_count, 0) as lost_count)"}
-    queries = {table: f"select {kept.get(table, '*')} from {table} order by all" for table in TABLES}
+    column_lists = {"loaded_segment": "* exclude (loaded_at) replace (coalesce(lost_count, 0) as lost_count)"}
+    queries = {table: f"select {column_lists.get(table, '*')} from {table} order by all" for table in TABLES}
     return {table: store._load_connection().execute(sql).fetchall() for table, sql in queries.items()}
 
 
@@ -211,9 +211,9 @@ def opened_store(path: Path) -> contextlib.closing[Store]:
 def test_all_kinds_of_rows_are_salvaged_once(folder: DataFolder, old: Path) -> None:
     with opened_store(old) as store:
         before = rows_of(store)
-    again = shutil.copy(old, old.with_name("again.duckdb"))
+    second_copy = shutil.copy(old, old.with_name("again.duckdb"))
     with opened_store(folder.store) as store:
-        store.salvage([old, Path(again)], journal_numbers=[])
+        store.salvage([old, Path(second_copy)], journal_numbers=[])
         assert rows_of(store) == before
         store.checkpoint()
     assert all(before.values())
@@ -318,10 +318,10 @@ def test_an_interrupted_rebuild_restarts_and_loses_nothing(folder: DataFolder, m
 
 def test_a_rebuild_with_damaged_snapshots_publishes_an_intact_one(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3, count=1_000)
-    sound = folder.store.read_bytes()
+    intact = folder.store.read_bytes()
     for path in (folder.snapshot, folder.previous, folder.store):
         path.write_bytes(b"\0" * 20_000)
-    folder.previous.write_bytes(sound)
+    folder.previous.write_bytes(intact)
     damaged = DamagedFiles(folder.damaged, messages=[])
     rebuilt = rebuild(folder, StoreLimits(), damaged_files=damaged, why="is damaged")
     assert (rebuilt.snapshot_number, rebuilt.salvaged.row_count) == (3, 0)
@@ -359,7 +359,7 @@ def test_old_ledgers_are_compacted_and_still_add_up(folder: DataFolder, monkeypa
         [total] = database.execute("select sum(received_count), sum(accepted_count) from loaded_segment").fetchall()
     assert len(rows) < 8
     assert rows[0] == (3, 1)
-    assert rows[1][1] == 5, "the gap between 3 and 5 stays one"
+    assert rows[1][1] == 5, "the gap between 3 and 5 is still a gap"
     assert total == (33, 33)
     assert events_in(folder.snapshot, lacks_segments=True) == expected(1, 2, 3, *range(5, 13))
     settle(folder)
@@ -392,8 +392,8 @@ def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
             loader.publish()
         compacted_up_to = loader._store.ledger.last_compacted_number()
         restored = [add_segment(folder, number) for number in (1, compacted_up_to)]
-        [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
-        assert found.details.count("has the number of a segment that was loaded long ago") == 2
+        [journal_finding] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
+        assert journal_finding.details.count("has the number of a segment that was loaded long ago") == 2
         load_all(loader)
         assert all("loaded long ago" in message for message in loader.status.damaged)
     assert all((folder.damaged / path.name).exists() for path in restored)
@@ -431,8 +431,8 @@ def test_a_truncated_file_is_damaged(folder: DataFolder) -> None:
 def test_databases_in_damaged_have_a_retention_but_segments_and_notes_have_none(
     folder: DataFolder, age_days: int
 ) -> None:
-    kept = ("000000000001-00000000.ndjson", "lost-1.txt")
-    for name in kept:
+    retained = ("000000000001-00000000.ndjson", "lost-1.txt")
+    for name in retained:
         (folder.damaged / name).write_text("kept")
     keeper = DamagedFiles(folder.damaged, messages=[])
     for number in range(5):
@@ -444,4 +444,4 @@ def test_databases_in_damaged_have_a_retention_but_segments_and_notes_have_none(
     if age_days:
         keeper.delete_old_databases(now=time.time() + age_days * 86_400)
         assert keeper.databases() == []
-    assert {path.name for path in folder.damaged.iterdir()} >= set(kept)
+    assert {path.name for path in folder.damaged.iterdir()} >= set(retained)

@@ -20,15 +20,15 @@ BLOCK = 65_536
 
 def test_copies_with_damage_in_different_blocks_restore_each_other(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("first", "second", "third")]
-    sound = database(tmp_path / "file.duckdb")
+    intact = database(tmp_path / "file.duckdb")
     for seed in range(5):
-        chance = random.Random(seed)
-        offsets = [0, 4_096, 8_192, *range(HEADERS, len(sound), BLOCK)]
-        chance.shuffle(offsets)
+        rng = random.Random(seed)
+        offsets = [0, 4_096, 8_192, *range(HEADERS, len(intact), BLOCK)]
+        rng.shuffle(offsets)
         for turn, path in enumerate(paths):
-            content = sound
+            content = intact
             for offset in offsets[turn::3]:
-                content = flipped(content, offset + chance.choice([0, 7, chance.randrange(4_096)]))
+                content = flipped(content, offset + rng.choice([0, 7, rng.randrange(4_096)]))
             path.write_bytes(content)
         for path in paths:
             assert repair_blocks(path, [other for other in paths if other != path])
@@ -37,33 +37,33 @@ def test_copies_with_damage_in_different_blocks_restore_each_other(tmp_path: Pat
 
 def test_a_block_with_other_content_replaces_no_block(tmp_path: Path) -> None:
     path, other = tmp_path / "file.duckdb", tmp_path / "other.duckdb"
-    sound = database(path)
-    damaged = flipped(sound, HEADERS + 100)
+    intact = database(path)
+    damaged = flipped(intact, HEADERS + 100)
     path.write_bytes(damaged)
-    # a valid block at the same offset, as in an older copy
-    other.write_bytes(sound[:HEADERS] + sound[HEADERS + BLOCK : HEADERS + 2 * BLOCK] + sound[HEADERS + BLOCK :])
+    # a valid block of an older copy at the same offset
+    other.write_bytes(intact[:HEADERS] + intact[HEADERS + BLOCK : HEADERS + 2 * BLOCK] + intact[HEADERS + BLOCK :])
     assert repair_blocks(path, [other]) == 0
     assert path.read_bytes() == damaged
 
 
 def test_a_cut_file_is_not_repaired(tmp_path: Path) -> None:
     path, other = tmp_path / "file.duckdb", tmp_path / "other.duckdb"
-    sound = database(other)
+    intact = database(other)
     for length in (0, 5_000, HEADERS, HEADERS + 100_000):
-        path.write_bytes(sound[:length])
+        path.write_bytes(intact[:length])
         repair_blocks(path, [other])
-        assert path.read_bytes() == sound[:length]
+        assert path.read_bytes() == intact[:length]
 
 
-def flip_bits(folder: DataFolder, chance: random.Random, *, count: int) -> None:
+def flip_bits(folder: DataFolder, rng: random.Random, *, count: int) -> None:
     """Flip bits in each database file, never in the same block of two files."""
     paths = (folder.store, folder.snapshot, folder.previous)
     block_count = min(path.stat().st_size for path in paths) // BLOCK - 1
-    blocks = chance.sample(range(block_count), count * len(paths))
+    blocks = rng.sample(range(block_count), count * len(paths))
     for path in paths:
         content = path.read_bytes()
         for _ in range(count):
-            content = flipped(content, HEADERS + blocks.pop() * BLOCK + chance.randrange(BLOCK))
+            content = flipped(content, HEADERS + blocks.pop() * BLOCK + rng.randrange(BLOCK))
         path.write_bytes(content)
 
 

@@ -47,7 +47,7 @@ OF_ALL_KINDS = "pipeline"
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[RunningServer]:
-    """A server with a week of the demo's traffic."""
+    """Start a server with a week of the demo's traffic."""
     data = tmp_path_factory.mktemp("busy") / "data"
     shutil.copytree(bundle, data / "pages")
     with running_server(data) as server:
@@ -56,27 +56,27 @@ def busy(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[Run
 
 
 @pytest.fixture
-def looking(browser: Browser, busy: RunningServer) -> Iterator[Reader]:
-    """A reader of the demo's data, with a read key and no open page."""
-    with reader_at(browser, busy, key=busy.key("read"), timezone_id="Europe/Berlin") as one:
-        yield one
+def demo_reader(browser: Browser, busy: RunningServer) -> Iterator[Reader]:
+    """Yield a reader of the demo's data, with a read key and no open page."""
+    with reader_at(browser, busy, key=busy.key("read"), timezone_id="Europe/Berlin") as opened_reader:
+        yield opened_reader
 
 
-def test_each_dashboard_shows_all_tiles_and_is_accessible(looking: Reader) -> None:
+def test_each_dashboard_shows_all_tiles_and_is_accessible(demo_reader: Reader) -> None:
     for name in DASHBOARDS:
-        looking.open(name)
-        assert looking.page.locator("[role=alert]").count() == 0
-        assert looking.page.locator("canvas").count() >= 1, name
-        changes = looking.page.locator("[data-change]").all_inner_texts()
+        demo_reader.open(name)
+        assert demo_reader.page.locator("[role=alert]").count() == 0
+        assert demo_reader.page.locator("canvas").count() >= 1, name
+        changes = demo_reader.page.locator("[data-change]").all_inner_texts()
         assert "not comparable yet" in changes, name  # The data has one week, and no complete week before it.
         assert not any("from" in change for change in changes), name
         if name == "content":
-            unused = looking.page.inner_text('[data-tile="unused"]')
+            unused = demo_reader.page.inner_text('[data-tile="unused"]')
             assert "Every dashboard of the last 90 days has a view in the last 14 days." in unused
         if name == OF_ALL_KINDS:
-            found = Axe().run(looking.page).response["violations"]
-            assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name
-    assert looking.page.get_attribute('nav a[href*="/dashboards/pipeline"]', "aria-current") == "page"
+            violations = Axe().run(demo_reader.page).response["violations"]
+            assert [violation["id"] for violation in violations if violation["impact"] in SERIOUS] == [], name
+    assert demo_reader.page.get_attribute('nav a[href*="/dashboards/pipeline"]', "aria-current") == "page"
 
 
 def test_one_dashboard_has_every_kind_of_tile() -> None:
@@ -89,12 +89,12 @@ def test_one_dashboard_has_every_kind_of_tile() -> None:
 
 
 def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, busy: RunningServer) -> None:
-    narrow = {"width": 390, "height": 844}
+    phone = {"width": 390, "height": 844}
     with reader_at(
         browser,
         busy,
         key=busy.key("read"),
-        viewport=narrow,
+        viewport=phone,
         color_scheme="dark",
         has_touch=True,
         locale="en-US",  # the locale with the longest times
@@ -111,14 +111,14 @@ def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, 
             reader.page.set_viewport_size({"width": width, "height": 844})  # a rotated phone
             reader.page.wait_for_timeout(300)
             drawn = reader.page.evaluate(COLOURS_ABOVE, ['[data-tile="latency"] canvas', 40])
-            assert {"#4c96ea", "#3fbfb3"} <= set(drawn), "both lines of the legend are to be seen"
-        found = Axe().run(reader.page).response["violations"]
-        assert [one["id"] for one in found if one["impact"] in SERIOUS] == []
+            assert {"#4c96ea", "#3fbfb3"} <= set(drawn), "both lines of the legend are visible"
+        violations = Axe().run(reader.page).response["violations"]
+        assert [violation["id"] for violation in violations if violation["impact"] in SERIOUS] == []
 
 
-def test_a_link_shows_the_same(looking: Reader) -> None:
-    looking.open("overview", "?period=24h&surface=dashboard&timezone=Asia%2FTokyo&compare=off")
-    page = looking.page
+def test_a_link_shows_the_same(demo_reader: Reader) -> None:
+    demo_reader.open("overview", "?period=24h&surface=dashboard&timezone=Asia%2FTokyo&compare=off")
+    page = demo_reader.page
     assert page.is_checked('input[name="period"][value="24h"]')
     assert page.input_value('input[name="timezone"]') == "Asia/Tokyo"
     assert not page.is_checked('input[name="compare"]')
@@ -128,25 +128,25 @@ def test_a_link_shows_the_same(looking: Reader) -> None:
     assert (page.get_attribute('nav a[href*="exports"]', "href") or "").endswith(f"/dashboards/exports?{query}")
 
 
-def test_a_filter_narrows_every_tile_and_going_back_removes_it(looking: Reader) -> None:
-    looking.open("tenants")
-    before = int(looking.number("tenant-views").replace(",", ""))
-    page = looking.page
+def test_a_filter_narrows_every_tile_and_going_back_removes_it(demo_reader: Reader) -> None:
+    demo_reader.open("tenants")
+    before = int(demo_reader.number("tenant-views").replace(",", ""))
+    page = demo_reader.page
     page.click('[data-tile="all"] button:has-text("acme-north")')
-    looking.wait(lambda: looking.number("active") == "1", "one tenant remains")
+    demo_reader.wait(lambda: demo_reader.number("active") == "1", "one tenant remains")
     assert "tenant=acme-north" in page.url
-    assert [row[0] for row in looking.texts("all")] == ["acme-north"]
-    assert 0 < int(looking.number("tenant-views").replace(",", "")) < before
+    assert [row[0] for row in demo_reader.texts("all")] == ["acme-north"]
+    assert 0 < int(demo_reader.number("tenant-views").replace(",", "")) < before
     page.go_back()
-    looking.wait(lambda: int(looking.number("tenant-views").replace(",", "")) >= before, "all tenants are back")
+    demo_reader.wait(lambda: int(demo_reader.number("tenant-views").replace(",", "")) >= before, "all tenants are back")
     page.click('label:has(input[value="24h"])')
-    looking.wait(lambda: int(looking.number("tenant-views").replace(",", "")) < before, "a day has fewer")
+    demo_reader.wait(lambda: int(demo_reader.number("tenant-views").replace(",", "")) < before, "a day has fewer")
     assert "period=24h" in page.url
 
 
-def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(looking: Reader) -> None:
-    looking.open("tenants", "?since=2026-11-20")
-    page, until = looking.page, looking.page.locator('input[name="until"]')
+def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(demo_reader: Reader) -> None:
+    demo_reader.open("tenants", "?since=2026-11-20")
+    page, until = demo_reader.page, demo_reader.page.locator('input[name="until"]')
     until.fill("2026-11-18")
     assert until.evaluate("field => field.validationMessage") == "The last day can't be before the first day."
     assert "until=" not in page.url
@@ -159,24 +159,24 @@ def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(looking: 
     assert until.input_value() == "2026-11-20"
 
 
-def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> None:
-    page = looking.page
+def test_a_custom_period_begins_with_the_one_that_is_shown(demo_reader: Reader) -> None:
+    page = demo_reader.page
     # The 24 hours include the current one: after 23:00 they are in one day.
     for period, length in (("7d", timedelta(days=6)), ("24h", timedelta(hours=23)), ("30d", timedelta(days=29))):
         before = datetime.now(UTC)
-        looking.open("tenants", f"?timezone=UTC&period={period}")
+        demo_reader.open("tenants", f"?timezone=UTC&period={period}")
         page.click('label:has(input[value="custom"])')
         fields = [page.input_value(f'input[name="{name}"]') for name in ("since", "until")]
-        shown = [[str(now.date()) for now in (now - length, now)] for now in (before, datetime.now(UTC))]
-        assert fields in shown
+        expected_days = [[str(now.date()) for now in (now - length, now)] for now in (before, datetime.now(UTC))]
+        assert fields in expected_days
     last = date.fromisoformat(fields[1])
     page.fill('input[name="since"]', last.isoformat())
     assert f"since={last}&until={last + timedelta(days=1)}" in page.url
 
 
-def test_a_last_day_without_a_first_day_is_reported(looking: Reader) -> None:
-    looking.open("tenants")
-    page = looking.page
+def test_a_last_day_without_a_first_day_is_reported(demo_reader: Reader) -> None:
+    demo_reader.open("tenants")
+    page = demo_reader.page
     page.click('label:has(input[value="custom"])')
     since = page.locator('input[name="since"]')
     since.evaluate("field => { field.value = ''; }")
@@ -187,34 +187,36 @@ def test_a_last_day_without_a_first_day_is_reported(looking: Reader) -> None:
     assert "since=2026-11-19&until=2026-11-21" in page.url
 
 
-def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(looking: Reader) -> None:
-    looking.open("tenants")
-    page = looking.page
+def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(demo_reader: Reader) -> None:
+    demo_reader.open("tenants")
+    page = demo_reader.page
     page.click("#more > summary")
-    looking.wait(lambda: page.locator("#deployments option").count() > 2, "they are offered")
+    demo_reader.wait(lambda: page.locator("#deployments option").count() > 2, "they are offered")
     offered = [option.text_content() for option in page.locator("#deployments option").all()]
-    key = {"Authorization": f"Bearer {looking.server.key('read')}"}
-    rows = page.request.get(f"{looking.server.url}/api/v1/reports/views?since=30d&interval=month", headers=key).json()
+    key = {"Authorization": f"Bearer {demo_reader.server.key('read')}"}
+    rows = page.request.get(
+        f"{demo_reader.server.url}/api/v1/reports/views?since=30d&interval=month", headers=key
+    ).json()
     most = max(rows, key=lambda row: row["view_count"] if row["deployment"] is not None else 0)
     assert (offered[0], len(set(offered))) == (str(most["deployment"]), len(offered))
     page.fill('input[name="deployment"]', "4711")
     page.press('input[name="deployment"]', "Enter")
-    looking.wait(lambda: "deployment=4711" in page.url, "it is chosen")
-    looking.wait(lambda: looking.number("active") == "0", "nothing is there")
+    demo_reader.wait(lambda: "deployment=4711" in page.url, "it is chosen")
+    demo_reader.wait(lambda: demo_reader.number("active") == "0", "nothing is there")
 
 
-def test_a_cut_table_shows_its_number_of_rows(looking: Reader) -> None:
-    looking.open("exports")
-    note = looking.page.inner_text('[data-tile="by-viewer"] [data-note]')
+def test_a_cut_table_shows_its_number_of_rows(demo_reader: Reader) -> None:
+    demo_reader.open("exports")
+    note = demo_reader.page.inner_text('[data-tile="by-viewer"] [data-note]')
     counted = re.fullmatch(r"12 of (\d+) rows shown\.", note)
     assert counted, note
     assert int(counted[1]) > 12
-    link = looking.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
+    link = demo_reader.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
     assert link.text_content() == "Download the whole report as CSV"
 
 
-def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
-    page = looking.page
+def test_a_sync_is_marked_where_it_happened(demo_reader: Reader) -> None:
+    page = demo_reader.page
     completed_at = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
     result = {
         "syncJobId": "marked",
@@ -224,18 +226,18 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
         "completedAt": completed_at.isoformat().replace("+00:00", "Z"),
         "durationMs": 5,
     }
-    answer = page.request.put(
-        f"{looking.server.url}/api/v1/deployments/12/dbt-sync/marked/result",
+    response = page.request.put(
+        f"{demo_reader.server.url}/api/v1/deployments/12/dbt-sync/marked/result",
         data=result,
-        headers={"Authorization": f"Bearer {looking.server.key('sync')}"},
+        headers={"Authorization": f"Bearer {demo_reader.server.key('sync')}"},
     )
-    assert answer.status == 200, answer.text()
-    key = {"Authorization": f"Bearer {looking.server.key('read')}"}
-    loading = f"{looking.server.url}/api/v1/dashboards/reliability/sections/loading"
-    looking.wait(
+    assert response.status == 200, response.text()
+    key = {"Authorization": f"Bearer {demo_reader.server.key('read')}"}
+    loading = f"{demo_reader.server.url}/api/v1/dashboards/reliability/sections/loading"
+    demo_reader.wait(
         lambda: page.request.get(loading, headers=key).json()["charts"]["load-course"]["marks"], "it is loaded"
     )
-    looking.open("reliability")
+    demo_reader.open("reliability")
     tile = '[data-tile="load-course"]'
     page.click(f"{tile} summary")
     with page.expect_download() as saved:
@@ -252,102 +254,102 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
     ],
 )
 def test_an_error_in_the_url_is_reported_once_and_removed_after_a_correction(
-    looking: Reader, query: str, message: str
+    demo_reader: Reader, query: str, message: str
 ) -> None:
-    page = looking.page
-    page.goto(f"{looking.server.url}/dashboards/overview{query}")
-    looking.wait(lambda: page.is_visible("#request-error"), "the error is shown")
+    page = demo_reader.page
+    page.goto(f"{demo_reader.server.url}/dashboards/overview{query}")
+    demo_reader.wait(lambda: page.is_visible("#request-error"), "the error is shown")
     assert message in page.inner_text("#request-error")
     assert page.locator("section:visible").count() == 0
     assert page.get_by_text("Try again").count() == 0
-    looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "the page does not claim to be live")
+    demo_reader.wait(lambda: page.inner_text("#live").startswith("Not available"), "the page does not claim to be live")
     page.click("#request-error a")
-    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "the URL is corrected")
-    looking.wait_until_shown()
+    demo_reader.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "the URL is corrected")
+    demo_reader.wait_until_shown()
     assert not page.is_visible("#request-error")
     assert page.is_checked('input[name="period"][value="7d"]')
-    assert looking.number("views") != "–"
-    looking.troubles.clear()  # A browser logs each refusal.
+    assert demo_reader.number("views") != "–"
+    demo_reader.troubles.clear()  # A browser logs each refusal.
 
 
-@pytest.mark.parametrize(
-    ("place", "meant"), [("overview?deploymnt=1", "deployment"), ("inspector?sesion=x", "session")]
-)
-def test_a_misspelt_filter_is_reported_instead_of_ignored(looking: Reader, place: str, meant: str) -> None:
-    page = looking.page
-    page.goto(f"{looking.server.url}/dashboards/{place}")
+@pytest.mark.parametrize(("path", "meant"), [("overview?deploymnt=1", "deployment"), ("inspector?sesion=x", "session")])
+def test_a_misspelt_filter_is_reported_instead_of_ignored(demo_reader: Reader, path: str, meant: str) -> None:
+    page = demo_reader.page
+    page.goto(f"{demo_reader.server.url}/dashboards/{path}")
     assert f'Did you mean "{meant}"?' in page.inner_text("[role=alert]")
-    assert page.url.endswith(place), "the filter can be corrected there"
+    assert page.url.endswith(path), "the filter can be corrected there"
     assert page.locator("section").count() == 0
-    looking.troubles.clear()  # A browser logs each refusal.
+    demo_reader.troubles.clear()  # A browser logs each refusal.
 
 
-def test_a_typing_error_in_a_field_is_reported_and_corrected_there(looking: Reader) -> None:
-    looking.open("tenants", "?timezone=UTC")
-    page = looking.page
+def test_a_typing_error_in_a_field_is_reported_and_corrected_there(demo_reader: Reader) -> None:
+    demo_reader.open("tenants", "?timezone=UTC")
+    page = demo_reader.page
     page.click("#more > summary")
     page.fill('input[name="timezone"]', "Mars/X")
     page.press('input[name="timezone"]', "Enter")
-    looking.wait(lambda: page.is_visible("#request-error"), "the error is shown")
+    demo_reader.wait(lambda: page.is_visible("#request-error"), "the error is shown")
     page.go_back()
-    looking.wait(
+    demo_reader.wait(
         lambda: page.is_visible("section") and not page.is_visible("#request-error"), "going back removes the error"
     )
-    looking.wait_until_shown()
-    looking.troubles.clear()
+    demo_reader.wait_until_shown()
+    demo_reader.troubles.clear()
 
 
-def test_a_chosen_hour_is_in_the_fields(looking: Reader) -> None:
-    looking.open("tenants", "?since=2026-11-20T05:00:00&until=2026-11-20T06:00:00")
-    assert looking.page.input_value('input[name="since"]') == "2026-11-20T05:00"
-    assert looking.page.input_value('input[name="until"]') == "2026-11-20T06:00"
+def test_a_chosen_hour_is_in_the_fields(demo_reader: Reader) -> None:
+    demo_reader.open("tenants", "?since=2026-11-20T05:00:00&until=2026-11-20T06:00:00")
+    assert demo_reader.page.input_value('input[name="since"]') == "2026-11-20T05:00"
+    assert demo_reader.page.input_value('input[name="until"]') == "2026-11-20T06:00"
 
 
-def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
-    looking.open("tenants")
-    canvas = looking.page.locator('[data-tile="tenants"] canvas')
+def test_a_click_on_a_bar_narrows_the_page(demo_reader: Reader) -> None:
+    demo_reader.open("tenants")
+    canvas = demo_reader.page.locator('[data-tile="tenants"] canvas')
     box = canvas.bounding_box()
     assert box is not None
-    longest = looking.texts("all")[0][0]
+    longest = demo_reader.texts("all")[0][0]
     canvas.click(position={"x": box["width"] * 0.4, "y": 20})
-    looking.wait(lambda: f"tenant={longest}" in looking.page.url, "the longest bar's tenant is chosen")
-    looking.page.click("#chips button")
-    looking.wait(lambda: "tenant=" not in looking.page.url, "the filter is gone")
+    demo_reader.wait(lambda: f"tenant={longest}" in demo_reader.page.url, "the longest bar's tenant is chosen")
+    demo_reader.page.click("#chips button")
+    demo_reader.wait(lambda: "tenant=" not in demo_reader.page.url, "the filter is gone")
 
 
-def test_each_chart_is_available_as_table_file_and_picture(looking: Reader) -> None:
-    looking.open("overview", "?surface=app")
-    page, tile = looking.page, '[data-tile="views-by-surface"]'
-    for what, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
+def test_each_chart_is_available_as_table_file_and_picture(demo_reader: Reader) -> None:
+    demo_reader.open("overview", "?surface=app")
+    page, tile = demo_reader.page, '[data-tile="views-by-surface"]'
+    for format, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
         page.click(f"{tile} summary")
         with page.expect_download() as saved:
-            page.click(f'{tile} [data-do="{what}"]')
+            page.click(f'{tile} [data-do="{format}"]')
         assert Path(saved.value.path()).read_bytes().startswith(start)
-        assert saved.value.suggested_filename == f"overview-views-by-surface.{what}"
+        assert saved.value.suggested_filename == f"overview-views-by-surface.{format}"
     texts = texts_of(Path(saved.value.path()).read_text())
     # A saved chart names its data, because it leaves the page.
     assert "Views by surface" in texts
     assert any(text.endswith("Europe/Berlin · Surface: app") for text in texts), texts
     page.click("#chips button")
-    looking.wait(lambda: looking.page.locator("#chips button").count() == 0, "the filter is gone")
-    looking.wait_until_shown()
+    demo_reader.wait(lambda: demo_reader.page.locator("#chips button").count() == 0, "the filter is gone")
+    demo_reader.wait_until_shown()
     page.click(f"{tile} summary")
     page.click(f'{tile} [data-do="table"]')
     surfaces = {"dashboard", "app", "chat"}
-    looking.wait(lambda: {row[1] for row in looking.texts("views-by-surface")} == surfaces, "all surfaces are there")
+    demo_reader.wait(
+        lambda: {row[1] for row in demo_reader.texts("views-by-surface")} == surfaces, "all surfaces are there"
+    )
     heads = [head.text_content() for head in page.query_selector_all(f"{tile} th")]
     assert {"Period", "Views"} < set(heads)
-    assert all(re.fullmatch(r"\w+,? \d+ \w+", row[0]) for row in looking.texts("views-by-surface"))
+    assert all(re.fullmatch(r"\w+,? \d+ \w+", row[0]) for row in demo_reader.texts("views-by-surface"))
     href = page.get_attribute(f"{tile} a[data-csv]", "href") or ""
-    answer = page.request.get(looking.server.url + href)
-    assert answer.status == 200
-    assert answer.text().startswith("period_start,deployment,surface,view_count")
+    response = page.request.get(demo_reader.server.url + href)
+    assert response.status == 200
+    assert response.text().startswith("period_start,deployment,surface,view_count")
     assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs/reports/views"
 
 
-def test_a_saved_chart_explains_its_dashed_lines(looking: Reader) -> None:
-    looking.open("overview", "?period=24h")
-    page, tile = looking.page, '[data-tile="views-by-surface"]'
+def test_a_saved_chart_explains_its_dashed_lines(demo_reader: Reader) -> None:
+    demo_reader.open("overview", "?period=24h")
+    page, tile = demo_reader.page, '[data-tile="views-by-surface"]'
     assert page.inner_text(f"{tile} [data-note]") == "Dashed: the previous period."
     page.click(f"{tile} summary")
     with page.expect_download() as saved:
@@ -356,13 +358,13 @@ def test_a_saved_chart_explains_its_dashed_lines(looking: Reader) -> None:
     assert "View events by surface. Dashed: the previous period." in texts
 
 
-def test_a_tooltip_follows_the_pointer(looking: Reader) -> None:
-    looking.open("tenants")
-    box = looking.page.locator('[data-tile="tenants"] canvas').bounding_box()
+def test_a_tooltip_follows_the_pointer(demo_reader: Reader) -> None:
+    demo_reader.open("tenants")
+    box = demo_reader.page.locator('[data-tile="tenants"] canvas').bounding_box()
     assert box is not None
-    looking.page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 20)
-    looking.wait(lambda: looking.page.is_visible("#tooltip"), "the tooltip is there")
-    assert "Views" in looking.page.inner_text("#tooltip")
+    demo_reader.page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 20)
+    demo_reader.wait(lambda: demo_reader.page.is_visible("#tooltip"), "the tooltip is there")
+    assert "Views" in demo_reader.page.inner_text("#tooltip")
 
 
 def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: RunningServer) -> None:
@@ -370,9 +372,9 @@ def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: R
     # Charts have no text in the page: their rows are in the responses.
     for name in ("overview", "exports", "reliability"):
         for section in read_dashboards()[name].sections:
-            answer = busy.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
-            assert answer.status == 200
-            assert not any(other in answer.body for other in (b"acme", b"globex", b"umbra")), name
+            response = busy.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
+            assert response.status == 200
+            assert not any(other in response.body for other in (b"acme", b"globex", b"umbra")), name
     with reader_at(browser, busy, key=key) as reader:
         reader.open("tenants")
         assert {row[0] for row in reader.texts("all")} <= {"initech", "–"}
@@ -382,8 +384,8 @@ def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: R
 def test_without_events_each_tile_says_so(browser: Browser, tmp_path: Path, bundle: Path) -> None:
     shutil.copytree(bundle, tmp_path / "data" / "pages")
     with (
-        running_server(tmp_path / "data") as nothing,
-        reader_at(browser, nothing, key=nothing.key("read")) as reader,
+        running_server(tmp_path / "data") as empty_server,
+        reader_at(browser, empty_server, key=empty_server.key("read")) as reader,
     ):
         reader.open("overview")
         assert reader.page.locator("canvas").count() == 0
@@ -397,7 +399,7 @@ def test_hostile_text_is_escaped_in_every_field(reader: Reader) -> None:
     server, ingest = reader.server, reader.server.key("ingest")
     before = loaded_count(server)
     sent = sum(send_everything(server, ingest, text) for text in HOSTILE)
-    wait_until(lambda: loaded_count(server) >= before + sent, what="hostile events are loaded", timeout_s=30)
+    wait_until(lambda: loaded_count(server) >= before + sent, description="hostile events are loaded", timeout_s=30)
     page = reader.page
     for name in (OF_ALL_KINDS, "tenants"):
         reader.open(name)
@@ -438,6 +440,6 @@ def send_everything(server: RunningServer, key: str, text: str) -> int:
         "tenant": short,
         "page": f"https://x.example/{short}",
     }
-    answer = server.post({"context": context, "events": events}, key=key)
-    assert answer.status == 202, answer.body
+    response = server.post({"context": context, "events": events}, key=key)
+    assert response.status == 202, response.body
     return len(events)

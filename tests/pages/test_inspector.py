@@ -77,7 +77,7 @@ def inspecting(browser: Browser, server: RunningServer, *, key: str = "", **opti
 
 @pytest.fixture
 def inspector(browser: Browser, server: RunningServer) -> Iterator[Inspector]:
-    """A page whose console must be empty at the end."""
+    """Open a page whose console must be empty at the end of the test."""
     with inspecting(browser, server) as opened:
         yield opened
         assert opened.said == []
@@ -99,9 +99,9 @@ def test_a_row_opens_with_its_envelope_and_its_error(inspector: Inspector) -> No
     inspector.open("?session=opens")
     inspector.send(WRONG, session="opens", viewer="u_42")
     row = inspector.show("bad_field")
-    shown = row.locator("pre").inner_text()
-    assert json.loads(shown) == WRONG
-    assert '\n  "payload": {\n    "format": "doc",\n' in shown
+    text_shown = row.locator("pre").inner_text()
+    assert json.loads(text_shown) == WRONG
+    assert '\n  "payload": {\n    "format": "doc",\n' in text_shown
     expect(row.locator("pre .invalid")).to_have_text('"doc"')
     expect(row.locator(".detail")).to_have_text('payload.format: "doc" is not one of csv, xlsx, png, pdf.')
     expect(row.locator("dl")).to_contain_text("u_42")
@@ -111,8 +111,8 @@ def test_numbers_keep_their_digits_and_duplicate_names_are_both_shown(inspector:
     inspector.open("?outcome=quarantined")
     body = b'{"a":12345678901234567890.10,"a":[1.50,{}, []],"b":"\\u00e9"}'
     assert inspector.server.post(body, key=inspector.key).status == 400
-    shown = inspector.show("duplicate_key").locator("pre").inner_text()
-    assert re.sub(r"\s", "", shown) == body.decode().replace(" ", "")
+    text_shown = inspector.show("duplicate_key").locator("pre").inner_text()
+    assert re.sub(r"\s", "", text_shown) == body.decode().replace(" ", "")
 
 
 def test_an_unknown_type_can_be_filtered_and_a_misspelt_type_is_reported(inspector: Inspector) -> None:
@@ -141,10 +141,10 @@ def test_hostile_values_are_escaped(inspector: Inspector) -> None:
     page = inspector.page
     assert page.title() == "Inspector · embedsink"
     assert page.locator("main img, main script").count() == 0
-    shown = page.locator("main").inner_text()
-    assert "<img src=x" in shown
-    assert "\u202e" not in shown
-    assert "\\u202e" in shown
+    text_shown = page.locator("main").inner_text()
+    assert "<img src=x" in text_shown
+    assert "\u202e" not in text_shown
+    assert "\\u202e" in text_shown
     page.get_by_role("button", name="Only this session").first.click()
     assert page.get_by_label("Session").input_value().startswith("<img src=x")
     expect(inspector.rows("unknown_type")).to_have_count(1, timeout=LOADED_MS)
@@ -267,22 +267,24 @@ def test_a_disconnection_is_shown_and_the_stream_reconnects_automatically(
 
 def test_earlier_rows_are_shown_after_the_stream_broke(inspector: Inspector) -> None:
     inspector.send(view(), session="broken")
-    inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # It is loaded.
-    page, begun = inspector.page, "id: 999999999\nevent: connected\ndata: {}\n\n"
+    inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # The event is loaded.
+    page, broken_stream = inspector.page, "id: 999999999\nevent: connected\ndata: {}\n\n"
     page.clock.install()
     page.route(
-        "**/api/v1/events/live*", lambda route: route.fulfill(content_type="text/event-stream", body=begun), times=1
+        "**/api/v1/events/live*",
+        lambda route: route.fulfill(content_type="text/event-stream", body=broken_stream),
+        times=1,
     )
     page.goto(f"{inspector.server.url}/dashboards/inspector?session=broken")
     expect(page.locator("#live")).to_have_attribute("data-state", "connecting")
 
-    def is_told_seconds_later() -> bool:
+    def is_updated_seconds_later() -> bool:
         page.clock.run_for(5_000)
         return inspector.rows().count() == 1
 
     wait_until(
-        is_told_seconds_later, what="the page asked again"
-    )  # The page may notice only now that the stream broke.
+        is_updated_seconds_later, description="the page asked again"
+    )  # The page may detect the broken stream only now.
 
 
 @pytest.mark.parametrize("text", ["[" * 16_000, 'x"' + '\\"' * 8_000], ids=["brackets", "quotes"])
@@ -290,10 +292,10 @@ def test_a_hostile_body_opens_quickly(inspector: Inspector, text: str) -> None:
     inspector.open(f"?key={inspector.key_id}")
     assert inspector.server.post(text.encode(), key=inspector.key).status == 400
     row = inspector.show("too_deep" if text.startswith("[") else "not_json")
-    shown = row.locator("pre").text_content(timeout=LOADED_MS) or ""
-    kept = text[:8_192]
-    assert (shown.count("["), shown.count('"')) == (kept.count("["), kept.count('"'))
-    assert len(shown) < 2 * len(text)
+    text_shown = row.locator("pre").text_content(timeout=LOADED_MS) or ""
+    stored_text = text[:8_192]
+    assert (text_shown.count("["), text_shown.count('"')) == (stored_text.count("["), stored_text.count('"'))
+    assert len(text_shown) < 2 * len(text)
 
 
 def test_formatting_takes_linear_time(inspector: Inspector) -> None:
@@ -332,5 +334,7 @@ def test_it_fits_phones_and_wide_screens_and_has_no_serious_barrier(inspector: I
             assert inspector.rows().first.locator(".session").is_visible()
             assert page.evaluate(WHOLE_TIMES)
             if (scheme, width) in (("light", 1_440), ("dark", 360)):  # Each scheme and each layout once.
-                found = Axe().run(page).response["violations"]
-                assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+                violations = Axe().run(page).response["violations"]
+                assert [
+                    violation["id"] for violation in violations if violation["impact"] in ("serious", "critical")
+                ] == []

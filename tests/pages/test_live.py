@@ -14,7 +14,7 @@ from tests.dashboards.image.svg_reader import texts_of
 from tests.pages.traffic import loaded_count
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
 from tests.support.envelopes import event_or_action, view
-from tests.support.live_client import listener_count, listening
+from tests.support.live_client import listener_count, open_stream
 from tests.support.servers import RunningServer, running_server, wait_until
 
 LIVE = "**/api/v1/events/live"
@@ -83,14 +83,14 @@ def test_a_hidden_page_sends_no_requests(reader: Reader) -> None:
     reader.open("overview", "?tenant=left")
     took_s = time.monotonic() - began
     reader.wait(lambda: reader.page.inner_text("#live").startswith("Live"), "it is live")
-    asked: list[str] = []
-    reader.page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    reader.page.on("request", lambda request: requests.append(request.url))
     # The page was notified of a load during its request, so it requests again after a pause.
     seem_hidden(reader.page, True)
     reader.page.wait_for_timeout(1000 * took_s)
-    assert asked == []
+    assert requests == []
     seem_hidden(reader.page, False)
-    reader.wait(lambda: any("/sections/" in url for url in asked), "a visible tab requests the new rows")
+    reader.wait(lambda: any("/sections/" in url for url in requests), "a visible tab requests the new rows")
 
 
 def test_hidden_tabs_release_their_connections(
@@ -106,13 +106,13 @@ def test_hidden_tabs_release_their_connections(
             seem_hidden(tab, True)
         seventh = Reader(first.page.context.new_page(), server)
         seventh.open("overview", "?tenant=unseen")  # A browser has six connections to a server.
-        asked: list[str] = []
-        first.page.on("request", lambda request: asked.append(request.url))
+        requests: list[str] = []
+        first.page.on("request", lambda request: requests.append(request.url))
         for _ in range(3):
             load(server, ingest, "unseen")
         seventh.wait(lambda: seventh.number("views") == "3", "the views are counted")
         seem_hidden(seventh.page, True)
-        assert (first.number("views"), asked) == ("0", [])
+        assert (first.number("views"), requests) == ("0", [])
         # One after the other: six simultaneous live streams would leave no connection for other requests.
         seem_hidden(first.page, False)
         first.wait(lambda: first.number("views") == "3", "a visible tab shows the new number")
@@ -141,12 +141,12 @@ def test_a_refused_request_is_not_repeated_with_each_load(reader: Reader, ingest
     reader.wait(
         lambda: reader.page.inner_text("#live-text") == "Not available", "the page says so, and the stream has begun"
     )
-    asked: list[str] = []
-    reader.page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    reader.page.on("request", lambda request: requests.append(request.url))
     for _ in range(2):
         load(reader.server, ingest, "refused")
     reader.page.wait_for_timeout(500)
-    assert asked == []
+    assert requests == []
     reader.page.click('label:has(input[value="24h"])')
     reader.wait_until_shown()
     reader.wait(lambda: reader.page.inner_text("#live").startswith("Live"), "a right choice is shown")
@@ -171,7 +171,7 @@ def test_a_failed_request_leaves_no_number_of_another_filter(reader: Reader, ing
     page.clock.run_for(6_000)
     reader.wait(lambda: reader.number("views") == "0", "the page retries automatically")
     reader.wait(lambda: "Live" in page.inner_text("#live"), "it is live again")
-    reader.troubles = [one for one in reader.troubles if "503" not in one]  # Browsers log each refusal.
+    reader.troubles = [trouble for trouble in reader.troubles if "503" not in trouble]  # Browsers log each refusal.
 
 
 def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest: str) -> None:
@@ -194,8 +194,8 @@ def test_invisible_and_direction_characters_in_a_name_are_shown_and_the_name_can
             load(reader.server, ingest, name)
     page, tile = reader.page, '[data-tile="all"]'
     reader.open("tenants", "?period=24h")
-    shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
-    assert set(names.values()) <= set(shown)
+    names_shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
+    assert set(names.values()) <= set(names_shown)
     page.locator(f"{tile} button", has_text="evil").click()
     reader.wait(lambda: reader.number("active") == "1", "only that tenant remains")
     assert "tenant=%E2%80%AEevil%E2%80%AC" in page.url
@@ -223,7 +223,7 @@ def test_large_growth_is_shown_as_a_factor(reader: Reader, ingest: str) -> None:
     days = [20, 8, *[0] * 9]
     sent = [view() | {"timestamp": now - day * DAY_MS} for day in days]
     assert reader.server.post({"context": context, "events": sent}, key=ingest).status == 202
-    wait_until(lambda: loaded_count(reader.server) == before + len(days), what="the views are loaded")
+    wait_until(lambda: loaded_count(reader.server) == before + len(days), description="the views are loaded")
     reader.open("overview", "?tenant=grown")
     change = reader.page.locator('[data-tile="views"] [data-change]')
     assert change.text_content() == "▲ up ×9 from 1"
@@ -242,7 +242,7 @@ def test_a_chart_that_cannot_be_drawn_shows_an_error_and_can_be_retried(reader: 
     reader.page.evaluate("window.canDraw = true")
     tile.get_by_role("button", name="Try again").click()
     reader.wait(lambda: tile.locator("canvas").count() == 1, "it is drawn")
-    assert all("zigzag" in one and not one.startswith("thrown") for one in reader.troubles)
+    assert all("zigzag" in trouble and not trouble.startswith("thrown") for trouble in reader.troubles)
     reader.troubles.clear()
 
 
@@ -306,7 +306,7 @@ def test_a_page_without_a_live_slot_says_so_and_continues(browser: Browser, tmp_
         running_server(tmp_path / "data", EMBEDSINK_LIVE_MAX="1") as server,
         reader_at(browser, server, key=server.key("read")) as reader,
     ):
-        with listening(server.url, server.key("read")):
+        with open_stream(server.url, server.key("read")):
             reader.page.clock.install()
             load(server, server.key("ingest"), "full")
             reader.open("overview")
@@ -319,7 +319,7 @@ def test_a_page_without_a_live_slot_says_so_and_continues(browser: Browser, tmp_
             reader.page.clock.run_for(31_000)
             return "Live · " in reader.page.inner_text("#live")
 
-        wait_until(lambda: listener_count(server) == 0, what="a slot is free")
+        wait_until(lambda: listener_count(server) == 0, description="a slot is free")
         reader.wait(is_live_half_a_minute_later, "the page has a slot")  # The refusal may arrive only now.
         reader.troubles.clear()  # A browser logs each refusal.
 
@@ -333,12 +333,12 @@ def load(server: RunningServer, key: str, tenant: str, *events: Any) -> None:
     """Send events of a tenant, or one view, and wait until they are loaded."""
     before = loaded_count(server)
     send(server, key, tenant, *events)
-    wait_until(lambda: loaded_count(server) > before, what="the events are loaded")
+    wait_until(lambda: loaded_count(server) > before, description="the events are loaded")
 
 
 def send(server: RunningServer, key: str, tenant: str, *events: Any) -> None:
     now = time.time_ns() // 1_000_000
     context: dict[str, Any] = {"deployment": 1, "viewer": tenant, "session": tenant, "tenant": tenant}
     sent = [event | {"timestamp": now} for event in events or (view(),)]
-    answer = server.post({"context": context, "events": sent}, key=key)
-    assert answer.status == 202
+    response = server.post({"context": context, "events": sent}, key=key)
+    assert response.status == 202

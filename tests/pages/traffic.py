@@ -19,7 +19,7 @@ def send_traffic(server: RunningServer, *, days: int = DAYS) -> None:
         browsers = Browsers(int(server.url.rpartition(":")[2]), keys, counts)
         for _ in browsers.send_all(make_traffic(time.time_ns() // 1_000_000, days=days), stop):
             pass
-    wait_until(lambda: loaded_count(server) >= counts.sent, what="all is loaded", timeout_s=60)
+    wait_until(lambda: loaded_count(server) >= counts.sent, description="all is loaded", timeout_s=60)
 
 
 def send_syncs(server: RunningServer) -> None:

@@ -1,4 +1,4 @@
-"""A reader at a page: a real browser, logged in, with a record of every error that must not occur."""
+"""A logged-in browser that records every error on its page."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -46,11 +46,11 @@ class Reader:
         """Wait until no tile is pending."""
         self.wait(lambda: self.page.evaluate(_IS_SHOWN), "all tiles are shown", timeout_s=timeout_s)
 
-    def wait(self, condition: Callable[[], Any], what: str, *, timeout_s: float = 30.0) -> None:
+    def wait(self, condition: Callable[[], Any], description: str, *, timeout_s: float = 30.0) -> None:
         """Wait until a condition is true. The page's policy forbids the script of Playwright's own waiting."""
         end = time.monotonic() + timeout_s
         while not condition():
-            assert time.monotonic() < end, f"still not so: {what}; {self.troubles}"
+            assert time.monotonic() < end, f"still not so: {description}; {self.troubles}"
             self.page.wait_for_timeout(50)
 
     def number(self, tile: str) -> str:
@@ -69,8 +69,8 @@ class Reader:
 
 def log_in(context: BrowserContext, server: RunningServer, key: str) -> None:
     """Log in as the form does, without a page."""
-    answer = context.request.post(f"{server.url}/login", form={"key": key}, max_redirects=0)
-    assert answer.status == 303, answer.text()
+    response = context.request.post(f"{server.url}/login", form={"key": key}, max_redirects=0)
+    assert response.status == 303, response.text()
 
 
 def seem_hidden(page: Page, is_hidden: bool) -> None:

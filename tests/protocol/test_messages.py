@@ -147,12 +147,12 @@ def test_the_catalog_has_exactly_the_types_of_the_spec() -> None:
 
 
 def test_the_catalog_has_exactly_the_payload_fields_of_the_spec() -> None:
-    known = {
+    catalog_fields = {
         (type_.removeprefix("svc:"), name) for type_, names in catalog_for("svc").known_fields.items() for name in names
     }
 
     # A theme is open, so all its fields are stored as extra.
-    assert known == {(field.type, field.name) for field in FIELDS if field.type != "action:set-theme"}
+    assert catalog_fields == {(field.type, field.name) for field in FIELDS if field.type != "action:set-theme"}
 
 
 def test_every_identifier_contains_the_service_name() -> None:

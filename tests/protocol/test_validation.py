@@ -89,10 +89,10 @@ def test_an_object_with_events_and_a_source_is_an_envelope() -> None:
 # Counts.
 
 
-@pytest.mark.parametrize("good", range(3))
-@pytest.mark.parametrize("bad", range(3))
-def test_accepted_and_rejected_envelopes_add_up_to_the_body(good: int, bad: int) -> None:
-    envelopes = [GOOD] * good + [BAD] * bad
+@pytest.mark.parametrize("valid_count", range(3))
+@pytest.mark.parametrize("invalid_count", range(3))
+def test_accepted_and_rejected_envelopes_add_up_to_the_body(valid_count: int, invalid_count: int) -> None:
+    envelopes = [GOOD] * valid_count + [BAD] * invalid_count
     if not envelopes:
         return
     for parsed in (
@@ -100,9 +100,9 @@ def test_accepted_and_rejected_envelopes_add_up_to_the_body(good: int, bad: int)
         parse_body({"events": envelopes}),
         parse_body(in_lines(*envelopes), ndjson=True),
     ):
-        assert (len(parsed.accepted), len(parsed.rejected)) == (good, bad)
-        assert parsed.received_count == good + bad
-        assert [index for index, _ in outcomes(parsed)] == list(range(good + bad))
+        assert (len(parsed.accepted), len(parsed.rejected)) == (valid_count, invalid_count)
+        assert parsed.received_count == valid_count + invalid_count
+        assert [index for index, _ in outcomes(parsed)] == list(range(valid_count + invalid_count))
 
 
 def test_an_invalid_delivery_rejects_all_its_envelopes() -> None:
@@ -117,8 +117,8 @@ def test_the_fields_of_an_invalid_delivery_are_stored_with_each_rejection() -> N
     parsed = parse_body({**fields, "events": [GOOD, GOOD], "lost": {"quota": 3}, "key": "k"})
 
     assert [json.loads(one.raw) for one in parsed.rejected] == [{**fields, "events": [GOOD]}] * 2
-    again = parse_body(json.loads(parsed.rejected[0].raw))
-    assert outcomes(again) == [(0, "bad_field")], "a replay rejects it again"
+    parsed_again = parse_body(json.loads(parsed.rejected[0].raw))
+    assert outcomes(parsed_again) == [(0, "bad_field")], "a replay rejects it again"
 
 
 def test_a_valid_deployment_of_an_invalid_context_is_used() -> None:
@@ -177,10 +177,10 @@ def test_the_valid_fields_of_an_invalid_delivery_are_used() -> None:
     )
 
 
-@pytest.mark.parametrize("wrong", ['["\\ud800"]', '{"\\u0000": "a"}', '"\\u0000"', "[]", '{"a": "b"}', "true"])
-def test_the_invalid_fields_of_a_delivery_are_ignored(wrong: str) -> None:
+@pytest.mark.parametrize("field", ['["\\ud800"]', '{"\\u0000": "a"}', '"\\u0000"', "[]", '{"a": "b"}', "true"])
+def test_the_invalid_fields_of_a_delivery_are_ignored(field: str) -> None:
     body = '{"events": [1], "context": %s, "lost": %s, "key": [%s], "sentAt": %s}'
-    parsed = parse_body((body % ((wrong,) * 4)).encode())
+    parsed = parse_body((body % ((field,) * 4)).encode())
 
     assert len(parsed.rejected) == 1
     assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == ({}, None, {}, None)
@@ -329,7 +329,7 @@ def test_an_envelope_is_validated_from_outer_to_inner_fields() -> None:
 
 @pytest.mark.parametrize("good_first", [True, False])
 def test_other_envelopes_do_not_change_the_outcome_of_an_envelope(good_first: bool) -> None:
-    bad = [
+    invalid = [
         BAD,
         view(timestamp=None),
         view({"path": 1}),
@@ -337,13 +337,13 @@ def test_other_envelopes_do_not_change_the_outcome_of_an_envelope(good_first: bo
         view(id="x"),
         event_or_action("event:download", surface="app"),
     ]
-    for envelope in bad:
-        alone = parse_body(envelope).rejected[0]
-        others = [GOOD] * 5
-        together = parse_body([*others, envelope] if good_first else [envelope, *others])
+    for envelope in invalid:
+        rejection_alone = parse_body(envelope).rejected[0]
+        other_envelopes = [GOOD] * 5
+        together = parse_body([*other_envelopes, envelope] if good_first else [envelope, *other_envelopes])
 
         assert len(together.accepted) == 5
-        assert replace(together.rejected[0], index=alone.index) == alone
+        assert replace(together.rejected[0], index=rejection_alone.index) == rejection_alone
 
 
 # Echoed ids.
@@ -382,7 +382,7 @@ def ready(deployment: int | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("body", "named"),
+    ("body", "deployments"),
     [
         (GOOD, set()),
         (ready(7), {7}),
@@ -395,8 +395,8 @@ def ready(deployment: int | None) -> dict[str, Any]:
         (event_or_action("action:refresh", {"deploymentId": 7}), set()),
     ],
 )
-def test_deployments_come_from_the_context_and_from_ready_events(body: Any, named: set[int]) -> None:
-    assert parse_body(body).deployments == named
+def test_deployments_come_from_the_context_and_from_ready_events(body: Any, deployments: set[int]) -> None:
+    assert parse_body(body).deployments == deployments
 
 
 def test_an_invalid_delivery_has_the_deployment_of_its_context() -> None:

@@ -1,4 +1,4 @@
-"""The report `activity` against an oracle that asks of each day who was seen in the days that end with it."""
+"""The report `activity` agrees with an oracle that counts the viewers of the days up to each day."""
 
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
@@ -8,10 +8,10 @@ import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.histories import INSTANTS, NOW, Event, Scope, found_rows, histories, scopes, seen
+from tests.support.histories import INSTANTS, NOW, Event, Scope, events_in_scope, histories, report_rows, scopes
 
 DAY = timedelta(days=1)
-# Up to and beyond what still counts, and days to come.
+# Instants inside and outside the window of 30 days, and future days.
 _apart = st.sampled_from([-40, -31, -30, -29, -8, -7, -6, -1, 0, 0, 0, 1, 13, 14, 15, 16])
 spread = st.builds(
     lambda history, steps: [
@@ -24,11 +24,11 @@ spread = st.builds(
 
 
 def expected_rows(history: list[Event], scope: Scope) -> list[tuple[object, ...]]:
-    """The oracle: no way of counting, but who was seen on which day."""
+    """Return the rows of the oracle, which collects the viewers of each day."""
     zone = ZoneInfo(scope.get("timezone", "UTC"))
     last = _day(min(NOW, scope.get("until", datetime.max) - timedelta(microseconds=1)), zone)
     days: dict[int | None, dict[date, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for event in seen(history, {name: value for name, value in scope.items() if name != "since"}):
+    for event in events_in_scope(history, {name: value for name, value in scope.items() if name != "since"}):
         if event.viewer is not None:
             days[event.deployment][_day(event.occurred_at, zone)].add(event.viewer)
     first = _day(scope["since"], zone) if "since" in scope else date.min
@@ -47,16 +47,16 @@ def _day(instant: datetime, zone: ZoneInfo) -> date:
 
 
 @given(history=spread, scope=scopes)
-def test_any_history_makes_the_days_that_the_oracle_counts(
+def test_the_days_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
 ) -> None:
-    assert found_rows(connection, "activity", history, scope) == expected_rows(history, scope)
+    assert report_rows(connection, "activity", history, scope) == expected_rows(history, scope)
 
 
 def test_a_day_after_the_clock_counts_only_viewers_of_that_day(connection: duckdb.DuckDBPyConnection) -> None:
     history = [Event("view", NOW - DAY, 0, viewer="u1"), Event("view", NOW + DAY, 1, viewer="u2")]
-    found = found_rows(connection, "activity", history, {"until": INSTANTS[0] + 60 * DAY})
-    assert found == [
+    rows = report_rows(connection, "activity", history, {"until": INSTANTS[0] + 60 * DAY})
+    assert rows == [
         (date(2026, 11, 16), 1, 1, 1, 1),
         (date(2026, 11, 17), 1, 0, 1, 1),
         (date(2026, 11, 18), 1, 1, 1, 1),

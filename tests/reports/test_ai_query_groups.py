@@ -1,4 +1,4 @@
-"""The report `ai_query_groups` against an oracle that looks at each question, and at what its session did next."""
+"""The report `ai_query_groups` agrees with an oracle that finds the next actions of each question's session."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.sql.test_ai_pair import NOW, START, Row, Stage, expected_rows
 from tests.support.rows import replace_events, variables
 
-# What the macro has to make of each text, by hand.
+# The expected shape of each text, written by hand.
 SHAPES = {
     "why": "why",
     "Why": "why",
@@ -31,7 +31,7 @@ COUNTS = ("asked", "answered", "failed", "abandoned", "followed", "acted", "agai
 
 @dataclass(frozen=True)
 class Act:
-    """Any event that is no stage of a query."""
+    """An event other than a stage of an AI query."""
 
     type: str
     minute: int = 0
@@ -47,7 +47,7 @@ class Act:
 
 @dataclass
 class Answer:
-    """One row of the report, but for the example: of the latest questions at one instant any will do."""
+    """A row of the report without its example, because any of several latest questions is a valid example."""
 
     counts: dict[str, int]
     sessions: set[str]
@@ -65,19 +65,19 @@ Answers = dict[tuple[int | None, str], Answer]
 
 
 def expected_answers(stages: list[Stage], acts: list[Act], scope: dict[str, Any]) -> Answers:
-    """The oracle. The pairing of stages is that of test_ai_lifecycle."""
-    found: Answers = defaultdict(lambda: Answer(dict.fromkeys(COUNTS, 0), set(), set(), set()))
-    asked = [s for s in stages if s.status == "submitted" and _is_seen(s, scope)]
-    done = [a for a in acts if a.type in ("drilldown", "download") and _is_seen(a, scope)]
+    """Return the rows of the oracle."""
+    answers: Answers = defaultdict(lambda: Answer(dict.fromkeys(COUNTS, 0), set(), set(), set()))
+    questions = [s for s in stages if s.status == "submitted" and _is_in_scope(s, scope)]
+    done = [a for a in acts if a.type in ("drilldown", "download") and _is_in_scope(a, scope)]
     for row in expected_rows(stages, scope).elements():
-        _count(found[row.deployment, SHAPES[row.query]], row, asked, done)
-    return dict(found)
+        _count(answers[row.deployment, SHAPES[row.query]], row, questions, done)
+    return dict(answers)
 
 
-def _count(answer: Answer, row: Row, asked: list[Stage], done: list[Act]) -> None:
+def _count(answer: Answer, row: Row, questions: list[Stage], done: list[Act]) -> None:
     began_at = row.submitted_at or row.finished_at
     assert began_at
-    same_shape = [stage for stage in asked if SHAPES[stage.query] == SHAPES[row.query]]
+    same_shape = [stage for stage in questions if SHAPES[stage.query] == SHAPES[row.query]]
     answer.counts["asked"] += row.submitted_at is not None
     for name, status in (("answered", "completed"), ("failed", "error"), ("abandoned", "abandoned")):
         answer.counts[name] += row.status == status
@@ -100,14 +100,14 @@ def _follows(events: Sequence[Stage | Act], row: Row, after: datetime) -> bool:
     )
 
 
-def _is_seen(event: Stage | Act, scope: dict[str, Any]) -> bool:
-    """Whether it may follow a question: on any surface and of any tenant, in the deployments that may be seen."""
+def _is_in_scope(event: Stage | Act, scope: dict[str, Any]) -> bool:
+    """Return whether an event may follow a question: its deployment is in scope, and its surface and tenant are any."""
     deployments = scope.get("deployments")
     return deployments is None or event.deployment in deployments
 
 
 def check(connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list[Act], scope: dict[str, Any]) -> None:
-    """That the view says what the oracle says, row by row."""
+    """Assert that the view has the rows of the oracle."""
     of_acts = dict.fromkeys(("status", "seq", "chat_id", "query", "viewer", "agent_id"))
     events: list[Stage | Act] = [*stages, *acts]
     rows = [
@@ -125,7 +125,7 @@ def check(connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list
     assert [row[2] for row in found] == sorted((row[2] for row in found), reverse=True)
 
 
-# Ten minutes apart, and a little less and more; some at one instant.
+# Gaps of ten minutes, a little less and a little more; some events have the same instant.
 MINUTES = [1, 2, 11, 12, 13, 21, 22]
 stages = st.builds(
     Stage,
@@ -162,7 +162,7 @@ scopes = st.fixed_dictionaries(
 
 
 @given(stages=st.lists(stages, max_size=20), acts=st.lists(acts, max_size=8), scope=scopes)
-def test_any_history_is_answered_as_the_oracle_does(
+def test_the_groups_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list[Act], scope: dict[str, Any]
 ) -> None:
     check(connection, stages, acts, scope)
@@ -177,29 +177,29 @@ MASS_SCOPES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(("seed", "scope"), list(enumerate(MASS_SCOPES)))
-def test_thousands_of_sessions_are_answered_as_the_oracle_does(
+def test_the_groups_of_thousands_of_sessions_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, seed: int, scope: dict[str, Any]
 ) -> None:
-    """A history for each deployment, so that each has rows of its own."""
-    chance = Random(seed)
+    """Check one history per deployment, all in one query."""
+    rng = Random(seed)
     stages: list[Stage] = []
     acts: list[Act] = []
     for deployment in range(600):
         sessions = [f"s{deployment}", f"s{deployment}", None]
         stages += [
             Stage(
-                chance.choice(["submitted", "submitted", "completed", "error"]),
-                chance.choice(MINUTES),
+                rng.choice(["submitted", "submitted", "completed", "error"]),
+                rng.choice(MINUTES),
                 deployment=deployment,
-                session=chance.choice(sessions),
-                query=chance.choice(sorted(SHAPES)),
-                surface=chance.choice(["chat", "app"]),
+                session=rng.choice(sessions),
+                query=rng.choice(sorted(SHAPES)),
+                surface=rng.choice(["chat", "app"]),
             )
-            for _ in range(chance.randint(1, 5))
+            for _ in range(rng.randint(1, 5))
         ]
         acts += [
-            Act(chance.choice(["drilldown", "download", "view"]), chance.choice(MINUTES), deployment, sessions[0])
-            for _ in range(chance.randint(0, 2))
+            Act(rng.choice(["drilldown", "download", "view"]), rng.choice(MINUTES), deployment, sessions[0])
+            for _ in range(rng.randint(0, 2))
         ]
-    chance.shuffle(stages)
+    rng.shuffle(stages)
     check(connection, stages, acts, scope)

@@ -1,4 +1,4 @@
-"""sql/reports against tests/reports/*.yaml: given these events, in this scope, a report has exactly these rows.
+"""Each report has the expected rows for the given events and scope of each case in tests/reports/*.yaml.
 
 A case has a promise (`case`), events (`given`, see tests/support/given.py), session variables (`scope`), the server's
 clock (`now`) and rows (`expect`, all of `columns` in order). A file may set `defaults` for what is given.
@@ -21,8 +21,8 @@ from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from embedsink.store.sql_files import LAYERS, read_sql, read_views, sql_folder
 from embedsink.store.view_catalog import Column
-from tests.support.given import REQUIRED, instant, segment
-from tests.support.rows import names_in
+from tests.support.given import REQUIRED, instant, write_segment
+from tests.support.rows import relations_in
 
 CASES = Path(__file__).parent
 REPORTS = sorted(read_sql("reports"))
@@ -57,7 +57,7 @@ def read_cases(report: str) -> dict[str, Any]:
 
 @pytest.fixture
 def store(opened: Store) -> Store:
-    """An empty store."""
+    """Empty the store before each test."""
     clear(opened)
     return opened
 
@@ -69,10 +69,10 @@ def clear(store: Store) -> None:
 
 @contextmanager
 def reader_of(report: str, case: dict[str, Any], store: Store, folder: Path) -> Iterator[Reader]:
-    """A reader of a case's events only, in its scope."""
+    """Open a reader for the events and the scope of a case."""
     clear(store)
     defaults = read_cases(report).get("defaults", {})
-    store.load(inspect(segment(folder, (defaults | event for event in case.get("given", [])))))
+    store.load(inspect(write_segment(folder, (defaults | event for event in case.get("given", [])))))
     with store.reader(scope_of(case)) as reader:
         yield reader
 
@@ -107,10 +107,10 @@ def test_a_column_has_the_same_values_when_selected_alone(
 ) -> None:
     for case in read_cases(report)["cases"]:
         with subtests.test(case["case"]), reader_of(report, case, store, tmp_path) as reader:
-            whole = [row for rows in reader.rows(report) for row in rows]
+            all_columns = [row for rows in reader.rows(report) for row in rows]
             for index, column in enumerate(reader.columns(report)):
-                alone = [row for rows in reader.rows(SelectQuery(report, (column.name,))) for row in rows]
-                assert alone == [(row[index],) for row in whole], column.name
+                one_column = [row for rows in reader.rows(SelectQuery(report, (column.name,))) for row in rows]
+                assert one_column == [(row[index],) for row in all_columns], column.name
 
 
 @pytest.mark.parametrize("report", REPORTS)
@@ -151,18 +151,20 @@ def test_a_file_reads_only_lower_layers_and_lower_numbers_of_its_own() -> None:
         for layer in LAYERS
         for path in (sql_folder() / layer).glob("*.sql")
     }
-    wrong = [
+    violations = [
         (name, other)
         for name, sql in read_views().items()
-        for other in names_in(sql) & ranks.keys() - {name}
+        for other in relations_in(sql) & ranks.keys() - {name}
         if ranks[other] >= ranks[name]
     ]
-    assert wrong == []
+    assert violations == []
 
 
 def test_reports_read_no_table() -> None:
     tables = set(re.findall(r"create table (\w+)", " ".join(read_sql("migrations").values())))
-    assert [(name, tables & names_in(sql)) for name, sql in read_sql("reports").items() if tables & names_in(sql)] == []
+    assert [
+        (name, tables & relations_in(sql)) for name, sql in read_sql("reports").items() if tables & relations_in(sql)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -171,8 +173,8 @@ def test_reports_read_no_table() -> None:
 def test_reports_declare_their_traits(trait: str, pattern: str) -> None:
     sqls = read_views()
     has_trait = {name for name, sql in sqls.items() if re.search(pattern, re.sub("--.*|'.*?'(?!\\))", "", _code(sql)))}
-    while more := {name for name, sql in sqls.items() if has_trait & names_in(sql)} - has_trait:
-        has_trait |= more
+    while new_names := {name for name, sql in sqls.items() if has_trait & relations_in(sql)} - has_trait:
+        has_trait |= new_names
     declared = {name for name, sql in read_sql("reports").items() if re.search(rf"(?m)^-- Traits: .*\b{trait}\b", sql)}
     assert declared == has_trait & read_sql("reports").keys()
 
@@ -182,7 +184,7 @@ def _code(sql: str) -> str:
 
 
 def test_every_view_answers_in_a_notebook_without_variables(store: Store, tmp_path: Path) -> None:
-    store.load(inspect(segment(tmp_path, [{"type": "view"}, {"type": "ai-query"}, {"type": "error"}])))
+    store.load(inspect(write_segment(tmp_path, [{"type": "view"}, {"type": "ai-query"}, {"type": "error"}])))
     store.checkpoint()
     copied = tmp_path / "analytics.duckdb"
     copied.write_bytes(store.path.read_bytes())
@@ -198,14 +200,14 @@ def test_every_view_answers_in_a_notebook_without_variables(store: Store, tmp_pa
     "report", [report for report in REPORTS if report not in ("ai_query", "ai_queries", "ai_query_groups")]
 )
 def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) -> None:
-    # Events of every type before and after, so that statistics can neither exclude nor prove a row group.
+    # Events of every type lie before and after the period, so that statistics alone can't select the row groups.
     events = [
         {"type": type, "publicId": id, "at": at}
         for type in set(REQUIRED) - {"refresh"}
         for id, at in ((None, "2020-01-01"), ("d1", "10:00"))
     ]
     rejected = [{"type": "scroll", "at": at, "rejected": "unknown_type"} for at in ("2020-01-01", "10:00")]
-    store.load(inspect(segment(tmp_path, [*events, *rejected])))
+    store.load(inspect(write_segment(tmp_path, [*events, *rejected])))
     store._load_connection().execute("set variable since = timestamp '2026-11-01'")
     try:
         plan = str(store._load_connection().execute(f"explain (format json) select * from {report}").fetchall())
@@ -221,6 +223,6 @@ def test_the_deployment_scope_is_enforced_in_one_view() -> None:
 
 
 def test_no_view_uses_asof_full_join() -> None:
-    """`asof full join`: DuckDB 1.5.5 sometimes waits in it forever."""
+    """DuckDB 1.5.5 sometimes waits forever in an `asof full join`."""
     sqls = {name: re.sub("--.*", "", sql) for name, sql in read_views().items()}
     assert [name for name, sql in sqls.items() if re.search(r"asof\s+(full|right)", sql)] == []

@@ -1,4 +1,4 @@
-"""The report `completeness` against an oracle that walks the numbers of each session."""
+"""The report `completeness` agrees with an oracle that walks through the numbers of each session."""
 
 import json
 from bisect import bisect_left
@@ -43,7 +43,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a forwarder gave up."""
+    """Events that a forwarder reported as lost."""
 
     reason: str
     lost_count: int
@@ -56,15 +56,15 @@ class Loss:
 
 
 def expected_rows(history: list[Numbered], losses: list[Loss], scope: dict[str, Any]) -> dict[Cell, tuple[Any, ...]]:
-    """The oracle: period and deployment → received, missing, lost, by reason, rate."""
+    """Return the rows of the oracle, by period and deployment."""
     received: Counter[Cell] = Counter()
     missing: Counter[Cell] = Counter()
     lost: dict[Cell, Counter[str]] = defaultdict(Counter)
     for event in history:
-        if not event.is_action and _is_seen(event, scope):
+        if not event.is_action and _is_in_scope(event, scope):
             received[_cell(event.occurred_at, event, scope)] += 1
     for event, count in _gaps(history):
-        if _is_seen(event, scope):
+        if _is_in_scope(event, scope):
             missing[_cell(event.occurred_at, event, scope)] += count
     for loss in losses:
         if loss.lost_count and _is_within(loss.received_at, loss, scope):
@@ -82,16 +82,16 @@ def expected_rows(history: list[Numbered], losses: list[Loss], scope: dict[str, 
 
 
 def _gaps(history: list[Numbered]) -> Iterator[tuple[Numbered, int]]:
-    """Each event with as many numbers before it as neither an event nor an action has."""
+    """Yield each event with the number of missing numbers before it."""
     sessions: dict[tuple[str, str], list[Numbered]] = defaultdict(list)
-    for one in history:
-        if one.session is not None and one.seq is not None and 0 <= one.seq < NUMBERS_BELOW:
-            sessions[one.key_id, one.session].append(one)
+    for record in history:
+        if record.session is not None and record.seq is not None and 0 <= record.seq < NUMBERS_BELOW:
+            sessions[record.key_id, record.session].append(record)
     for session in sessions.values():
-        of_actions = sorted({one.seq for one in session if one.is_action and one.seq is not None})
+        of_actions = sorted({record.seq for record in session if record.is_action and record.seq is not None})
         last = -1
-        # Python's sort keeps the order of ingest_seq among equals.
-        for event in sorted((one for one in session if not one.is_action), key=lambda e: (e.seq or 0, e.hour)):
+        # Python's sort is stable, so events with equal keys stay in the order of ingest_seq.
+        for event in sorted((record for record in session if not record.is_action), key=lambda e: (e.seq or 0, e.hour)):
             seq = event.seq or 0
             if seq > last:
                 filled = bisect_left(of_actions, seq) - bisect_left(of_actions, last + 1)
@@ -99,7 +99,7 @@ def _gaps(history: list[Numbered]) -> Iterator[tuple[Numbered, int]]:
                 last = seq
 
 
-def _is_seen(event: Numbered, scope: dict[str, Any]) -> bool:
+def _is_in_scope(event: Numbered, scope: dict[str, Any]) -> bool:
     return (
         _is_within(event.occurred_at, event, scope)
         and scope.get("surface") in (None, event.surface)
@@ -107,31 +107,31 @@ def _is_seen(event: Numbered, scope: dict[str, Any]) -> bool:
     )
 
 
-def _is_within(at: datetime, one: Numbered | Loss, scope: dict[str, Any]) -> bool:
+def _is_within(at: datetime, record: Numbered | Loss, scope: dict[str, Any]) -> bool:
     deployments = scope.get("deployments")
-    return (deployments is None or one.deployment in deployments) and (
+    return (deployments is None or record.deployment in deployments) and (
         scope.get("since", datetime.min) <= at < scope.get("until", datetime.max)
     )
 
 
-def _cell(at: datetime, one: Numbered | Loss, scope: dict[str, Any]) -> Cell:
+def _cell(at: datetime, record: Numbered | Loss, scope: dict[str, Any]) -> Cell:
     start = at if scope.get("interval") == "hour" else at.replace(hour=0)
-    return start, one.deployment
+    return start, record.deployment
 
 
 def check(
     connection: duckdb.DuckDBPyConnection, history: list[Numbered], losses: list[Loss], scope: dict[str, Any]
 ) -> None:
-    """That the view says what the oracle says, row by row."""
+    """Assert that the view has the rows of the oracle."""
     rows = [
-        {name: getattr(one, name) for name in ("seq", "occurred_at", "session", "key_id", "deployment", "tenant")}
+        {name: getattr(record, name) for name in ("seq", "occurred_at", "session", "key_id", "deployment", "tenant")}
         | {"ingest_seq": ingest_seq, "type": "navigate"}
-        for ingest_seq, one in enumerate(history)
+        for ingest_seq, record in enumerate(history)
     ]
-    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    # Insert in reverse order, so that the report can't rely on the table's order instead of ingest_seq.
     both = list(zip(rows, history, strict=True))[::-1]
-    replace_events(connection, [row | {"surface": one.surface} for row, one in both if not one.is_action])
-    replace_rows(connection, "action", [row for row, one in both if one.is_action])
+    replace_events(connection, [row | {"surface": record.surface} for row, record in both if not record.is_action])
+    replace_rows(connection, "action", [row for row, record in both if record.is_action])
     names = ("reason", "lost_count", "received_at", "deployment")
     replace_rows(connection, "loss", [{name: getattr(loss, name) for name in names} for loss in losses])
     with variables(connection, scope):
@@ -186,32 +186,32 @@ scopes = st.fixed_dictionaries(
 
 
 @given(history=histories, losses=losses, scope=scopes)
-def test_any_history_is_as_complete_as_the_oracle_says(
+def test_the_gaps_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Numbered], losses: list[Loss], scope: dict[str, Any]
 ) -> None:
     check(connection, history, losses, scope)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_thousands_of_sessions_are_as_complete_as_the_oracle_says(
+def test_the_gaps_of_thousands_of_sessions_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, seed: int
 ) -> None:
-    """A session for each deployment, so that each has rows of its own: shuffled, repeated, with gaps, late by days."""
-    chance = Random(seed)
+    """Check one session per deployment: with shuffled, repeated, missing and late events."""
+    rng = Random(seed)
     history = []
     for deployment in range(800):
-        length = chance.choice([1, 3, 8, 66])
-        kept = [seq for seq in range(length) if chance.random() < chance.choice([0.5, 0.9, 1.0])]
+        length = rng.choice([1, 3, 8, 66])
+        received_numbers = [seq for seq in range(length) if rng.random() < rng.choice([0.5, 0.9, 1.0])]
         history += [
             Numbered(
                 seq,
-                hour=chance.choice([0, 0, 0, 1, 24]),
+                hour=rng.choice([0, 0, 0, 1, 24]),
                 session=f"s{deployment % 700}",
                 key_id=f"k{deployment // 700}",
                 deployment=deployment,
-                is_action=chance.random() < 0.1,
+                is_action=rng.random() < 0.1,
             )
-            for seq in kept + chance.choices(kept or [0], k=chance.choice([0, 0, 2]))
+            for seq in received_numbers + rng.choices(received_numbers or [0], k=rng.choice([0, 0, 2]))
         ]
-    chance.shuffle(history)
-    check(connection, history, [], {"interval": chance.choice(["hour", "day"])})
+    rng.shuffle(history)
+    check(connection, history, [], {"interval": rng.choice(["hour", "day"])})

@@ -1,4 +1,4 @@
-"""How rows go out, and what a spreadsheet would make of them."""
+"""CSV output, and the guard against formulas in spreadsheets."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from embedsink.journal.segment import inspect
 from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
 
@@ -33,7 +33,7 @@ def written_csv(folder: Path, member: str, *, guard: bool) -> str:
 def csv_of(folder: Path, given: list[dict[str, Any]], *, guard: bool) -> str:
     folder.mkdir(exist_ok=True)
     store = open_store(folder / "store.duckdb")
-    store.load(inspect(segment(folder, given)))
+    store.load(inspect(write_segment(folder, given)))
     with store.reader(EVERYTHING) as reader:
         written = b"".join(csv_chunks(reader, "drilldowns", CsvOptions(guard=guard))).decode()
     store.close()
@@ -41,7 +41,7 @@ def csv_of(folder: Path, given: list[dict[str, Any]], *, guard: bool) -> str:
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n"])
-def test_text_that_a_spreadsheet_takes_for_a_formula_gets_an_apostrophe(tmp_path: Path, start: str) -> None:
+def test_text_that_looks_like_a_formula_gets_an_apostrophe(tmp_path: Path, start: str) -> None:
     assert members_in_csv(tmp_path, f"{start}1+1", guard=True) == [f"'{start}1+1"]
 
 
@@ -66,7 +66,7 @@ def test_invisible_characters_hide_no_formula(tmp_path: Path, guarded: str) -> N
 
 def test_invisible_characters_are_scanned_in_linear_time(tmp_path: Path) -> None:
     runs = ["\x01", "\t", ";", ";\u202e", "\r\n", '"', "\u3164"]
-    sent = [{"type": "drilldown", "member": one * 9_000} for one in runs]
+    sent = [{"type": "drilldown", "member": character * 9_000} for character in runs]
     started_at = time.process_time()
     assert len(members_of(tmp_path, sent, guard=True)) == len(runs)
     assert time.process_time() - started_at < 3
@@ -91,28 +91,28 @@ def test_text_stays_one_cell_with_any_separator(tmp_path: Path, separator: str) 
         assert text.count("\r\n") == 2
 
 
-def test_a_row_of_nothing_is_a_row(tmp_path: Path) -> None:
+def test_a_row_with_one_empty_field_is_written_as_quotes(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
-    store.load(inspect(segment(tmp_path, [{"type": "download"}])))
+    store.load(inspect(write_segment(tmp_path, [{"type": "download"}])))
     with store.reader(EVERYTHING) as reader:
         assert b"".join(csv_chunks(reader, SelectQuery("download_audit", ("title",)))) == b'title\r\n""\r\n'
     store.close()
 
 
-def test_other_text_is_as_it_was_sent(tmp_path: Path) -> None:
+def test_other_text_is_unchanged(tmp_path: Path) -> None:
     for member in (" =1+1", "a;b", "a; =1", "a=1|b", "a,=1+1"):
         assert members_in_csv(tmp_path / member, member, guard=True) == [member]
 
 
-def test_without_the_guard_all_text_is_as_it_was_sent(tmp_path: Path) -> None:
+def test_without_the_guard_all_text_is_unchanged(tmp_path: Path) -> None:
     assert members_in_csv(tmp_path, "=1+1", guard=False) == ["=1+1"]
 
 
-def test_of_a_report_only_rows_with_the_wanted_texts_are_read(tmp_path: Path) -> None:
+def test_only_rows_with_the_selected_texts_are_read(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
-    called = ["app", "app", "chat", "x' or 'a' = 'a"]
-    given: list[dict[str, object]] = [{"type": "download", "title": title, "format": "png"} for title in called]
-    store.load(inspect(segment(tmp_path, given)))
+    titles_sent = ["app", "app", "chat", "x' or 'a' = 'a"]
+    given: list[dict[str, object]] = [{"type": "download", "title": title, "format": "png"} for title in titles_sent]
+    store.load(inspect(write_segment(tmp_path, given)))
 
     def titles(*where: tuple[str, str], limit: int | None = None) -> list[str]:
         with store.reader(EVERYTHING) as reader:
@@ -121,8 +121,8 @@ def test_of_a_report_only_rows_with_the_wanted_texts_are_read(tmp_path: Path) ->
 
     assert titles(("title", "app")) == ["app", "app"]
     assert titles(("title", "app"), limit=1) == ["app"]
-    assert titles(("format", "png"), ("title", called[-1])) == [called[-1]]
-    # A number that is written like it is read as well, and a text that is no number is no mistake.
-    assert len(titles(("deployment", "1"))) == len(called)
+    assert titles(("format", "png"), ("title", titles_sent[-1])) == [titles_sent[-1]]
+    # A number in the same notation is read too, and a text that is not a number causes no error.
+    assert len(titles(("deployment", "1"))) == len(titles_sent)
     assert titles(("deployment", "one")) == []
     store.close()

@@ -1,4 +1,4 @@
-"""The report `export_volumes` against an oracle that reads the whole history, for any period."""
+"""The report `export_volumes` agrees with an oracle that reads the whole history, for any period."""
 
 import math
 from collections import defaultdict
@@ -19,7 +19,7 @@ NOTHING = (0, 0)
 
 
 def expected_rows(exports: list[dict[str, Any]], scope: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """The oracle: what docs/reports.md says, word by word."""
+    """Return the rows of the oracle, which follows the definition in docs/reports.md."""
     volumes: dict[tuple[int | None, str | None], dict[date, tuple[int, int]]] = defaultdict(dict)
     for export in exports:
         day, whose = export["occurred_at"].date(), (export["deployment"], export["viewer"])
@@ -30,8 +30,10 @@ def expected_rows(exports: list[dict[str, Any]], scope: dict[str, Any]) -> Itera
     for whose, of_viewer in volumes.items():
         for day in of_viewer:
             if day >= scope.get("since", datetime.min).date():
-                known = min(LOOK_BACK_DAYS, (day - first_day).days)
-                yield _row(day, whose, volumes, [day - timedelta(days=back) for back in range(1, known + 1)])
+                previous_day_count = min(LOOK_BACK_DAYS, (day - first_day).days)
+                yield _row(
+                    day, whose, volumes, [day - timedelta(days=back) for back in range(1, previous_day_count + 1)]
+                )
 
 
 def _row(day: date, whose: Any, volumes: Any, before: list[date]) -> tuple[Any, ...]:
@@ -68,7 +70,7 @@ exports = st.builds(
         "occurred_at": datetime(START.year, START.month, START.day) + timedelta(days=day, minutes=minute),
         **export,
     },
-    # Close together, a quiet month apart, and right at both ends of the look-back.
+    # Days close together, a month apart, and at both ends of the 28 days.
     day=st.sampled_from([0, 1, 2, 40, 41, 42, 43, 44, 70, 71, 72, 99, 100, 101, 128, 129, 130, 131]),
     minute=st.sampled_from([0, 600, 1439]),
     deployment=st.sampled_from([1, 1, 1, 2, None]),
@@ -85,6 +87,6 @@ def test_the_usual_volume_includes_days_before_the_period(
 ) -> None:
     replace_events(connection, [export | {"ingest_seq": ingest_seq} for ingest_seq, export in enumerate(exports)])
     with variables(connection, scope):
-        found = connection.execute("select * from export_volumes").fetchall()
+        rows = connection.execute("select * from export_volumes").fetchall()
     expected = sorted(expected_rows(exports, scope), key=lambda row: [(cell is None, cell) for cell in row[:3]])
-    assert found == expected
+    assert rows == expected

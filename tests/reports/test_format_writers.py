@@ -23,7 +23,7 @@ from embedsink.reports.format_writers import write_rows
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING, ROWS_OF_BATCH, Reader
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
 GIVEN: list[dict[str, object]] = [
@@ -54,7 +54,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
     store = open_store(folder / "store.duckdb")
-    store.load(inspect(segment(folder, GIVEN)))
+    store.load(inspect(write_segment(folder, GIVEN)))
     yield store
     store.close()
 

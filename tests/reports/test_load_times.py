@@ -1,4 +1,4 @@
-"""`load_times`, and whose an event in `dashboards` is, against an oracle that walks each history as a person would."""
+"""`load_times` and the attribution of events in `dashboards` agree with an oracle that walks through each history."""
 
 import re
 from collections import Counter, defaultdict
@@ -19,13 +19,13 @@ from tests.support.rows import replace_events, variables
 START = datetime(2026, 11, 2, 10)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 NOW = START + 3 * DAY
-# Of these, `dashboards` has a count.
+# The types that `dashboards` counts.
 COUNTED = ("view", "download", "drilldown", "error")
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a dashboard; `after` counts from START."""
+    """An event of a dashboard. `after` is its time since START."""
 
     type: str
     after: timedelta = timedelta()
@@ -44,8 +44,8 @@ class Event:
 
 
 @dataclass
-class Placed:
-    """An event with its dashboard; `is_loaded` is about view events."""
+class AttributedEvent:
+    """An event with its dashboard. `is_loaded` applies to view events."""
 
     event: Event
     public_id: str | None
@@ -62,7 +62,7 @@ class Placed:
 
 
 class Row(NamedTuple):
-    """What `load_times` says of one period, deployment and dashboard."""
+    """A row of `load_times`."""
 
     loaded_count: int
     never_loaded_count: int
@@ -78,68 +78,69 @@ Key = tuple[datetime, int | None, str | None]
 Scope = Mapping[str, Any]
 
 
-def placed_events(history: Iterable[Event], scope: Scope) -> list[Placed]:
-    """The oracle: walks the events in their order, and notes what each session shows and what still has to load."""
+def attributed_events(history: Iterable[Event], scope: Scope) -> list[AttributedEvent]:
+    """Return the events with their dashboards. This is the oracle: it walks through the events in order."""
     showing: dict[object, Event] = {}
-    loading: dict[object, Placed] = {}
-    walked = []
-    # Python's sort keeps the order of ingest_seq among equals.
+    loading: dict[object, AttributedEvent] = {}
+    attributed = []
+    # Python's sort is stable, so events with equal keys stay in the order of ingest_seq.
     for event in sorted(history, key=lambda e: (e.after, e.seq is None, e.seq or 0)):
-        if not _is_seen(event, scope):
+        if not _is_in_scope(event, scope):
             continue
-        placed = Placed(event, event.public_id)
-        walked.append(placed)
+        attributed_event = AttributedEvent(event, event.public_id)
+        attributed.append(attributed_event)
         if event.session is None:
             continue
-        place = (event.deployment, event.session, event.surface)
+        dashboard = (event.deployment, event.session, event.surface)
         if event.type == "view":
-            showing[place] = event
-        elif event.public_id is None and place in showing and event.after - showing[place].after <= DAY:
-            placed.public_id = showing[place].public_id
-        if event.surface == "dashboard" and placed.public_id is not None:
-            _load(placed, loading)
-    return walked
+            showing[dashboard] = event
+        elif event.public_id is None and dashboard in showing and event.after - showing[dashboard].after <= DAY:
+            attributed_event.public_id = showing[dashboard].public_id
+        if event.surface == "dashboard" and attributed_event.public_id is not None:
+            _load(attributed_event, loading)
+    return attributed
 
 
-def _load(placed: Placed, loading: dict[object, Placed]) -> None:
-    queue = (placed.event.deployment, placed.event.session, placed.public_id)
-    if placed.event.type == "view":
-        loading[queue] = placed
-    elif placed.event.type == "dashboard-loaded" and queue in loading:
+def _load(attributed_event: AttributedEvent, loading: dict[object, AttributedEvent]) -> None:
+    queue = (attributed_event.event.deployment, attributed_event.event.session, attributed_event.public_id)
+    if attributed_event.event.type == "view":
+        loading[queue] = attributed_event
+    elif attributed_event.event.type == "dashboard-loaded" and queue in loading:
         view = loading.pop(queue)
-        view.is_loaded = placed.event.after - view.event.after <= DAY
+        view.is_loaded = attributed_event.event.after - view.event.after <= DAY
 
 
-def _is_seen(event: Event, scope: Scope) -> bool:
+def _is_in_scope(event: Event, scope: Scope) -> bool:
     deployments = scope.get("deployments")
     return (deployments is None or event.deployment in deployments) and scope.get("surface") in (None, event.surface)
 
 
-def _in_scope(walked: Iterable[Placed], scope: Scope) -> Iterator[Placed]:
-    """A period and a tenant choose from what was attributed and paired without them."""
+def _in_scope(history: Iterable[AttributedEvent], scope: Scope) -> Iterator[AttributedEvent]:
+    """Return the events of the period and the tenant, after attribution and pairing."""
     since, until = scope.get("since", datetime.min), scope.get("until", datetime.max)
     return (
-        placed
-        for placed in walked
-        if since <= placed.event.occurred_at < until and scope.get("tenant") in (None, placed.event.tenant)
+        attributed_event
+        for attributed_event in history
+        if since <= attributed_event.event.occurred_at < until
+        and scope.get("tenant") in (None, attributed_event.event.tenant)
     )
 
 
 def expected_rows(history: Iterable[Event], scope: Scope) -> dict[Key, Row]:
-    groups: dict[Key, list[Placed]] = defaultdict(list)
-    for placed in _in_scope(placed_events(history, scope), scope):
-        event = placed.event
+    groups: dict[Key, list[AttributedEvent]] = defaultdict(list)
+    for attributed_event in _in_scope(attributed_events(history, scope), scope):
+        event = attributed_event.event
         if event.surface == "dashboard" and event.type in ("view", "dashboard-loaded"):
             period = event.occurred_at.replace(minute=0, second=0, microsecond=0)
             if scope.get("interval") != "hour":
                 period = period.replace(hour=0)
-            groups[period, event.deployment, placed.public_id].append(placed)
+            groups[period, event.deployment, attributed_event.public_id].append(attributed_event)
     return {key: _row(group) for key, group in groups.items()}
 
 
-def _row(group: list[Placed]) -> Row:
-    views = [placed for placed in group if placed.event.type == "view"]
-    loads = [placed.event for placed in group if placed.event.type == "dashboard-loaded"]
+def _row(group: list[AttributedEvent]) -> Row:
+    views = [attributed_event for attributed_event in group if attributed_event.event.type == "view"]
+    loads = [attributed_event.event for attributed_event in group if attributed_event.event.type == "dashboard-loaded"]
     reported = (load.load_duration_ms for load in loads)
     durations = sorted(duration for duration in reported if duration is not None and 0 <= duration <= 86_400_000)
     counts = [
@@ -162,21 +163,21 @@ def _row(group: list[Placed]) -> Row:
 def _percentile(ordered: list[float], percent: int) -> float | None:
     if not ordered:
         return None
-    place = Fraction(percent * (len(ordered) - 1), 100)
-    low = int(place)
+    position = Fraction(percent * (len(ordered) - 1), 100)
+    low = int(position)
     high = min(low + 1, len(ordered) - 1)
     below, above = Fraction(ordered[low]), Fraction(ordered[high])
-    return float(below + (above - below) * (place - low))
+    return float(below + (above - below) * (position - low))
 
 
 def expected_counts(history: Iterable[Event], scope: Scope) -> dict[tuple[int | None, str], dict[str, int]]:
-    """What `dashboards` counts, by deployment and public id."""
+    """Return the expected counts of `dashboards`, by deployment and public id."""
     counts: dict[tuple[int | None, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
-    for placed in _in_scope(placed_events(history, scope), scope):
-        if placed.public_id is not None:
-            counted = counts[placed.event.deployment, placed.public_id]
-            if placed.event.type in counted:
-                counted[placed.event.type] += 1
+    for attributed_event in _in_scope(attributed_events(history, scope), scope):
+        if attributed_event.public_id is not None:
+            counted = counts[attributed_event.event.deployment, attributed_event.public_id]
+            if attributed_event.event.type in counted:
+                counted[attributed_event.event.type] += 1
     return dict(counts)
 
 
@@ -186,19 +187,21 @@ def remember(connection: duckdb.DuckDBPyConnection, history: Iterable[Event]) ->
         | {"occurred_at": event.occurred_at, "ingest_seq": ingest_seq}
         for ingest_seq, event in enumerate(history)
     ]
-    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    # Insert in reverse order, so that the report can't rely on the table's order instead of ingest_seq.
     replace_events(connection, reversed(rows))
 
 
-def found_rows(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[Key, Row]:
+def report_rows(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[Key, Row]:
     with variables(connection, {"now": NOW, **scope}):
         rows = connection.execute("select * from load_times").fetchall()
-    found = {row[:3]: Row(*row[3:]) for row in rows}
-    assert len(found) == len(rows)
-    return found
+    rows_by_key = {row[:3]: Row(*row[3:]) for row in rows}
+    assert len(rows_by_key) == len(rows)
+    return rows_by_key
 
 
-def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], dict[str, int]]:
+def dashboard_counts(
+    connection: duckdb.DuckDBPyConnection, scope: Scope
+) -> dict[tuple[int | None, str], dict[str, int]]:
     with variables(connection, {"now": NOW, **scope}):
         rows = connection.execute(
             "select deployment, public_id, view_count, download_count, drilldown_count, error_count from dashboards"
@@ -206,24 +209,24 @@ def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tu
     return {row[:2]: dict(zip(COUNTED, row[2:], strict=True)) for row in rows}
 
 
-def found_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
+def view_counts_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
     """Return the view counts of `dashboards` in a query that selects no other counts."""
-    asked = ["deployment", "public_id", "view_count"]
-    with variables(connection, {"now": NOW, "requested_columns": asked, **scope}):
-        rows = connection.execute(f"select {', '.join(asked)} from dashboards").fetchall()
+    columns = ["deployment", "public_id", "view_count"]
+    with variables(connection, {"now": NOW, "requested_columns": columns, **scope}):
+        rows = connection.execute(f"select {', '.join(columns)} from dashboards").fetchall()
     return {row[:2]: row[2] for row in rows}
 
 
 def assert_same(found: dict[Key, Row], expected: dict[Key, Row]) -> None:
     assert found.keys() == expected.keys()
     for key, row in found.items():
-        # The percentiles are interpolated in binary; all else is exact.
+        # Percentiles are interpolated in floating point; all other values are exact.
         assert row[:2] + row[5:] == expected[key][:2] + expected[key][5:]
         exact = expected[key][2:5]
         assert list(row[2:5]) == [cell and pytest.approx(cell, rel=1e-12) for cell in exact]
 
 
-def test_every_history_of_up_to_four_events(connection: duckdb.DuckDBPyConnection) -> None:
+def test_all_histories_of_up_to_four_events_agree_with_the_oracle(connection: duckdb.DuckDBPyConnection) -> None:
     steps = [("view", "d1"), ("view", "d2"), ("dashboard-loaded", "d1"), ("dashboard-loaded", None), ("view", None)]
     histories = [history for length in range(1, 5) for history in product(steps, repeat=length)]
     events = [
@@ -232,10 +235,10 @@ def test_every_history_of_up_to_four_events(connection: duckdb.DuckDBPyConnectio
         for second, (type, public_id) in enumerate(history)
     ]
     remember(connection, events)
-    assert_same(found_rows(connection, {}), expected_rows(events, {}))
+    assert_same(report_rows(connection, {}), expected_rows(events, {}))
 
 
-# Most events are of one dashboard in one session, and those of a history at three instants: there, order matters.
+# Most events belong to one dashboard and session, and to three instants, so that their order matters.
 OTHER_PLACES: list[dict[str, Any]] = [
     {"deployment": 2},
     {"deployment": None},
@@ -260,13 +263,13 @@ INSTANTS = [
     NOW - START - MINUTE + timedelta(milliseconds=1),
     NOW - START,
 ]
-# Both sides of a day, and of midnight.
+# Instants around one day later, and around midnight.
 AT_LIMITS = [[timedelta(), DAY], [timedelta(), DAY, DAY + timedelta(milliseconds=1)], INSTANTS[3:5]]
 
 
 def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
     return st.builds(
-        lambda place, **said: Event(**said, **place),
+        lambda dashboard, **fields: Event(**fields, **dashboard),
         place=st.sampled_from([{}] * 20 + OTHER_PLACES),
         type=st.sampled_from(["view"] * 5 + ["dashboard-loaded"] * 5 + ["download", "drilldown", "error", "navigate"]),
         after=st.sampled_from(moments),
@@ -277,7 +280,7 @@ def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
     )
 
 
-# Two sessions and more at once, so that each example is several histories; some events come twice.
+# Each example has several sessions. Some events arrive twice.
 histories = (
     (st.lists(st.sampled_from(INSTANTS), min_size=1, max_size=3) | st.sampled_from(AT_LIMITS))
     .flatmap(lambda moments: st.lists(events_at(moments), min_size=4, max_size=20))
@@ -298,19 +301,19 @@ scopes = st.fixed_dictionaries(
 
 
 @given(history=histories, scope=scopes)
-def test_any_history_loads_as_the_oracle_says(
+def test_the_loads_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, object]
 ) -> None:
     remember(connection, history)
-    assert_same(found_rows(connection, scope), expected_rows(history, scope))
-    # A dashboard of which only a navigation was seen makes no row.
+    assert_same(report_rows(connection, scope), expected_rows(history, scope))
+    # A dashboard with only a navigation has no row.
     counts = expected_counts([event for event in history if event.type != "navigate"], scope)
-    assert found_counts(connection, scope) == counts
-    assert found_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
+    assert dashboard_counts(connection, scope) == counts
+    assert view_counts_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
 
 
 @given(history=histories, tenants=st.lists(st.sampled_from(["acme", "initech"]), min_size=30, max_size=30))
-def test_the_numbers_of_all_tenants_add_up_to_the_whole(
+def test_the_counts_of_all_tenants_add_up_to_the_unfiltered_counts(
     connection: duckdb.DuckDBPyConnection, history: list[Event], tenants: list[str]
 ) -> None:
     history = [replace(event, tenant=tenant) for event, tenant in zip(history, tenants, strict=False)]
@@ -318,20 +321,20 @@ def test_the_numbers_of_all_tenants_add_up_to_the_whole(
     scopes: list[Scope] = [{"tenant": tenant} for tenant in ("acme", "initech")]
     counts: Counter[object] = Counter()
     for scope in scopes:
-        counts.update(_flat(found_counts(connection, scope)))
-        counts.update(_flat({key: row._asdict() for key, row in found_rows(connection, scope).items()}))
-    whole: Counter[object] = Counter(_flat(found_counts(connection, {})))
-    whole.update(_flat({key: row._asdict() for key, row in found_rows(connection, {}).items()}))
-    assert counts == whole
+        counts.update(_flat(dashboard_counts(connection, scope)))
+        counts.update(_flat({key: row._asdict() for key, row in report_rows(connection, scope).items()}))
+    unfiltered: Counter[object] = Counter(_flat(dashboard_counts(connection, {})))
+    unfiltered.update(_flat({key: row._asdict() for key, row in report_rows(connection, {}).items()}))
+    assert counts == unfiltered
 
 
 def _flat(rows: Mapping[Any, Mapping[str, Any]]) -> dict[object, int]:
-    """The counts of events, by row and column."""
+    """Return the counts of events, by row and column."""
     is_count = re.compile("_count$|view|download|drilldown|error")
     return {(key, name): count for key, row in rows.items() for name, count in row.items() if is_count.search(name)}
 
 
-def test_however_many_events_have_no_session_none_belongs_to_a_view_without_one(
+def test_events_without_a_session_belong_to_no_view(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     connection.execute("truncate event")
@@ -350,13 +353,13 @@ def test_however_many_events_have_no_session_none_belongs_to_a_view_without_one(
         """
     )
     expected = {"view": 20_000, "download": 0, "drilldown": 5, "error": 0}
-    assert found_counts(connection, {}) == {(1, "d1"): expected}
+    assert dashboard_counts(connection, {}) == {(1, "d1"): expected}
 
 
 def test_a_dashboard_of_the_previous_day_is_listed_with_any_columns(connection: duckdb.DuckDBPyConnection) -> None:
     remember(connection, [Event("view"), Event("drilldown", 14 * HOUR, None), Event("error", DAY, None, surface="app")])
     for after, rows in ((SECOND, 1), (14 * HOUR, 1), (14 * HOUR + SECOND, 0)):
-        found = found_alone(connection, {"since": START + after, "until": START + 3 * DAY})
+        found = view_counts_alone(connection, {"since": START + after, "until": START + 3 * DAY})
         assert found == ({(1, "d1"): 0} if rows else {})
 
 
@@ -366,22 +369,22 @@ def test_a_single_day_has_the_same_row_as_within_a_period(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
     remember(connection, history)
-    whole = found_rows(connection, {})
+    all_rows = report_rows(connection, {})
     midnight = datetime(2026, 11, 2)
     days = [midnight + number * DAY for number in range(4)]
-    alone = [found_rows(connection, {"since": day, "until": day + DAY}) for day in days]
-    assert {key: row for rows in alone for key, row in rows.items()} == whole
+    single_days = [report_rows(connection, {"since": day, "until": day + DAY}) for day in days]
+    assert {key: row for rows in single_days for key, row in rows.items()} == all_rows
 
 
 @settings(max_examples=20)
 @given(history=histories)
-def test_a_load_that_comes_later_takes_a_never_back_and_makes_none(
+def test_a_later_load_only_reduces_never_loaded_count(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
     remember(connection, [event for event in history if event.type != "dashboard-loaded"])
-    before = found_rows(connection, {})
+    before = report_rows(connection, {})
     remember(connection, history)
-    for key, row in found_rows(connection, {}).items():
+    for key, row in report_rows(connection, {}).items():
         if key in before:
             assert row.never_loaded_count <= before[key].never_loaded_count
             assert row.view_count == before[key].view_count

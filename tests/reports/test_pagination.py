@@ -23,10 +23,10 @@ from embedsink.reports.format_writers import json_chunks, write_rows
 from embedsink.reports.pagination import LIMIT_MAX, Cursor, PageRequest
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING, Reader
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
-# One event of each type that adds a row to a report, for one session.
+# One session with an event of each type that adds a row to a report.
 EVERY_TYPE: list[dict[str, object]] = [
     {"type": "ready", "embedTenant": "acme", "deploymentId": 1},
     {"type": "view"},
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def load(store: Store, folder: Path, number: int) -> None:
     events = [event | {"session": f"s{number}"} for event in EVERY_TYPE]
-    store.load(inspect(segment(folder, events, number=number)))
+    store.load(inspect(write_segment(folder, events, number=number)))
 
 
 def page(reader: Reader, view: str, request: PageRequest) -> tuple[list[dict[str, Any]], Cursor | None]:
@@ -55,7 +55,7 @@ def page(reader: Reader, view: str, request: PageRequest) -> tuple[list[dict[str
 
 
 def paged_views(reader: Reader) -> list[str]:
-    """Return the views that have pages, so that a new one is tested too."""
+    """Return the paginated views, so that new views are tested automatically."""
     return [view for view in (*report_names(), EVENT_VIEW) if "ingest_seq" in visible_columns(reader, view)]
 
 
@@ -106,13 +106,13 @@ def test_a_page_of_a_windowed_view_is_computed_once(
     for number in (1, 2, 3):
         load(store, tmp_path, number)
     sent: list[str] = []
-    ask = Reader._execute
+    execute = Reader._execute
 
-    def noted(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
+    def recorded(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
         sent.append(sql)
-        return ask(self, sql, parameters)
+        return execute(self, sql, parameters)
 
-    monkeypatch.setattr(Reader, "_execute", noted)
+    monkeypatch.setattr(Reader, "_execute", recorded)
     for write in (Format.JSON, Format.PARQUET):
         sent.clear()
         with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:
@@ -121,9 +121,9 @@ def test_a_page_of_a_windowed_view_is_computed_once(
         assert sum("ai_query" in sql for sql in sent) == 1
     assert following is not None
     with store.reader(EVERYTHING) as reader:
-        rest, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
-        everything, _ = page(reader, "ai_query", replace(page_request, limit=None))
-    assert (len(rest), len(everything), last) == (1, 3, None)
+        last_page, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
+        all_rows, _ = page(reader, "ai_query", replace(page_request, limit=None))
+    assert (len(last_page), len(all_rows), last) == (1, 3, None)
 
 
 def test_windowed_views_are_detected_in_their_sql(store: Store) -> None:
@@ -154,7 +154,7 @@ def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Pa
         assert len(arrivals) == 3 * len(EVERY_TYPE)
 
 
-def test_a_page_may_omit_the_column_arrival(store: Store, tmp_path: Path) -> None:
+def test_a_page_may_omit_ingest_seq(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader:
         rows, following = page(reader, EVENT_VIEW, PageRequest(columns="type", limit="2"))
@@ -162,7 +162,7 @@ def test_a_page_may_omit_the_column_arrival(store: Store, tmp_path: Path) -> Non
     assert following is not None
 
 
-def test_a_report_without_arrival_has_a_limit_but_no_pages(store: Store, tmp_path: Path) -> None:
+def test_a_report_without_ingest_seq_has_a_limit_but_no_pages(store: Store, tmp_path: Path) -> None:
     for number in (1, 2):
         load(store, tmp_path, number)
     with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
@@ -227,7 +227,7 @@ def test_a_forged_cursor_is_refused_or_valid(after: int, since: int) -> None:
     assert cursor.after == after
 
 
-def test_arrival_is_the_last_column_of_a_report_with_pages(store: Store) -> None:
+def test_ingest_seq_is_the_last_column_of_a_paginated_report(store: Store) -> None:
     with store.reader(EVERYTHING) as reader:
         for view in paged_views(reader):
             if view != EVENT_VIEW:

@@ -24,7 +24,7 @@ from embedsink.protocol.messages import ACTIONS, EVENTS, MessageType
 from embedsink.reports.catalog import report_names
 from embedsink.reports.format import REPORT_FORMATS
 from embedsink.store.frames import frame_of_parquet
-from tests.support.servers import Answer, RunningServer, running_server, wait_until
+from tests.support.servers import RunningServer, ServerResponse, running_server, wait_until
 
 pytestmark = pytest.mark.server
 
@@ -139,10 +139,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             job = f"{canary(deployment)}-job"
             remote.put(*sync_of(deployment, job), body=json.dumps(sync_result(deployment, job)).encode())
         opened = embedsink.open(data)
-        wait_until(lambda: (data / "analytics.duckdb").exists(), what="a snapshot exists")
+        wait_until(lambda: (data / "analytics.duckdb").exists(), description="a snapshot exists")
         wait_until(
             lambda: len(opened.sql("from event")) + len(opened.sql("from action")) == sent,
-            what="all events are in the snapshot",
+            description="all events are in the snapshot",
         )
         yield server
 
@@ -152,26 +152,26 @@ def keys(server: RunningServer) -> dict[str, str]:
     return {str(scope): server.key("read", **({} if scope is None else {"deployments": scope})) for scope in SCOPES}
 
 
-def content_of(resource: str, answer: Answer, folder: Path) -> str:
+def content_of(resource: str, response: ServerResponse, folder: Path) -> str:
     """Return the text of a response: its headers, its body, and the rows and files in it."""
-    content = repr(answer.headers) + answer.body.decode("latin-1")
+    content = repr(response.headers) + response.body.decode("latin-1")
     if resource.endswith(".parquet"):
         file = folder / "rows.parquet"
-        file.write_bytes(answer.body)
+        file.write_bytes(response.body)
         content += frame_of_parquet(file)[0].to_csv()
     if resource.endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        with zipfile.ZipFile(io.BytesIO(response.body)) as archive:
             content += "".join(f"{name}\n{archive.read(name).decode()}" for name in archive.namelist())
             assert {f"{name}.csv" for name in report_names()} <= set(archive.namelist())
     return content
 
 
-def assert_no_leak(content: str, scope: list[int] | None, what: str) -> None:
+def assert_no_leak(content: str, scope: list[int] | None, source: str) -> None:
     if scope is None:
         return
     for other in (*DEPLOYMENTS, NO_DEPLOYMENT):
         if other not in scope:
-            assert not canaries_in(content, other), f"{what} shows {other} to {scope}"
+            assert not canaries_in(content, other), f"{source} shows {other} to {scope}"
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
@@ -188,9 +188,9 @@ def test_a_response_has_no_text_of_another_deployment(
         # The parameters change the rows and not their format, so one format of each report has both queries.
         for query in QUERIES if resource.endswith((".csv", ".ndjson")) else QUERIES[:1]:
             with subtests.test(resource + query):
-                answer = server.get(f"/api/v1/{resource}{query}", key=keys[str(scope)])
-                assert answer.status == 200, answer.body
-                content = content_of(resource, answer, tmp_path)
+                response = server.get(f"/api/v1/{resource}{query}", key=keys[str(scope)])
+                assert response.status == 200, response.body
+                content = content_of(resource, response, tmp_path)
                 assert_no_leak(content, scope, resource + query)
                 if resource.startswith(WITH_EVERY_TEXT):
                     assert [deployment for deployment in own if canary(deployment) not in content] == []
@@ -199,12 +199,12 @@ def test_a_response_has_no_text_of_another_deployment(
 def test_requesting_a_deployment_outside_the_scope_is_refused(
     server: RunningServer, keys: dict[str, str], subtests: pytest.Subtests
 ) -> None:
-    one, other = DEPLOYMENTS[:2]
+    own, other = DEPLOYMENTS[:2]
     for resource in filter(has_rows, RESOURCES):
         with subtests.test(resource):
-            answer = server.get(f"/api/v1/{resource}?deployment={one}&deployment={other}", key=keys[str([one])])
-            assert answer.status == 403
-            assert answer.json()["reason"] == "out_of_scope"
+            response = server.get(f"/api/v1/{resource}?deployment={own}&deployment={other}", key=keys[str([own])])
+            assert response.status == 403
+            assert response.json()["reason"] == "out_of_scope"
 
 
 def test_a_sync_result_is_read_by_keys_of_its_deployment(server: RunningServer, keys: dict[str, str]) -> None:
@@ -212,17 +212,17 @@ def test_a_sync_result_is_read_by_keys_of_its_deployment(server: RunningServer, 
         for deployment in DEPLOYMENTS:
             job = f"{canary(deployment)}-job"
             path = "/".join(("/api/v1", *sync_of(deployment, job)))
-            answer = server.get(path, key=keys[str(scope)])
+            response = server.get(path, key=keys[str(scope)])
             allowed = scope is None or deployment in scope
-            assert answer.status == (200 if allowed else 403)
-            assert (f"{canary(deployment)}.yml" in answer.body.decode()) == allowed
+            assert response.status == (200 if allowed else 403)
+            assert (f"{canary(deployment)}.yml" in response.body.decode()) == allowed
 
 
 def test_the_snapshot_is_read_by_unscoped_keys_only(server: RunningServer, keys: dict[str, str]) -> None:
     for scope in SCOPES:
-        answer = server.get("/api/v1/analytics.duckdb", key=keys[str(scope)])
-        assert answer.status == (200 if scope is None else 403)
-        assert_no_leak(answer.body.decode("latin-1"), scope, "analytics.duckdb")
+        response = server.get("/api/v1/analytics.duckdb", key=keys[str(scope)])
+        assert response.status == (200 if scope is None else 403)
+        assert_no_leak(response.body.decode("latin-1"), scope, "analytics.duckdb")
 
 
 def test_cursors_and_etags_of_another_key_reveal_nothing(server: RunningServer, keys: dict[str, str]) -> None:

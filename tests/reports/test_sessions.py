@@ -1,4 +1,4 @@
-"""The report `sessions` against an oracle that collects each session's events by hand."""
+"""The report `sessions` agrees with an oracle that collects the events of each session."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -16,13 +16,13 @@ from tests.support.histories import (
     MICROSECOND,
     Event,
     Scope,
-    found_rows,
+    events_in_scope,
     histories,
-    only,
+    report_rows,
     rows_in_scope,
     scopes,
-    seen,
-    spent_s,
+    single_value,
+    time_spent_s,
 )
 
 
@@ -51,9 +51,9 @@ class Row(NamedTuple):
 
 
 def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
-    """The oracle."""
+    """Return the rows of the oracle."""
     sessions: dict[tuple[int | None, str], list[Event]] = defaultdict(list)
-    for event in seen(history, scope):
+    for event in events_in_scope(history, scope):
         if event.session is not None:
             sessions[event.deployment, event.session].append(event)
     rows = [_row(deployment, session, events, scope) for (deployment, session), events in sessions.items()]
@@ -70,11 +70,11 @@ def _row(deployment: int | None, session: str, events: list[Event], scope: Scope
         session=session,
         started_at=instants[0],
         ended_at=instants[-1],
-        duration_s=spent_s(instants, scope),
-        surface=only(event.surface for event in events),
-        mode=only(event.mode for event in events),
-        tenant=only(event.tenant for event in events),
-        viewer=only(event.viewer for event in events),
+        duration_s=time_spent_s(instants, scope),
+        surface=single_value(event.surface for event in events),
+        mode=single_value(event.mode for event in events),
+        tenant=single_value(event.tenant for event in events),
+        viewer=single_value(event.viewer for event in events),
         view_count=count("view"),
         navigate_count=count("navigate"),
         dashboard_loaded_count=count("dashboard-loaded"),
@@ -89,20 +89,20 @@ def _row(deployment: int | None, session: str, events: list[Event], scope: Scope
 
 
 @given(history=histories, scope=scopes)
-def test_any_history_makes_the_sessions_that_the_oracle_counts(
+def test_the_sessions_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
 ) -> None:
-    assert found_rows(connection, "sessions", history, scope) == expected_rows(history, scope)
+    assert report_rows(connection, "sessions", history, scope) == expected_rows(history, scope)
 
 
-# Around the limits of 15 and 30 minutes, within a quarter of an hour and across several.
+# Gaps around 15 and 30 minutes, within one 15-minute interval and across several.
 _gaps = st.sampled_from([0, 1, 14, 15, 16, 29, 30, 31, 45, 600]).map(lambda minutes: timedelta(minutes=minutes))
 _nudges = st.sampled_from([timedelta(), timedelta(), MICROSECOND, -MICROSECOND])
 _visits = st.lists(st.tuples(_gaps, _nudges, st.sampled_from(["view", "view", "drilldown"])), min_size=1, max_size=12)
 
 
 @given(visit=_visits, start=st.integers(0, 14), gap_minutes=st.sampled_from([None, 15, 30, 45]))
-def test_time_spent_leaves_out_gaps_of_more_than_the_setting(
+def test_time_spent_excludes_gaps_longer_than_the_setting(
     connection: duckdb.DuckDBPyConnection,
     visit: list[tuple[timedelta, timedelta, str]],
     start: int,
@@ -113,12 +113,14 @@ def test_time_spent_leaves_out_gaps_of_more_than_the_setting(
         at += max(gap + nudge, timedelta())
         history.append(Event(kind, at, ingest_seq, tenant="acme"))
     scope: Scope = {} if gap_minutes is None else {"session_gap_minutes": gap_minutes}
-    [row] = found_rows(connection, "sessions", history, scope)
-    assert Row(*row).duration_s == pytest.approx(spent_s([event.occurred_at for event in history], scope), abs=1e-9)
+    [row] = report_rows(connection, "sessions", history, scope)
+    assert Row(*row).duration_s == pytest.approx(
+        time_spent_s([event.occurred_at for event in history], scope), abs=1e-9
+    )
     values = [event.occurred_at for event in history if event.type == "drilldown"]
     [(*_, seconds, _)] = rows_in_scope(connection, "tenants", scope)
     until_value = [event.occurred_at for event in history if values and event.occurred_at <= values[0]]
-    assert seconds == (pytest.approx(spent_s(until_value, scope), abs=1e-9) if values else None)
+    assert seconds == (pytest.approx(time_spent_s(until_value, scope), abs=1e-9) if values else None)
 
 
 @given(history=histories, loaded=st.integers(0, 40), scope=scopes)
@@ -127,19 +129,19 @@ def test_late_events_join_their_session_without_changing_its_paging_key(
 ) -> None:
     # A late `ready` may move events to another deployment, so each event names its own here.
     history = [replace(event, deployment=event.deployment or 1, tenant=event.tenant or "acme") for event in history]
-    before = [Row(*row) for row in found_rows(connection, "sessions", history[:loaded], scope)]
-    after = [Row(*row) for row in found_rows(connection, "sessions", history, scope)]
+    before = [Row(*row) for row in report_rows(connection, "sessions", history[:loaded], scope)]
+    after = [Row(*row) for row in report_rows(connection, "sessions", history, scope)]
     assert before == expected_rows(history[:loaded], scope)
     assert after == expected_rows(history, scope)
     assert {row[:2]: row.ingest_seq for row in before}.items() <= {row[:2]: row.ingest_seq for row in after}.items()
 
 
 @given(history=histories)
-def test_no_reader_sees_another_deployments_part_of_a_session(
+def test_a_reader_gets_no_events_of_other_deployments_in_a_session(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
-    """What one deployment is shown stays the same when everything of the others is gone."""
-    everything = found_rows(connection, "sessions", history, {})
+    """A reader of one deployment gets the same rows with and without the events of other deployments."""
+    everything = report_rows(connection, "sessions", history, {})
     for deployment in (1, 2):
         scoped = rows_in_scope(connection, "sessions", {"deployments": [deployment]})
         assert scoped == [row for row in everything if row[0] == deployment]
@@ -150,7 +152,7 @@ def test_no_reader_sees_another_deployments_part_of_a_session(
 def test_every_event_of_a_session_is_in_exactly_one_row_of_any_day(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
-    found_rows(connection, "sessions", history, {})
+    report_rows(connection, "sessions", history, {})
     bounds = [None, *INSTANTS, None]
     periods = [{"since": since, "until": until} for since, until in pairwise(bounds)]
     parts = [Row(*row) for period in periods for row in rows_in_scope(connection, "sessions", period)]

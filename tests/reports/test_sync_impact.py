@@ -1,4 +1,4 @@
-"""The report `sync_impact` against an oracle in plain Python, over generated histories."""
+"""The report `sync_impact` agrees with an oracle in Python, for generated histories."""
 
 import re
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from tests.support.rows import replace_events, variables
 
 NOON = datetime(2026, 11, 2, 12)
 DAY = timedelta(hours=24)
-# The edges of windows and of days, and some time between.
+# Instants at the edges of windows and days, and between them.
 MOMENTS = st.builds(
     lambda hours, off: NOON + timedelta(hours=hours, microseconds=off),
     st.integers(-60, 60).map(lambda n: n - n % 6) | st.integers(-60, 60),
@@ -55,18 +55,18 @@ def replace_syncs(connection: duckdb.DuckDBPyConnection, syncs: list[tuple[int, 
 
 
 def percentile(numbers: list[float]) -> float | None:
-    """The 95th, interpolated."""
+    """Return the interpolated 95th percentile."""
     if not numbers:
         return None
     numbers = sorted(numbers)
-    place = 0.95 * (len(numbers) - 1)
-    below = int(place)
+    position = 0.95 * (len(numbers) - 1)
+    below = int(position)
     above = min(below + 1, len(numbers) - 1)
-    return numbers[below] + (numbers[above] - numbers[below]) * (place - below)
+    return numbers[below] + (numbers[above] - numbers[below]) * (position - below)
 
 
 def measured(events: list[Row], since: datetime) -> tuple[Any, ...]:
-    """Errors for each view, the percentile, views and errors in the 24 hours from then on."""
+    """Return errors per view, the 95th percentile, views and errors of the 24 hours after `since`."""
     within = [event for event in events if since <= event["occurred_at"] < since + DAY]
     views = sum(event["type"] == "view" for event in within)
     errors = sum(event["type"] == "error" for event in within)
@@ -94,7 +94,7 @@ def oracle(events: list[Row], syncs: list[tuple[int, datetime]], scope: Row) -> 
 
 
 @given(events=EVENTS, syncs=SYNCS, scope=SCOPES)
-def test_it_agrees_with_the_oracle(
+def test_sync_impact_agrees_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, events: list[Row], syncs: list[tuple[int, datetime]], scope: Row
 ) -> None:
     for event in events:

@@ -1,4 +1,4 @@
-"""The report `tenants` against an oracle that follows each tenant's people, days and sessions."""
+"""The report `tenants` agrees with an oracle that collects the viewers, days and sessions of each tenant."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +11,17 @@ import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.histories import NOW, Event, Scope, found_rows, histories, rows_in_scope, scopes, seen, spent_s
+from tests.support.histories import (
+    NOW,
+    Event,
+    Scope,
+    events_in_scope,
+    histories,
+    report_rows,
+    rows_in_scope,
+    scopes,
+    time_spent_s,
+)
 
 
 class Row(NamedTuple):
@@ -28,9 +38,9 @@ class Row(NamedTuple):
 
 
 def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
-    """The oracle."""
+    """Return the rows of the oracle."""
     tenants: dict[str | None, list[Event]] = defaultdict(list)
-    for event in seen(history, scope):
+    for event in events_in_scope(history, scope):
         tenants[event.tenant].append(event)
     names = sorted(tenants, key=lambda name: (name is None, name or ""))
     return [_row(name, tenants[name], scope) for name in names]
@@ -65,7 +75,7 @@ def _seconds_to_first_value(events: list[Event], scope: Scope) -> Iterator[float
     for own in sessions.values():
         values = [event.occurred_at for event in own if _is_value(event)]
         if values:
-            yield spent_s([event.occurred_at for event in own if event.occurred_at <= min(values)], scope)
+            yield time_spent_s([event.occurred_at for event in own if event.occurred_at <= min(values)], scope)
 
 
 def _is_value(event: Event) -> bool:
@@ -73,30 +83,30 @@ def _is_value(event: Event) -> bool:
 
 
 def rounded(rows: list[tuple[object, ...]]) -> list[Row]:
-    """The median to the microsecond: interpolation may differ in the last bit."""
-    found = [Row(*row) for row in rows]  # type: ignore[arg-type]
+    """Round the median to a microsecond, because interpolation may differ in the last bit."""
+    tenants = [Row(*row) for row in rows]  # type: ignore[arg-type]
     return [
         row._replace(
             seconds_to_first_value_p50=row.seconds_to_first_value_p50
             if row.seconds_to_first_value_p50 is None
             else round(row.seconds_to_first_value_p50, 6)
         )
-        for row in found
+        for row in tenants
     ]
 
 
 @given(history=histories, scope=scopes)
-def test_any_history_makes_the_tenants_that_the_oracle_follows(
+def test_the_tenants_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
 ) -> None:
-    assert rounded(found_rows(connection, "tenants", history, scope)) == expected_rows(history, scope)
+    assert rounded(report_rows(connection, "tenants", history, scope)) == expected_rows(history, scope)
 
 
 @given(history=histories)
-def test_a_filtered_tenant_has_the_same_row_as_among_all(
+def test_a_tenant_filter_does_not_change_the_row_of_the_tenant(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
-    everything = found_rows(connection, "tenants", history, {})
+    everything = report_rows(connection, "tenants", history, {})
     for tenant in ("acme", "initech"):
         assert rows_in_scope(connection, "tenants", {"tenant": tenant}) == [r for r in everything if r[0] == tenant]
 
@@ -114,11 +124,13 @@ zones = st.sampled_from(
 def test_days_are_in_the_readers_time_zone(
     connection: duckdb.DuckDBPyConnection, instants: list[datetime], near: list[int], zone: str
 ) -> None:
-    """Also a microsecond before and after each midnight of the zone, through both changes of the clock."""
+    """Compare instants around each midnight of the zone, across both clock changes."""
     midnights = [instant.replace(hour=0, minute=0, second=0, microsecond=0, fold=0) for instant in instants]
     utc = [midnight.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).replace(tzinfo=None) for midnight in midnights]
     edges = [instant + timedelta(microseconds=step) for instant, step in zip(utc, near, strict=False)]
-    history = [Event("view", occurred_at=instant, ingest_seq=place) for place, instant in enumerate(instants + edges)]
+    history = [
+        Event("view", occurred_at=instant, ingest_seq=ingest_seq) for ingest_seq, instant in enumerate(instants + edges)
+    ]
     scope = {"timezone": zone, "now": datetime(2027, 1, 1)}
-    found = rounded(found_rows(connection, "tenants", history, scope))
-    assert found == expected_rows(history, scope)
+    rows = rounded(report_rows(connection, "tenants", history, scope))
+    assert rows == expected_rows(history, scope)

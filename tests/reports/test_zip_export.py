@@ -17,7 +17,7 @@ from embedsink.reports.scope import parse_scope
 from embedsink.reports.zip_export import write_summary
 from embedsink.store.database import Store
 from embedsink.store.reader import Reader
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
 GIVEN: list[dict[str, object]] = [
@@ -31,7 +31,7 @@ SCOPE = parse_scope({"since": "2026-11-01", "timezone": "Europe/Berlin", "interv
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     store = open_store(tmp_path / "store.duckdb")
-    store.load(inspect(segment(tmp_path, GIVEN)))
+    store.load(inspect(write_segment(tmp_path, GIVEN)))
     yield store
     store.close()
 
@@ -85,7 +85,7 @@ def test_a_summary_excludes_events_that_are_loaded_meanwhile(store: Store, tmp_p
 
     with store.reader(SCOPE.variables()) as reader, reader.consistent():
         assert view_count(reader) == 1
-        store.load(inspect(segment(tmp_path, [{"type": "view"}], number=2)))
+        store.load(inspect(write_segment(tmp_path, [{"type": "view"}], number=2)))
         store.checkpoint()  # A long read does not block the loader.
         assert view_count(reader) == 1
     with store.reader(SCOPE.variables()) as reader:

@@ -1,4 +1,4 @@
-"""The pairing of AI queries against an oracle that walks each history as a person would."""
+"""The pairing of AI queries agrees with an oracle that walks through each history."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
 from embedsink.store.database import Store
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.rows import replace_events, variables
 
 START = datetime(2026, 11, 2, 10)
@@ -26,7 +26,7 @@ NOW = START + timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Stage:
-    """One ai-query event; `minute` counts from START."""
+    """An ai-query event. `minute` is its time since START."""
 
     status: str
     minute: int = 0
@@ -63,22 +63,22 @@ class Row(NamedTuple):
 
 
 def expected_rows(history: list[Stage], scope: dict[str, object], now: datetime = NOW) -> Counter[Row]:
-    """The oracle."""
+    """Return the rows of the oracle."""
     queues: dict[object, list[Stage]] = defaultdict(list)
-    # Python's sort keeps the order of ingest_seq among equals.
+    # Python's sort is stable, so stages with equal keys stay in the order of ingest_seq.
     for stage in sorted(history, key=lambda s: (s.minute, s.seq is None, s.seq or 0)):
-        if _is_seen(stage, scope):
+        if _is_in_scope(stage, scope):
             queues[stage.deployment, stage.session, stage.chat_id, stage.query].append(stage)
-    walked = [one for queue in queues.values() for one in _walk(queue, now)]
-    return Counter(row for tenant, row in walked if _is_asked(tenant, row, scope))
+    paired_rows = [paired_row for queue in queues.values() for paired_row in _pair_queue(queue, now)]
+    return Counter(row for tenant, row in paired_rows if _is_row_in_scope(tenant, row, scope))
 
 
-def _is_seen(stage: Stage, scope: dict[str, object]) -> bool:
+def _is_in_scope(stage: Stage, scope: dict[str, object]) -> bool:
     deployments = scope.get("deployments")
     return deployments is None or stage.deployment in deployments  # type: ignore[operator]
 
 
-def _is_asked(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
+def _is_row_in_scope(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
     began_at = row.submitted_at or row.finished_at
     assert began_at
     return (
@@ -88,7 +88,7 @@ def _is_asked(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
     )
 
 
-def _walk(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]:
+def _pair_queue(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]:
     open_now: list[Stage] = []
     crowded: set[int] = set()
     for stage in queue:
@@ -97,16 +97,16 @@ def _walk(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]
             if len(open_now) > 1:
                 crowded |= {id(one) for one in open_now}
         elif open_now:
-            asked = open_now.pop(0)
-            yield _row(asked, stage, id(asked) in crowded, now)
+            question = open_now.pop(0)
+            yield _row(question, stage, id(question) in crowded, now)
         else:
             yield _row(None, stage, False, now)
-    for asked in open_now:
-        yield _row(asked, None, id(asked) in crowded, now)
+    for question in open_now:
+        yield _row(question, None, id(question) in crowded, now)
 
 
-def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: datetime) -> tuple[str | None, Row]:
-    first, last = asked or ended, ended or asked
+def _row(question: Stage | None, ended: Stage | None, is_crowded: bool, now: datetime) -> tuple[str | None, Row]:
+    first, last = question or ended, ended or question
     assert first
     assert last
     is_pending = first.occurred_at + timedelta(minutes=10) > now
@@ -119,16 +119,16 @@ def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: dateti
         chat_id=first.chat_id,
         agent_id=last.agent_id if last.agent_id is not None else first.agent_id,
         query=first.query,
-        submitted_at=asked.occurred_at if asked else None,
+        submitted_at=question.occurred_at if question else None,
         finished_at=ended.occurred_at if ended else None,
         status=status,
-        latency_ms=(ended.minute - asked.minute) * 60_000 if asked and ended else None,
+        latency_ms=(ended.minute - question.minute) * 60_000 if question and ended else None,
         is_ambiguous=is_crowded or first.session is None,
     )
     return (first.tenant if first.tenant is not None else last.tenant), row
 
 
-def found_rows(
+def query_rows(
     connection: duckdb.DuckDBPyConnection, history: Iterable[Stage], scope: dict[str, object], now: datetime = NOW
 ) -> Counter[Row]:
     rows = [
@@ -136,7 +136,7 @@ def found_rows(
         | {"occurred_at": stage.occurred_at, "type": "ai-query", "ingest_seq": ingest_seq}
         for ingest_seq, stage in enumerate(history)
     ]
-    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    # Insert in reverse order, so that the report can't rely on the table's order instead of ingest_seq.
     replace_events(connection, reversed(rows))
     with variables(connection, scope | {"now": now}):
         return Counter(
@@ -144,7 +144,7 @@ def found_rows(
         )
 
 
-def test_every_history_of_up_to_seven_stages(connection: duckdb.DuckDBPyConnection) -> None:
+def test_all_histories_of_up_to_seven_stages_agree_with_the_oracle(connection: duckdb.DuckDBPyConnection) -> None:
     lengths = range(1, 8)
     queues = [queue for length in lengths for queue in product(("submitted", "completed"), repeat=length)]
     history = [
@@ -152,10 +152,10 @@ def test_every_history_of_up_to_seven_stages(connection: duckdb.DuckDBPyConnecti
         for number, queue in enumerate(queues)
         for minute, status in enumerate(queue)
     ]
-    assert found_rows(connection, history, {}) == expected_rows(history, {})
+    assert query_rows(connection, history, {}) == expected_rows(history, {})
 
 
-# Most stages share one queue and few instants, where order and concurrency matter.
+# Most stages share a queue and a few instants, so that order and concurrency matter.
 OTHER_QUEUES: list[dict[str, Any]] = [
     {"deployment": 2},
     {"deployment": None},
@@ -189,43 +189,43 @@ scopes = st.fixed_dictionaries(
 )
 
 
-# Before, at and after the ten minutes of each question.
+# Instants before, at and after the end of each question's ten minutes.
 clocks = st.sampled_from([2, 10, 11, 12, 13, 30, 31, 45]).map(lambda minute: START + timedelta(minutes=minute))
 
 
 @given(history=histories, scope=scopes, now=clocks)
-def test_any_history_pairs_as_the_oracle_does(
+def test_the_pairs_of_any_history_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Stage], scope: dict[str, object], now: datetime
 ) -> None:
-    assert found_rows(connection, history, scope, now) == expected_rows(history, scope, now)
+    assert query_rows(connection, history, scope, now) == expected_rows(history, scope, now)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_thousands_of_histories_pair_row_by_row(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
-    """A session each, so that each has rows of its own: orphans, repeats, null chats, few instants, any order."""
-    chance = Random(seed)
+def test_the_pairs_of_thousands_of_histories_agree_row_by_row(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
+    """Check one session per history: orphans, repeats, null chats, few instants, any order."""
+    rng = Random(seed)
     history = [
         Stage(
-            status=chance.choice(["submitted", "submitted", "completed", "error"]),
-            minute=chance.choice([1, 2, 20, 21]),
-            seq=chance.choice([None, 0, 1]),
+            status=rng.choice(["submitted", "submitted", "completed", "error"]),
+            minute=rng.choice([1, 2, 20, 21]),
+            seq=rng.choice([None, 0, 1]),
             session=f"s{number}",
-            chat_id=chance.choice([None, None, "c1"]),
-            query=chance.choice(["why", "why", "Why"]),
-            viewer=chance.choice([None, "u1", "u2"]),
-            agent_id=chance.choice([None, "a1", "a2"]),
+            chat_id=rng.choice([None, None, "c1"]),
+            query=rng.choice(["why", "why", "Why"]),
+            viewer=rng.choice([None, "u1", "u2"]),
+            agent_id=rng.choice([None, "a1", "a2"]),
         )
         for number in range(1_500)
-        for _ in range(chance.randint(1, 9))
+        for _ in range(rng.randint(1, 9))
     ]
-    chance.shuffle(history)
-    now = START + timedelta(minutes=chance.choice([11, 12, 30, 31]))
-    assert found_rows(connection, history, {}, now) == expected_rows(history, {}, now)
+    rng.shuffle(history)
+    now = START + timedelta(minutes=rng.choice([11, 12, 30, 31]))
+    assert query_rows(connection, history, {}, now) == expected_rows(history, {}, now)
 
 
 @pytest.fixture
 def store(opened: Store) -> Store:
-    """An empty store."""
+    """Empty the store before each test."""
     empty(opened)
     return opened
 
@@ -236,14 +236,14 @@ def empty(store: Store) -> None:
 
 
 def load(store: Store, folder: Path, stages: Iterable[tuple[int, Stage]], *, number: int) -> None:
-    """A segment of numbered stages, through journal lines: the number is the id, so a repeat is a retry."""
+    """Load a segment of numbered stages. The number is the id, so a repeated stage is a retry."""
     given = [
         {name: value for name, value in vars(stage).items() if name not in ("minute", "chat_id", "agent_id")}
         | {"type": "ai-query", "id": id, "at": stage.occurred_at.isoformat()}
         | {"chatId": stage.chat_id, "agentId": stage.agent_id}
         for id, stage in stages
     ]
-    store.load(inspect(segment(folder, given, number=number)))
+    store.load(inspect(write_segment(folder, given, number=number)))
 
 
 def rows_of(store: Store, now: datetime) -> Counter[Row]:
@@ -274,27 +274,27 @@ def test_a_question_in_a_later_segment_takes_the_answer_that_was_an_orphan(store
     places=st.randoms(use_true_random=False),
     now=clocks,
 )
-def test_after_each_of_several_segments_the_rows_are_the_oracles(
+def test_the_rows_agree_with_the_oracle_after_each_segment(
     opened: Store, tmp_path_factory: pytest.TempPathFactory, history: list[Stage], places: Random, now: datetime
 ) -> None:
-    """Any stage may arrive in any segment, and again in a later one as a retry."""
+    """Each stage may arrive in any segment, and again as a retry in a later one."""
     empty(opened)
     folder = tmp_path_factory.mktemp("journal")
     arriving = list(enumerate(history))
     places.shuffle(arriving)
-    parts = [arriving[place::3] for place in range(3)]
-    seen: dict[int, Stage] = {}
+    parts = [arriving[offset::3] for offset in range(3)]
+    loaded_stages: dict[int, Stage] = {}
     for number, part in enumerate(parts, 1):
-        retries = places.choices(list(seen.items()), k=2) if seen else []
+        retries = places.choices(list(loaded_stages.items()), k=2) if loaded_stages else []
         load(opened, folder, part + retries, number=number)
-        seen |= dict(part)
-        assert rows_of(opened, now) == expected_rows(list(seen.values()), {}, now)
+        loaded_stages |= dict(part)
+        assert rows_of(opened, now) == expected_rows(list(loaded_stages.values()), {}, now)
 
 
 @settings(max_examples=25)
 @given(history=histories)
 def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection, history: list[Stage]) -> None:
-    rows = found_rows(connection, history, {})
+    rows = query_rows(connection, history, {})
     submitted = sum(count for row, count in rows.items() if row.submitted_at)
     finished = sum(count for row, count in rows.items() if row.finished_at)
     assert submitted == sum(stage.status == "submitted" for stage in history)
@@ -303,7 +303,7 @@ def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection
 
 @pytest.mark.alone
 def test_a_question_sent_a_hundred_thousand_times_is_paired_in_seconds(connection: duckdb.DuckDBPyConnection) -> None:
-    """Counting from the queue's start at each stage took the square of its length: seven seconds of this."""
+    """The former query counted from the start of the queue at each stage, and took seven seconds for this queue."""
     connection.execute("truncate event")
     connection.execute("""
         insert into event by name
@@ -313,8 +313,8 @@ def test_a_question_sent_a_hundred_thousand_times_is_paired_in_seconds(connectio
     """)
     with variables(connection, {"now": NOW}):
         started_at = process_time()
-        found = connection.execute("select count(*), count(latency_ms), min(latency_ms) from ai_query").fetchone()
+        counts = connection.execute("select count(*), count(latency_ms), min(latency_ms) from ai_query").fetchone()
         took_s = process_time() - started_at
     connection.execute("truncate event")
-    assert found == (50_000, 50_000, 50_000)
+    assert counts == (50_000, 50_000, 50_000)
     assert took_s < 4

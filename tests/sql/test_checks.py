@@ -9,7 +9,7 @@ from embedsink.journal.segment import inspect
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
 from embedsink.store.sql_files import read_sql
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
 CHECKS = read_sql("checks")
@@ -90,13 +90,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
     store = open_store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
     view = {"type": "view", "id": 1}
-    store.load(inspect(segment(folder, [view, {"type": "download"}, view, {"type": "ai-query"}])))
-    # The same id with other content: quarantined.
+    store.load(inspect(write_segment(folder, [view, {"type": "download"}, view, {"type": "ai-query"}])))
+    # An envelope with the same id and other content is quarantined.
     again: list[dict[str, object]] = [{"type": "error", "id": 1}, {"type": "ready"}, {"sync": "job1"}]
-    store.load(inspect(segment(folder, again, number=2)))
-    # Longer than one row of quarantine, by two rows.
+    store.load(inspect(write_segment(folder, again, number=2)))
+    # A body that needs two more rows in quarantine_rest.
     long = {"type": "scroll", "rejected": "unknown_type", "title": "x" * 40_000}
-    store.load(inspect(segment(folder, [long, {"lost": {"queue_overflow": 3}}], number=3)))
+    store.load(inspect(write_segment(folder, [long, {"lost": {"queue_overflow": 3}}], number=3)))
     store.roll_up()
     yield store
     store.close()
@@ -104,30 +104,30 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture
 def store(loaded: Store) -> Iterator[Store]:
-    """A healthy store; the changes of each test are rolled back."""
+    """Return a healthy store. The changes of each test are rolled back."""
     loaded._load_connection().execute("begin")
     yield loaded
     loaded._load_connection().execute("rollback")
 
 
-def found(store: Store, check: str) -> int:
+def failing_rows(store: Store, check: str) -> int:
     return len(store._load_connection().execute(CHECKS[check]).fetchall())
 
 
 def test_a_healthy_store_has_no_offending_rows(store: Store) -> None:
-    assert {check: found(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
+    assert {check: failing_rows(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
 
 
 def test_an_empty_store_has_no_offending_rows(tmp_path: Path) -> None:
     store = open_store(tmp_path / "empty.duckdb")
-    assert {check: found(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
+    assert {check: failing_rows(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
     store.close()
 
 
 @pytest.mark.parametrize(("check", "fault"), [*FAULTS.items(), *OTHER_FAULTS])
-def test_a_planted_fault_is_found(store: Store, check: str, fault: str) -> None:
+def test_an_injected_fault_is_found(store: Store, check: str, fault: str) -> None:
     store._load_connection().execute(fault)
-    assert found(store, check) > 0
+    assert failing_rows(store, check) > 0
 
 
 def test_every_check_detects_its_fault_and_recommends_an_action() -> None:

@@ -1,4 +1,4 @@
-"""An event of the first or the last day that there is: by other clocks its period lies outside of all years."""
+"""Events of the first and the last day of the calendar, whose local time may be in no valid year."""
 
 import csv
 import io
@@ -22,10 +22,10 @@ from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from tests.reports.test_format_writers import arrow_rows, parquet, written
-from tests.support.given import REQUIRED, segment
+from tests.support.given import REQUIRED, write_segment
 from tests.support.stores import open_store
 
-# Some hours before and after UTC on these days, and the clocks' own seconds from before there were zones.
+# Zones some hours before and after UTC, and zones with offsets in seconds before standard time.
 ZONES = (
     None,
     "America/Havana",
@@ -42,8 +42,8 @@ ENDS = ("0001-01-01T00:00:00", "0001-01-01T13:00:00", "9999-12-31T11:00:00", "99
 
 def given() -> Iterator[dict[str, object]]:
     for at, type_ in product(ENDS, EVENT_TYPES):
-        place = {"at": at, "session": at, "viewer": at, "seq": 2, "publicId": "d1"}
-        yield {"type": type_, **place}
+        common = {"at": at, "session": at, "viewer": at, "seq": 2, "publicId": "d1"}
+        yield {"type": type_, **common}
     for at in ENDS:
         yield {"type": "ai-query", "status": "completed", "at": at, "session": at}
         yield {"type": "scroll", "rejected": "unknown_type", "at": at}
@@ -55,7 +55,7 @@ def given() -> Iterator[dict[str, object]]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
     store = open_store(folder / "store.duckdb")
-    store.load(inspect(segment(folder, given())))
+    store.load(inspect(write_segment(folder, given())))
     yield store
     store.close()
 
@@ -79,15 +79,15 @@ def test_each_report_is_written_in_each_format(name: str, zone: str, store: Stor
         _, tuples = arrow_rows(written(reader, selection, Format.ARROW))
     assert len(listed) == len(cells) == len(frame) == len(stored) == len(tuples)
     read: dict[str, Any] = {"TIMESTAMP": datetime.fromisoformat, "DATE": date.fromisoformat}
-    for place, (column, type_) in enumerate(types.items()):
+    for index, (column, type_) in enumerate(types.items()):
         if type_ in read:
             expected = [None if row[column] is None else read[type_](row[column]) for row in listed]
-            assert [one[place] for one in tuples] == expected
-            assert [read[type_](one[place]) if one[place] else None for one in cells] == expected
+            assert [one[index] for one in tuples] == expected
+            assert [read[type_](one[index]) if one[index] else None for one in cells] == expected
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_each_period_begins_in_a_year_that_there_is_and_with_its_events(zone: str | None, store: Store) -> None:
+def test_each_period_begins_in_a_valid_year_and_has_its_events(zone: str | None, store: Store) -> None:
     for interval in INTERVALS:
         with reader_of(store, zone, interval) as reader:
             rows = [row for rows in reader.rows(SelectQuery("views", ("period_start", "view_count"))) for row in rows]
@@ -100,10 +100,10 @@ def test_each_period_begins_in_a_year_that_there_is_and_with_its_events(zone: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
-def test_every_section_of_a_dashboard_reaches_there(zone: str, store: Store) -> None:
-    asked = {"since": "0001-01-01T00:00:00Z", "until": "9999-12-31T23:59:59.5Z", "timezone": zone}
+def test_every_dashboard_section_accepts_the_first_and_last_day(zone: str, store: Store) -> None:
+    params = {"since": "0001-01-01T00:00:00Z", "until": "9999-12-31T23:59:59.5Z", "timezone": zone}
     now = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
-    period = period_of(asked, now=now)
+    period = period_of(params, now=now)
     with store.reader(period.scope.variables()) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         for name, dashboard in read_dashboards().items():
@@ -114,7 +114,7 @@ def test_every_section_of_a_dashboard_reaches_there(zone: str, store: Store) -> 
                     assert answers["views"].value == len(ENDS)
 
 
-def test_days_beyond_the_first_and_the_last_count_to_them(store: Store) -> None:
+def test_local_days_beyond_the_calendar_count_as_its_first_or_last_day(store: Store) -> None:
     for zone in ZONES:
         with reader_of(store, zone) as reader:
             days = [day for rows in reader.rows(SelectQuery("activity", ("day",))) for (day,) in rows]

@@ -15,7 +15,7 @@ Event = dict[str, Any]
 
 
 def resolved(events: list[Event]) -> list[Event]:
-    """The oracle: an event's own word first, then what all `ready` events of its key and session agree on."""
+    """Return the events with their own values, else those on which all `ready` events of the session agree."""
     names = ("deployment", "tenant")
     return [event | {name: _resolve(event, name, events) for name in names} for event in events]
 
@@ -23,17 +23,17 @@ def resolved(events: list[Event]) -> list[Event]:
 def _resolve(event: Event, name: str, events: list[Event]) -> object:
     if event[name] is not None or event["session"] is None:
         return event[name]
-    said = {
+    ready_values = {
         ready[name]
         for ready in events
         if ready["type"] == "ready"
         and (ready["key_id"], ready["session"]) == (event["key_id"], event["session"])
         and ready[name] is not None
     }
-    return said.pop() if len(said) == 1 else None
+    return ready_values.pop() if len(ready_values) == 1 else None
 
 
-def is_seen(event: Event, scope: dict[str, Any]) -> bool:
+def is_in_scope(event: Event, scope: dict[str, Any]) -> bool:
     return (
         ("deployments" not in scope or event["deployment"] in scope["deployments"])
         and scope.get("surface", event["surface"]) == event["surface"]
@@ -42,7 +42,7 @@ def is_seen(event: Event, scope: dict[str, Any]) -> bool:
     )
 
 
-def seen(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:
+def visible_events(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:
     replace_events(connection, events)
     return rows_in_scope(connection, scope)
 
@@ -60,7 +60,7 @@ senders = st.sampled_from([("k1", "s1")] * 4 + [("k1", "s2"), ("k2", "s1"), ("k1
 
 def events(kind: str, deployments: list[int | None], tenants: list[str | None]) -> st.SearchStrategy[Event]:
     return st.builds(
-        lambda sender, **said: {"type": kind, "key_id": sender[0], "session": sender[1], **said},
+        lambda sender, **fields: {"type": kind, "key_id": sender[0], "session": sender[1], **fields},
         sender=senders,
         deployment=st.sampled_from(deployments),
         tenant=st.sampled_from(tenants),
@@ -69,7 +69,7 @@ def events(kind: str, deployments: list[int | None], tenants: list[str | None]) 
     )
 
 
-# Most events say little for themselves, so that much is left to what `ready` says.
+# Most events name no deployment or tenant, so that `ready` supplies them.
 readies = events("ready", [1, 2, None], ["a", "b", None])
 views = events("view", [None, None, None, 1], [None, None, None, "a"])
 histories = st.lists(readies | views, min_size=3, max_size=12).map(
@@ -88,20 +88,22 @@ scopes = st.fixed_dictionaries(
 
 
 @given(history=histories, scope=scopes)
-def test_any_scope_shows_the_rows_of_the_oracle(
+def test_the_rows_of_any_scope_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
 ) -> None:
-    expected = [event for event in resolved(history) if is_seen(event, scope)]
-    assert seen(connection, history, scope) == [(e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected]
+    expected = [event for event in resolved(history) if is_in_scope(event, scope)]
+    assert visible_events(connection, history, scope) == [
+        (e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected
+    ]
 
 
 @pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
 def test_an_event_without_a_deployment_is_visible_only_without_a_deployment_filter(
     connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
 ) -> None:
-    homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "ingest_seq": 1}
-    assert seen(connection, [homeless], {}) == [(1, None, None)]
-    assert seen(connection, [homeless], {"deployments": deployments}) == []
+    without_deployment = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "ingest_seq": 1}
+    assert visible_events(connection, [without_deployment], {}) == [(1, None, None)]
+    assert visible_events(connection, [without_deployment], {"deployments": deployments}) == []
 
 
 def test_a_second_ready_hides_events_without_a_deployment_only_from_deployment_filters(
@@ -109,8 +111,14 @@ def test_a_second_ready_hides_events_without_a_deployment_only_from_deployment_f
 ) -> None:
     sent: Event = {"key_id": "k1", "session": "s1"}
     kinds = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
-    rows = [sent | {"type": kind, "deployment": one, "ingest_seq": place} for place, (kind, one) in enumerate(kinds)]
+    rows = [
+        sent | {"type": kind, "deployment": deployment, "ingest_seq": place}
+        for place, (kind, deployment) in enumerate(kinds)
+    ]
     only = {"deployments": [12]}
-    assert [ingest_seq for ingest_seq, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
-    assert [ingest_seq for ingest_seq, *_ in seen(connection, rows, only)] == [0, 2]  # what docs/reports.md warns of
-    assert [row[:2] for row in seen(connection, rows, {})] == [(0, 12), (1, None), (2, 12), (3, 13)]
+    assert [ingest_seq for ingest_seq, *_ in visible_events(connection, rows[:3], only)] == [0, 1, 2]
+    assert [ingest_seq for ingest_seq, *_ in visible_events(connection, rows, only)] == [
+        0,
+        2,
+    ]  # docs/reports.md warns of this
+    assert [row[:2] for row in visible_events(connection, rows, {})] == [(0, 12), (1, None), (2, 12), (3, 13)]

@@ -1,4 +1,4 @@
-"""`session_ready` has what the `ready` events name, whichever way the events came."""
+"""`session_ready` has the values of the `ready` events, for any order of arrival."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,8 +14,8 @@ from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
-from tests.sql.test_scope import Event, histories, is_seen, resolved, rows_in_scope, scopes
-from tests.support.given import segment
+from tests.sql.test_scope import Event, histories, is_in_scope, resolved, rows_in_scope, scopes
+from tests.support.given import write_segment
 from tests.support.rows import replace_events, replace_rows
 from tests.support.stores import make_older, open_store
 
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def load(store: Store, number: int, *events: Mapping[str, Any]) -> None:
-    store.load(inspect(segment(store.path.parent, events, number=number)))
+    store.load(inspect(write_segment(store.path.parent, events, number=number)))
 
 
 def events(store: Store) -> list[tuple[Any, ...]]:
@@ -78,7 +78,7 @@ def test_an_older_store_gets_the_table_when_it_is_opened(store: Store) -> None:
 
 
 @given(history=histories, scope=scopes, size=st.integers(1, 12), is_late=st.booleans())
-def test_loads_of_any_size_and_order_give_the_rows_of_the_oracle(
+def test_loads_of_any_size_and_order_agree_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any], size: int, is_late: bool
 ) -> None:
     replace_events(connection, [])
@@ -92,7 +92,7 @@ def test_loads_of_any_size_and_order_give_the_rows_of_the_oracle(
         connection.execute("set variable loaded_from = $1", [min(numbers)])
         connection.execute("set variable loaded_until = $1", [max(numbers) + 1])
         connection.execute(read_sql("load")["session_ready"])
-        expected = [event for event in resolved(loaded) if is_seen(event, scope)]
+        expected = [event for event in resolved(loaded) if is_in_scope(event, scope)]
         assert rows_in_scope(connection, scope) == sorted(
             (e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected
         )

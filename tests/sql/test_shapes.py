@@ -1,4 +1,4 @@
-"""What texts have in common: the macro that folds questions and messages."""
+"""The macro that reduces questions and messages to their shape."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         ("took 1.5ms", "took #ms"),
         ("1234567.89 of 12,345,678", "# of #"),
         ("since 2026-11-01", "since #"),
-        # Words, and what is a name rather than a number.
+        # Words and names that contain digits.
         ("The facade of week-5", "the facade of week-#"),
         ("b2b in q3", "b#b in q#"),
         ("decade by decade", "decade by decade"),
@@ -47,20 +47,20 @@ def test_case_spacing_numbers_and_ids_are_folded_and_words_are_not(
     assert connection.execute("select shape_of($1)", [text]).fetchall() == [(shape,)]
 
 
-def test_a_hexadecimal_id_is_folded_wherever_its_digits_stand(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_hexadecimal_id_is_folded_with_digits_at_any_position(connection: duckdb.DuckDBPyConnection) -> None:
     drawn = ["".join(places) for length in range(6, 11) for places in product("d7", repeat=length)]
     ids = [id for id in drawn if "7" in id or len(id) >= 8]
-    found = connection.execute("select id, shape_of('job ' || id || ' failed') from unnest($1) as t(id)", [ids])
-    assert {id: shape for id, shape in found.fetchall() if shape != "job # failed"} == {}
+    shapes = connection.execute("select id, shape_of('job ' || id || ' failed') from unnest($1) as t(id)", [ids])
+    assert {id: shape for id, shape in shapes.fetchall() if shape != "job # failed"} == {}
 
 
 def test_hexadecimal_words_without_a_digit_are_words(connection: duckdb.DuckDBPyConnection) -> None:
     words = ["facade", "decade", "accede", "defaced", "effaced", "acceded", "beef", "cafe5", "a1b2c"]
-    found = connection.execute("select id, shape_of(id) from unnest($1) as t(id)", [words]).fetchall()
-    assert dict(found) == {word: word for word in words[:-2]} | {"cafe5": "cafe#", "a1b2c": "a#b#c"}
+    shapes = connection.execute("select id, shape_of(id) from unnest($1) as t(id)", [words]).fetchall()
+    assert dict(shapes) == {word: word for word in words[:-2]} | {"cafe5": "cafe#", "a1b2c": "a#b#c"}
 
 
-def test_of_a_long_text_the_first_thousand_characters_count_up_to_a_space(
+def test_a_long_text_is_cut_at_whitespace_within_1000_characters(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     words = "no " * 333
@@ -71,14 +71,16 @@ def test_of_a_long_text_the_first_thousand_characters_count_up_to_a_space(
 
 
 @pytest.mark.parametrize("marks", ["\u0301" * 500 + "\u0316" * 499, "\u0301" * 999, "\u0f71" * 500 + "\u0f39" * 499])
-def test_no_text_takes_more_than_in_proportion_to_its_length(connection: duckdb.DuckDBPyConnection, marks: str) -> None:
-    """A thousand events of such texts are one delivery. Put in order as they are, they take six seconds."""
+def test_the_time_is_at_most_proportional_to_the_length_of_a_text(
+    connection: duckdb.DuckDBPyConnection, marks: str
+) -> None:
+    """A delivery may contain a thousand events with such texts. Normalizing them in full takes six seconds."""
     started_at = time.process_time()
     connection.execute("select max(shape_of($1 || number)) from range(1000) as numbers (number)", [f"a{marks}"])
     assert time.process_time() - started_at < 2
 
 
-def test_few_marks_are_one_with_the_letter_however_they_were_typed(connection: duckdb.DuckDBPyConnection) -> None:
+def test_combining_marks_are_normalized(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute("select shape_of($1) = shape_of($2)", ["Ḗtat", "E\u0304\u0301tat"]).fetchall() == [
         (True,)
     ]

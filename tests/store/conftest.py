@@ -1,16 +1,16 @@
-"""A store whose checks find nothing at the end."""
+"""A store, whose checks must pass at the end of each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.loading import Loading
+from tests.support.loaded_store import LoadedStore
 
 
 @pytest.fixture
-def loading(tmp_path: Path) -> Iterator[Loading]:
-    loading = Loading(tmp_path)
-    yield loading
-    assert loading.offending() == {}
-    loading.store.close()
+def loaded_store(tmp_path: Path) -> Iterator[LoadedStore]:
+    loaded_store = LoadedStore(tmp_path)
+    yield loaded_store
+    assert loaded_store.failed_checks() == {}
+    loaded_store.store.close()

@@ -21,10 +21,10 @@ def outcome(case: Case) -> ParsedDelivery | Refused:
         return refusal
 
 
-def line_or_lines(case: Case, found: ParsedDelivery | Refused) -> bytes:
-    if isinstance(found, ParsedDelivery):
-        return delivery_lines(found, key_id="k_1", new_id=uuid4)
-    rejection = Rejection(None, found.reason, str(found), case.body)
+def line_or_lines(case: Case, outcome: ParsedDelivery | Refused) -> bytes:
+    if isinstance(outcome, ParsedDelivery):
+        return delivery_lines(outcome, key_id="k_1", new_id=uuid4)
+    rejection = Rejection(None, outcome.reason, str(outcome), case.body)
     return body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
 
 
@@ -45,8 +45,8 @@ def test_every_case_loads_and_the_ledger_adds_up(tmp_path: Path) -> None:
     ledger = load(tmp_path, b"".join(line_or_lines(case, found) for case, found in outcomes))
 
     parsed = [found for _, found in outcomes if isinstance(found, ParsedDelivery)]
-    rejected = sum(len(one.rejected) for one in parsed) + len(outcomes) - len(parsed)
-    assert ledger.received_count == sum(len(one.accepted) for one in parsed) + rejected
+    rejected = sum(len(delivery.rejected) for delivery in parsed) + len(outcomes) - len(parsed)
+    assert ledger.received_count == sum(len(delivery.accepted) for delivery in parsed) + rejected
     assert ledger.received_count == ledger.accepted_count + ledger.duplicate_count + ledger.quarantined_count
-    # Some cases share an id and differ otherwise.
+    # Some cases have the same id and different content.
     assert ledger.quarantined_count >= rejected

@@ -28,24 +28,24 @@ from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql, read_views
 from embedsink.store.view_catalog import View, read_catalog
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
-from tests.support.loading import Loading, ledger
+from tests.support.loaded_store import LoadedStore, ledger
 from tests.support.stores import make_older
 
 
 @pytest.mark.parametrize("page", [{"is_by_ingest_seq": True}, {"is_page": True, "limit": 1_000}])
-def test_rows_are_stored_in_the_order_of_arrival(loading: Loading, page: dict[str, Any]) -> None:
-    loading.store._load_connection().execute(
+def test_rows_are_stored_in_the_order_of_arrival(loaded_store: LoadedStore, page: dict[str, Any]) -> None:
+    loaded_store.store._load_connection().execute(
         "insert into event by name select uuid() as event_id, (1::bigint << 32) + i as ingest_seq, "
         "timestamp '2026-11-20' as occurred_at, occurred_at as received_at, 'k' as key_id, 12 as deployment, i as seq, "
         "'view' as type, 'dashboard' as surface from range(300_000, 0, -1) t(i)"
     )
-    with loading.store.reader({"deployments": [12], "hides_ingest_seq": True}) as reader:
+    with loaded_store.store.reader({"deployments": [12], "hides_ingest_seq": True}) as reader:
         selection = SelectQuery("event_in_scope", columns=("ingest_seq", "seq"), **page)
         if selection.is_page:
             reader.page(selection)
-        found = [row[1] for rows in reader.rows(selection) for row in rows]
-    assert found == list(range(1, page.get("limit", 300_000) + 1))
-    loading.store._load_connection().execute("delete from event")  # They have no ledger and no payload.
+        order = [row[1] for rows in reader.rows(selection) for row in rows]
+    assert order == list(range(1, page.get("limit", 300_000) + 1))
+    loaded_store.store._load_connection().execute("delete from event")  # These types have no ledger and no payload.
 
 
 def test_a_store_with_a_newer_schema_is_refused_and_unchanged(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, mon
     made: list[str] = []
     create = schema.create_views
 
-    def noted(connection: duckdb.DuckDBPyConnection) -> None:
+    def recorded(connection: duckdb.DuckDBPyConnection) -> None:
         made.append("made")
         create(connection)
 
@@ -109,7 +109,7 @@ def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, mon
         store.close()
         return known
 
-    monkeypatch.setattr(schema, "create_views", noted)
+    monkeypatch.setattr(schema, "create_views", recorded)
     assert [views(), views()] == [{"views"}] * 2
     assert len(made) == 1
     with monkeypatch.context() as patch:
@@ -117,7 +117,7 @@ def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, mon
         assert [views(), views()] == [{"views", "answer"}] * 2
         assert len(made) == 2
         patch.setattr(schema, "create_views", interrupted)
-        assert views() == {"views", "answer"}, "nothing is made"
+        assert views() == {"views", "answer"}, "no view is created again"
         patch.setattr(schema, "read_views", read_views)
         with pytest.raises(EmbedsinkError):
             views()
@@ -125,148 +125,151 @@ def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, mon
     assert len(made) == 3
 
 
-def test_the_revision_changes_with_every_load_and_never_repeats(loading: Loading) -> None:
-    revisions = [loading.store.revisions.of(None)]
-    loading.bodies(view())
-    revisions.append(loading.store.revisions.of(None))
-    loading.store.checkpoint()
-    assert loading.store.revisions.of(None) == revisions[-1]
+def test_the_revision_changes_with_every_load_and_never_repeats(loaded_store: LoadedStore) -> None:
+    revisions = [loaded_store.store.revisions.of(None)]
+    loaded_store.bodies(view())
+    revisions.append(loaded_store.store.revisions.of(None))
+    loaded_store.store.checkpoint()
+    assert loaded_store.store.revisions.of(None) == revisions[-1]
     with pytest.raises(SqlFailed):
-        loading.lines(b'{"kind":"event","received_at":"never"}\n')
-    assert loading.store.revisions.of(None) == revisions[-1]
-    loading.store.close()
-    loading.store.open()
-    revisions.append(loading.store.revisions.of(None))
+        loaded_store.lines(b'{"kind":"event","received_at":"never"}\n')
+    assert loaded_store.store.revisions.of(None) == revisions[-1]
+    loaded_store.store.close()
+    loaded_store.store.open()
+    revisions.append(loaded_store.store.revisions.of(None))
     assert len(set(revisions)) == len(revisions)
 
 
 def test_the_file_is_attached_again_after_many_loads_when_no_reader_is_open(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch
+    loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def attached_at() -> object:
-        return loading.ask("select database_oid from duckdb_databases() where database_name = 'store'")
+        return loaded_store.query("select database_oid from duckdb_databases() where database_name = 'store'")
 
-    loading.bodies(view(id=None))
-    first, revision = attached_at(), loading.store.revisions.of(None)
-    loading.store.checkpoint()
-    assert attached_at() == first, "not for so little"
+    loaded_store.bodies(view(id=None))
+    first, revision = attached_at(), loaded_store.store.revisions.of(None)
+    loaded_store.store.checkpoint()
+    assert attached_at() == first, "the file was not attached again"
     monkeypatch.setattr(database, "_REATTACH_BYTES", 1)
-    with loading.store.reader(EVERYTHING) as reader:
-        loading.store.checkpoint()
+    with loaded_store.store.reader(EVERYTHING) as reader:
+        loaded_store.store.checkpoint()
         assert attached_at() == first
         assert reader.first_row("select * from event")[1] == 1
-    loading.store.checkpoint()
+    loaded_store.store.checkpoint()
     assert attached_at() != first
-    assert (loading.store.is_open, loading.store.revisions.of(None)) == (True, revision)
-    loading.bodies(view(id=None))
-    assert loading.ask("select count(*) from event") == [(2,)]
-    with loading.store.reader(EVERYTHING) as reader:
+    assert (loaded_store.store.is_open, loaded_store.store.revisions.of(None)) == (True, revision)
+    loaded_store.bodies(view(id=None))
+    assert loaded_store.query("select count(*) from event") == [(2,)]
+    with loaded_store.store.reader(EVERYTHING) as reader:
         assert reader.first_row("select * from event")[1] == 2
 
 
 def test_a_store_that_cannot_be_attached_again_is_reopened_with_all_rows(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch
+    loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise duckdb.IOException("No space left on device")
 
-    loading.bodies(view(id=None))
+    loaded_store.bodies(view(id=None))
     with monkeypatch.context() as patch:
         patch.setattr(database, "_REATTACH_BYTES", 1)
         patch.setattr(database, "attach", refuse)
         with pytest.raises(StoreBroken):
-            loading.store.checkpoint()
-    loading.store.close()
-    loading.store.open()
-    assert loading.ask("select count(*) from event") == [(1,)]
+            loaded_store.store.checkpoint()
+    loaded_store.store.close()
+    loaded_store.store.open()
+    assert loaded_store.query("select count(*) from event") == [(1,)]
 
 
 @pytest.mark.parametrize("instead", [None, b"another file"])
 def test_a_store_that_was_moved_is_never_replaced_by_an_empty_one(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch, instead: bytes | None
+    loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch, instead: bytes | None
 ) -> None:
-    loading.bodies(view(id=None))
-    loading.store.checkpoint()
-    damaged = loading.store.path.rename(loading.store.path.with_suffix(".moved"))
+    loaded_store.bodies(view(id=None))
+    loaded_store.store.checkpoint()
+    damaged = loaded_store.store.path.rename(loaded_store.store.path.with_suffix(".moved"))
     if instead:
-        loading.store.path.write_bytes(instead)
+        loaded_store.store.path.write_bytes(instead)
     monkeypatch.setattr(database, "_REATTACH_BYTES", 1)
     with pytest.raises(StoreBroken, match=r"store\.duckdb: was moved or replaced while it was open"):
-        loading.store.checkpoint()
-    assert (loading.store.path.read_bytes() if instead else loading.store.path.exists()) == (instead or False)
-    loading.store.close()
-    damaged.replace(loading.store.path)
-    loading.store.open()
-    assert loading.ask("select count(*) from event") == [(1,)]
+        loaded_store.store.checkpoint()
+    assert (loaded_store.store.path.read_bytes() if instead else loaded_store.store.path.exists()) == (instead or False)
+    loaded_store.store.close()
+    damaged.replace(loaded_store.store.path)
+    loaded_store.store.open()
+    assert loaded_store.query("select count(*) from event") == [(1,)]
 
 
-def test_a_query_of_few_columns_does_not_limit_the_next_query(loading: Loading) -> None:
-    seen = view({"publicId": "d1"}, id=None, timestamp=RECEIVED_AT)
+def test_a_query_of_few_columns_does_not_limit_the_next_query(loaded_store: LoadedStore) -> None:
+    envelope = view({"publicId": "d1"}, id=None, timestamp=RECEIVED_AT)
     failed = event_or_action("event:error", id=None, surface="dashboard", timestamp=RECEIVED_AT + 1)
-    loading.bodies({"context": {"deployment": 1, "session": "s1"}, "events": [seen, failed]})
-    with loading.store.reader({**EVERYTHING, "since": datetime(2020, 1, 1)}) as reader:
+    loaded_store.bodies({"context": {"deployment": 1, "session": "s1"}, "events": [envelope, failed]})
+    with loaded_store.store.reader({**EVERYTHING, "since": datetime(2020, 1, 1)}) as reader:
         assert len([row for rows in reader.rows(SelectQuery("dashboards", ("public_id",))) for row in rows]) == 1
         assert reader.first_row("select error_count from dashboards") == ({"error_count": 1}, 1)
 
 
 @pytest.mark.slow
 def test_segments_of_the_usual_size_fit_into_the_usual_memory(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch
+    loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed = parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT)
     line = delivery_lines(parsed, key_id="key_1", new_id=uuid4)
     line = line.replace(b'"title":"', b'"title":"' + b"x" * (450 - len(line)), 1)
     tries = []
 
-    def load_counted(*asked: Any) -> Any:
+    def load_counted(*arguments: Any) -> Any:
         tries.append(1)
-        return load(*asked)
+        return load(*arguments)
 
-    load = loading.store._load
-    monkeypatch.setattr(loading.store, "_load", load_counted)
+    load = loaded_store.store._load
+    monkeypatch.setattr(loaded_store.store, "_load", load_counted)
     for _ in range(6):
-        loading.lines(b"".join(line.replace(ID.encode(), str(uuid4()).encode()) for _ in range(18_000)))
-        loading.store.checkpoint_when_due()
+        loaded_store.lines(b"".join(line.replace(ID.encode(), str(uuid4()).encode()) for _ in range(18_000)))
+        loaded_store.store.checkpoint_when_due()
     assert len(tries) == 6
 
 
-def test_the_second_thread_exists_only_while_a_reader_is_open(loading: Loading) -> None:
+def test_the_second_thread_exists_only_while_a_reader_is_open(loaded_store: LoadedStore) -> None:
     def thread_count() -> object:
-        return loading.ask("select current_setting('threads')")[0][0]
+        return loaded_store.query("select current_setting('threads')")[0][0]
 
     assert thread_count() == 1
-    with loading.store.reader(EVERYTHING):
-        with loading.store.reader(EVERYTHING):
+    with loaded_store.store.reader(EVERYTHING):
+        with loaded_store.store.reader(EVERYTHING):
             assert thread_count() == 2
         assert thread_count() == 2
     assert thread_count() == 1
 
 
-def test_a_brief_query_starts_no_second_thread(loading: Loading) -> None:
-    with loading.store.reader(EVERYTHING, uses_one_thread=True):
-        assert loading.ask("select current_setting('threads')") == [(1,)]
-        with loading.store.reader(EVERYTHING):
-            assert loading.ask("select current_setting('threads')") == [(2,)]
-        assert loading.ask("select current_setting('threads')") == [(1,)]
+def test_a_brief_query_starts_no_second_thread(loaded_store: LoadedStore) -> None:
+    with loaded_store.store.reader(EVERYTHING, uses_one_thread=True):
+        assert loaded_store.query("select current_setting('threads')") == [(1,)]
+        with loaded_store.store.reader(EVERYTHING):
+            assert loaded_store.query("select current_setting('threads')") == [(2,)]
+        assert loaded_store.query("select current_setting('threads')") == [(1,)]
 
 
 def test_a_store_with_texts_in_its_rollups_is_rolled_up_again(tmp_path: Path) -> None:
     limits = StoreLimits(rollup_from_count=1)
-    loading = Loading(tmp_path, limits)
-    loading.bodies(view(id=ID))
-    loading.store.roll_up()
-    make_older(loading.store, before="0005")
+    loaded_store = LoadedStore(tmp_path, limits)
+    loaded_store.bodies(view(id=ID))
+    loaded_store.store.roll_up()
+    make_older(loaded_store.store, before="0005")
 
-    loading.store.open()
-    assert loading.ask("select count(*) from session_15min union all select count(*) from rollup_batch") == [(0,), (0,)]
-    assert loading.store.roll_up()
-    assert loading.ask("select sum(view_count)::bigint from session_15min") == [(1,)]
-    assert loading.offending() == {}
+    loaded_store.store.open()
+    assert loaded_store.query("select count(*) from session_15min union all select count(*) from rollup_batch") == [
+        (0,),
+        (0,),
+    ]
+    assert loaded_store.store.roll_up()
+    assert loaded_store.query("select sum(view_count)::bigint from session_15min") == [(1,)]
+    assert loaded_store.failed_checks() == {}
 
 
 @pytest.mark.parametrize("failures", [["No space left on device"], ["Out of Memory Error", "No space left on device"]])
 def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch, failures: list[str]
+    loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch, failures: list[str]
 ) -> None:
     @contextlib.contextmanager
     def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
@@ -276,59 +279,59 @@ def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
                 raise duckdb.IOException(failures.pop(0))
         raise duckdb.IOException(failures.pop())
 
-    before = loading.store.revisions.of(None)
+    before = loaded_store.store.revisions.of(None)
     with monkeypatch.context() as patch:
         patch.setattr(database, "transaction", losing_the_answer)
         with pytest.raises(StoreRefused):
-            loading.bodies(view(id=ID))
-    assert loading.ask("select count(*) from event") == [(1,)]
-    assert loading.store.revisions.of(None) != before
+            loaded_store.bodies(view(id=ID))
+    assert loaded_store.query("select count(*) from event") == [(1,)]
+    assert loaded_store.store.revisions.of(None) != before
 
 
 def test_readers_of_a_store_that_breaks_get_a_retryable_error(tmp_path: Path) -> None:
-    loading = Loading(tmp_path)
-    loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
-    reader = loading.store.reader(EVERYTHING)
-    with files_that_can_not_grow(loading.store.path.stat().st_size), pytest.raises(EmbedsinkError):
-        loading.store.checkpoint()
+    loaded_store = LoadedStore(tmp_path)
+    loaded_store.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
+    reader = loaded_store.store.reader(EVERYTHING)
+    with files_that_can_not_grow(loaded_store.store.path.stat().st_size), pytest.raises(EmbedsinkError):
+        loaded_store.store.checkpoint()
 
     with pytest.raises(StoreBroken):
-        loading.store.ledger.loaded_segments()
+        loaded_store.store.ledger.loaded_segments()
     for ask in (
         lambda: reader.columns("views"),
         lambda: reader.comment("views"),
         lambda: list(reader.rows("views")),
-        lambda: loading.store.reader(EVERYTHING),
+        lambda: loaded_store.store.reader(EVERYTHING),
     ):
         with pytest.raises(Unavailable, match="store: "):
             ask()
     reader.close()
-    loading.store.close()
+    loaded_store.store.close()
 
 
-def test_a_store_that_breaks_in_the_middle_of_a_report_closes_without_ending_the_process(
+def test_a_store_that_breaks_during_a_report_closes_without_ending_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # DuckDB 1.5 aborts the process when a connection with a transaction is closed. Then this test has no report.
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
-    loading = Loading(tmp_path)
-    loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
-    with loading.store.reader(EVERYTHING) as reader, reader.consistent():
+    loaded_store = LoadedStore(tmp_path)
+    loaded_store.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
+    with loaded_store.store.reader(EVERYTHING) as reader, reader.consistent():
         list(reader.rows("views"))
-        with files_that_can_not_grow(loading.store.path.stat().st_size), pytest.raises(StoreBroken):
-            loading.store.checkpoint()
+        with files_that_can_not_grow(loaded_store.store.path.stat().st_size), pytest.raises(StoreBroken):
+            loaded_store.store.checkpoint()
         with pytest.raises(StoreRefused, match="is still read"):
-            loading.store.close()
-    loading.store.open()
-    # A reader ends an open transaction when it closes.
-    reader = loading.store.reader(EVERYTHING)
+            loaded_store.store.close()
+    loaded_store.store.open()
+    # Closing a reader ends its transaction.
+    reader = loaded_store.store.reader(EVERYTHING)
     reader._execute("begin transaction")
-    loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
+    loaded_store.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
     list(reader.rows("views"))
-    with files_that_can_not_grow(loading.store.path.stat().st_size), pytest.raises(StoreBroken):
-        loading.store.checkpoint()
+    with files_that_can_not_grow(loaded_store.store.path.stat().st_size), pytest.raises(StoreBroken):
+        loaded_store.store.checkpoint()
     reader.close()
-    loading.store.close()
+    loaded_store.store.close()
 
 
 @contextlib.contextmanager
@@ -343,70 +346,70 @@ def files_that_can_not_grow(byte_count: int) -> Iterator[None]:
 
 def test_a_store_closes_when_its_last_reader_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
-    loading = Loading(tmp_path)
-    reader = loading.store.reader(EVERYTHING)
-    # It is not opened a second time while a reader is open.
-    for act in (loading.store.close, loading.store.open):
+    loaded_store = LoadedStore(tmp_path)
+    reader = loaded_store.store.reader(EVERYTHING)
+    # The store is not opened again while a reader is open.
+    for act in (loaded_store.store.close, loaded_store.store.open):
         with pytest.raises(StoreRefused, match="is still read"):
             act()
         with pytest.raises(Unavailable, match="is being opened"):
-            loading.store.reader(EVERYTHING)
+            loaded_store.store.reader(EVERYTHING)
     reader.close()
     with pytest.raises(Unavailable, match="store: "):
         reader.columns("views")
-    loading.store.open()
-    loading.store.reader(EVERYTHING).close()
-    loading.store.close()
+    loaded_store.store.open()
+    loaded_store.store.reader(EVERYTHING).close()
+    loaded_store.store.close()
 
 
 def test_rows_interrupted_by_closing_raise_a_retryable_error(tmp_path: Path) -> None:
-    loading = Loading(tmp_path)
-    closing = threading.Timer(0.1, loading.store.close)
-    with loading.store.reader(EVERYTHING) as reader:
+    loaded_store = LoadedStore(tmp_path)
+    closing = threading.Timer(0.1, loaded_store.store.close)
+    with loaded_store.store.reader(EVERYTHING) as reader:
         closing.start()
         with pytest.raises(Unavailable, match="store: "):
             reader.first_row("select range from range(1_000_000_000)")
     closing.join()
-    assert not loading.store.is_open
+    assert not loaded_store.store.is_open
 
 
 def test_the_catalog_is_queried_once_for_all_readers_of_an_opened_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loading = Loading(tmp_path)
-    read: list[dict[str, View]] = []
+    loaded_store = LoadedStore(tmp_path)
+    catalogs: list[dict[str, View]] = []
 
     def read_and_count(connection: duckdb.DuckDBPyConnection) -> dict[str, View]:
-        read.append(read_catalog(connection))
-        return read[-1]
+        catalogs.append(read_catalog(connection))
+        return catalogs[-1]
 
     monkeypatch.setattr("embedsink.store.reader.read_catalog", read_and_count)
     for count in (1, 2):
         for name in ("views", "downloads", "none"):
-            with loading.store.reader(EVERYTHING) as reader:
+            with loaded_store.store.reader(EVERYTHING) as reader:
                 assert bool(reader.columns(name)) == bool(reader.comment(name)) == (name != "none")
-        assert len(read) == count
-        loading.store.close()
-        loading.store.open()
+        assert len(catalogs) == count
+        loaded_store.store.close()
+        loaded_store.store.open()
 
 
 def test_a_memory_limit_that_cannot_be_raised_makes_the_store_unavailable_and_is_not_counted(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch
+    loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def memory_limit() -> object:
-        return loading.ask("select current_setting('memory_limit')")[0][0]
+        return loaded_store.query("select current_setting('memory_limit')")[0][0]
 
     def refuse(*_: object) -> None:
         raise duckdb.IOException("IO Error: No space left on device")
 
-    loading.bodies(view())
+    loaded_store.bodies(view())
     usual = memory_limit()
     with monkeypatch.context() as patch:
         patch.setattr(limits.RaisableSetting, "_set", refuse)
-        for act in (loading.store.checkpoint, lambda: loading.store.salvage([], journal_numbers=[])):
+        for act in (loaded_store.store.checkpoint, lambda: loaded_store.store.salvage([], journal_numbers=[])):
             with pytest.raises(StoreRefused):
                 act()
-    loading.store.checkpoint()
+    loaded_store.store.checkpoint()
     assert memory_limit() == usual
 
 
@@ -431,10 +434,10 @@ def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("misspelt", ["tennant", "Tenant", "deployment"])
-def test_a_variable_that_no_view_reads_is_never_dropped(loading: Loading, misspelt: str) -> None:
+def test_a_variable_that_no_view_reads_is_never_dropped(loaded_store: LoadedStore, misspelt: str) -> None:
     with pytest.raises(ValueError, match=misspelt):
-        loading.store.reader({**EVERYTHING, misspelt: "acme"})
-    with loading.store.reader(EVERYTHING) as reader, pytest.raises(ValueError, match=misspelt):
+        loaded_store.store.reader({**EVERYTHING, misspelt: "acme"})
+    with loaded_store.store.reader(EVERYTHING) as reader, pytest.raises(ValueError, match=misspelt):
         reader.set_variables(**{misspelt: "acme"})
 
 
@@ -445,7 +448,7 @@ def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
 
 @contextlib.contextmanager
 def reading(store: Store, ended: list[object]) -> Iterator[None]:
-    """A reader that runs in a thread until it is interrupted. Its exception is appended to `ended`."""
+    """Run a reader in a thread until it is interrupted. Append its exception to `ended`."""
     is_reading = threading.Event()
 
     def read() -> None:
@@ -466,45 +469,45 @@ def reading(store: Store, ended: list[object]) -> Iterator[None]:
         thread.join()
 
 
-def test_a_load_that_lacks_the_memory_of_readers_ends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_without_memory_ends_the_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_READER_GRACE_S", 0.1)
-    loading = Loading(tmp_path)
-    load, ended = loading.store._load, list[object]()
+    loaded_store = LoadedStore(tmp_path)
+    load, ended = loaded_store.store._load, list[object]()
 
     def load_where_nobody_reads(*arguments: Any) -> Any:
         if not ended:
             raise StoreTooSmall("Out of Memory")
         return load(*arguments)
 
-    monkeypatch.setattr(loading.store, "_load", load_where_nobody_reads)
-    with reading(loading.store, ended):
-        assert loading.bodies(view()) == ledger(1, accepted=1)
+    monkeypatch.setattr(loaded_store.store, "_load", load_where_nobody_reads)
+    with reading(loaded_store.store, ended):
+        assert loaded_store.bodies(view()) == ledger(1, accepted=1)
         assert len(ended) == 1
-        # Readers that come later are not affected.
-        loading.store.reader(EVERYTHING).close()
+        # Later readers are not affected.
+        loaded_store.store.reader(EVERYTHING).close()
 
 
 @pytest.mark.parametrize("is_short", [False, True])
-def test_a_checkpoint_of_wide_rows_ends_readers_where_memory_is_short(
+def test_a_checkpoint_of_wide_rows_ends_readers_if_memory_is_low(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_short: bool
 ) -> None:
     monkeypatch.setattr(database, "_READER_GRACE_S", 0.1)
     monkeypatch.setattr(limits.RaisableSetting, "accepts", lambda *_: not is_short)
-    loading, ended = Loading(tmp_path), list[object]()
-    loading.bodies(view({"title": "x" * 60_000}))
-    with reading(loading.store, ended):
-        loading.store.checkpoint()
+    loaded_store, ended = LoadedStore(tmp_path), list[object]()
+    loaded_store.bodies(view({"title": "x" * 60_000}))
+    with reading(loaded_store.store, ended):
+        loaded_store.store.checkpoint()
         assert len(ended) == is_short
-        loading.store.reader(EVERYTHING).close()
+        loaded_store.store.reader(EVERYTHING).close()
 
 
 def test_readers_wait_for_a_checkpoint_of_wide_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)
-    loading = Loading(tmp_path)
-    with loading.store._readers.paused(), pytest.raises(Unavailable, match="needs the memory"):
-        loading.store.reader(EVERYTHING)
-    loading.store.reader(EVERYTHING).close()
-    loading.store.close()
+    loaded_store = LoadedStore(tmp_path)
+    with loaded_store.store._readers.paused(), pytest.raises(Unavailable, match="needs the memory"):
+        loaded_store.store.reader(EVERYTHING)
+    loaded_store.store.reader(EVERYTHING).close()
+    loaded_store.store.close()
 
 
 class ConnectionWithoutMemory:
@@ -549,16 +552,16 @@ def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch
 
 
 def test_a_store_that_is_up_to_date_is_opened_without_writing_to_it(tmp_path: Path) -> None:
-    loading = Loading(tmp_path)
-    loading.bodies(view(id=ID))
-    loading.store.checkpoint()
-    loading.store.close()
-    before = loading.store.path.stat().st_mtime_ns, loading.store.path.read_bytes()
-    loading.store.open()
-    with loading.store.reader(EVERYTHING) as reader:
+    loaded_store = LoadedStore(tmp_path)
+    loaded_store.bodies(view(id=ID))
+    loaded_store.store.checkpoint()
+    loaded_store.store.close()
+    before = loaded_store.store.path.stat().st_mtime_ns, loaded_store.store.path.read_bytes()
+    loaded_store.store.open()
+    with loaded_store.store.reader(EVERYTHING) as reader:
         assert len(list(reader.rows("event"))) == 1
-    assert (loading.store.path.stat().st_mtime_ns, loading.store.path.read_bytes()) == before
-    loading.store.close()
+    assert (loaded_store.store.path.stat().st_mtime_ns, loaded_store.store.path.read_bytes()) == before
+    loaded_store.store.close()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a reader works out once gives what the view itself would, and gives way when something else is asked."""
+"""A temporary table returns the rows of its view, and only queries that it covers use it."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,62 +14,62 @@ from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING, Reader
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
 DAY = datetime(2026, 11, 2)
 
 
-def asked(minute: int, status: str, query: str = "why", **said: Any) -> dict[str, Any]:
+def stage(minute: int, status: str, query: str = "why", **fields: Any) -> dict[str, Any]:
     at = DAY + timedelta(minutes=minute)
-    return {"type": "ai-query", "at": at.isoformat(), "status": status, "query": query, "session": "s1", **said}
+    return {"type": "ai-query", "at": at.isoformat(), "status": status, "query": query, "session": "s1", **fields}
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     store = open_store(tmp_path / "store.duckdb")
-    store.load(inspect(segment(tmp_path, HISTORY)))
+    store.load(inspect(write_segment(tmp_path, HISTORY)))
     yield store
     store.close()
 
 
 HISTORY = [
-    asked(0, "submitted"),
-    asked(1, "completed"),
-    asked(24 * 60 - 1, "submitted", "over midnight"),
-    asked(24 * 60 + 1, "completed", "over midnight"),
-    asked(24 * 60 + 5, "submitted", "never"),
-    asked(24 * 60 + 6, "error", "of another", deployment=2, session="s2"),
+    stage(0, "submitted"),
+    stage(1, "completed"),
+    stage(24 * 60 - 1, "submitted", "over midnight"),
+    stage(24 * 60 + 1, "completed", "over midnight"),
+    stage(24 * 60 + 5, "submitted", "never"),
+    stage(24 * 60 + 6, "error", "of another", deployment=2, session="s2"),
 ]
 PERIODS = [(DAY, DAY + timedelta(days=1)), (DAY + timedelta(days=1), DAY + timedelta(days=2)), (DAY, None)]
 
 
 def rows(reader: Reader, report: str) -> list[tuple[Any, ...]]:
-    return [row for some in reader.rows(report) for row in some]
+    return [row for batch in reader.rows(report) for row in batch]
 
 
 @pytest.mark.parametrize("report", PAIRED)
-def test_each_period_has_the_rows_that_it_has_without(report: str, store: Store) -> None:
+def test_each_period_has_the_same_rows_with_and_without_a_temp_table(report: str, store: Store) -> None:
     with store.reader(EVERYTHING) as plain, store.reader(EVERYTHING) as keeping, keeping.consistent():
         keeping.materialize("ai_pair", since=DAY, until=None)
         for since, until in PERIODS:
-            found = rows(keeping.set_variables(since=since, until=until), report)
-            assert found == rows(plain.set_variables(since=since, until=until), report)
-            assert found
+            cached_rows = rows(keeping.set_variables(since=since, until=until), report)
+            assert cached_rows == rows(plain.set_variables(since=since, until=until), report)
+            assert cached_rows
 
 
 def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> None:
     with store.reader(EVERYTHING) as reader:
         reader.materialize("ai_pair", since=DAY, until=None)
         before = rows(reader, "ai_queries")
-        store.load(inspect(segment(tmp_path, [asked(3, "submitted", "later")], number=2)))
+        store.load(inspect(write_segment(tmp_path, [stage(3, "submitted", "later")], number=2)))
         assert rows(reader, "ai_queries") == before
-        # Nothing of a longer time is kept.
+        # The temporary table covers no longer period.
         assert sum(row[4] for row in rows(reader.set_variables(since=None), "ai_queries")) == 4
 
 
 def test_other_periods_and_times_read_the_view(store: Store) -> None:
-    # Right after what is never answered was asked: it still may be, for ten minutes.
+    # Within ten minutes after an unanswered question, its status is still pending.
     ends = DAY + timedelta(days=1, minutes=5, seconds=30)
     scope = {**EVERYTHING, "now": ends}
     later = ends + timedelta(days=1)
@@ -79,9 +79,9 @@ def test_other_periods_and_times_read_the_view(store: Store) -> None:
             keeping.materialize("ai_pair", since=DAY, until=ends)
             within = rows(keeping.set_variables(since=DAY, until=ends), "ai_query")
             assert within == rows(plain.set_variables(since=DAY, until=ends), "ai_query")
-            found = rows(keeping.set_variables(**changed), "ai_query")
-            assert found == rows(plain.set_variables(**changed), "ai_query")
-            assert found != within
+            rows_read = rows(keeping.set_variables(**changed), "ai_query")
+            assert rows_read == rows(plain.set_variables(**changed), "ai_query")
+            assert rows_read != within
 
 
 def test_a_temp_table_does_not_change_the_store(store: Store) -> None:
@@ -93,20 +93,20 @@ def test_a_temp_table_does_not_change_the_store(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("compare", "kept_from"), [(True, DAY - timedelta(days=1)), (False, DAY)])
-def test_a_section_pairs_once_for_all_that_it_shows(
+def test_a_section_pairs_ai_queries_once_for_all_tiles(
     store: Store, monkeypatch: pytest.MonkeyPatch, compare: bool, kept_from: datetime
 ) -> None:
     kept: list[tuple[str, datetime | None]] = []
     materialize = Reader.materialize
 
-    def note_and_materialize(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
+    def record_and_materialize(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
         kept.append((view, since))
         materialize(self, view, since=since, until=until)
 
-    monkeypatch.setattr(Reader, "materialize", note_and_materialize)
+    monkeypatch.setattr(Reader, "materialize", record_and_materialize)
     now = DAY + timedelta(days=2)
-    said = {"since": DAY.isoformat(), "until": (DAY + timedelta(days=1)).isoformat()}
-    period = period_of(said if compare else said | {"compare": "off"}, now=now)
+    period_params = {"since": DAY.isoformat(), "until": (DAY + timedelta(days=1)).isoformat()}
+    period = period_of(period_params if compare else period_params | {"compare": "off"}, now=now)
     [section] = read_dashboards()["ai-questions"].sections
     with store.reader({**EVERYTHING, "now": now}) as reader:
         reports = {report.name: report for report in all_reports(reader)}

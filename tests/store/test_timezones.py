@@ -18,7 +18,7 @@ from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.rollups import roll_up
 from embedsink.store.sql_files import read_sql
 from embedsink.store.timezones import utc_of
-from tests.support.rows import replace_events, views_over_nothing
+from tests.support.rows import connect_in_memory, replace_events
 
 # Zones with offsets of half hours, on both sides of the date line, with changes by thirty minutes, by two hours and at
 # midnight, and with recent changes of their rules.
@@ -59,7 +59,7 @@ def since(text: str, timezone: str | None) -> datetime | None:
         ("2026-04-05T01:45", "Australia/Lord_Howe", "2026-04-04T14:45:00"),  # by half an hour
         # Local time skips this hour. The offset before it is used.
         ("2026-03-29T02:30", "Europe/Berlin", "2026-03-29T01:30:00"),
-        # A midnight that is skipped: the day begins at one.
+        # The clocks skip midnight, so the day begins at one.
         ("2026-04-24", "Africa/Cairo", "2026-04-23T22:00:00"),
     ],
 )
@@ -163,7 +163,7 @@ def test_duckdb_knows_every_zone_of_the_pinned_database() -> None:
 
 
 def test_python_and_sql_agree_on_the_beginning_of_days(connection: duckdb.DuckDBPyConnection) -> None:
-    """Compare `since` with the periods in SQL: a difference would lose or repeat an hour."""
+    """Compare `since` with the periods in SQL. A difference would omit or repeat an hour."""
     days = ["2025-03-30", "2025-10-26", "2026-04-24", "2026-11-01", "2026-09-06", "2026-10-04"]
     for zone in ZONES:
         Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
@@ -181,21 +181,21 @@ def test_python_and_sql_agree_on_the_beginning_of_days(connection: duckdb.DuckDB
 @pytest.mark.parametrize(
     ("zone", "day", "hours", "begin"),
     [
-        # Summer ends at one, when it is midnight again: the day begins at the first midnight, and has 25 hours.
+        # At 1:00, clocks go back to midnight: the day begins at the first midnight, and has 25 hours.
         ("America/Havana", "2025-11-02", 25, "2025-11-02T04:00"),
         ("Atlantic/Azores", "2025-10-26", 25, "2025-10-26T00:00"),
         ("Asia/Gaza", "2021-10-29", 25, "2021-10-28T21:00"),
-        # Summer begins at midnight, when it is one: the day begins there, and has 23 hours.
+        # At midnight, clocks go forward to 1:00: the day begins there, and has 23 hours.
         ("America/Havana", "2025-03-09", 23, "2025-03-09T05:00"),
         ("Asia/Beirut", "2026-03-29", 23, "2026-03-28T22:00"),
         ("Africa/Cairo", "2026-04-24", 23, "2026-04-23T22:00"),
         ("America/Sao_Paulo", "2018-11-04", 23, "2018-11-04T03:00"),
-        # Summer ends at midnight, when it is eleven again: the day before has 25 hours.
+        # At midnight, clocks go back to 23:00: the previous day has 25 hours.
         ("Asia/Beirut", "2026-10-24", 25, "2026-10-23T21:00"),
         ("Asia/Beirut", "2026-10-25", 24, "2026-10-24T22:00"),
         ("Africa/Cairo", "2026-10-29", 25, "2026-10-28T21:00"),
         ("America/Sao_Paulo", "2018-02-17", 25, "2018-02-17T02:00"),
-        # Clocks that move by half an hour, and a day that there never was.
+        # Clocks that move by half an hour, and a day that was skipped.
         ("Australia/Lord_Howe", "2026-04-05", 24.5, "2026-04-04T13:00"),
         ("Pacific/Apia", "2011-12-29", 24, "2011-12-29T10:00"),
         ("Pacific/Apia", "2011-12-31", 24, "2011-12-30T10:00"),
@@ -239,16 +239,16 @@ def test_hours_begin_at_full_local_hours_and_do_not_overlap(
 ) -> None:
     minutes = [datetime.fromisoformat(change) + timedelta(minutes=minute) for minute in range(-300, 300)]
     Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, resources=ExitStack())
-    found = connection.execute(
+    rows = connection.execute(
         "select period_of(one), wall_clock(period_of(one)), period_of(period_of(one)), "
         "from (select unnest($1::timestamp[]) as one)",
         [minutes],
     ).fetchall()
-    starts = [start for start, _, _ in found]
+    starts = [start for start, _, _ in rows]
     assert starts == sorted(starts)
     assert all(start <= minute < start + timedelta(hours=2) for start, minute in zip(starts, minutes, strict=True))
-    assert {(shown.minute, shown.second) for _, shown, _ in found} == {(0, 0)}
-    assert [again for _, _, again in found] == starts
+    assert {(shown.minute, shown.second) for _, shown, _ in rows} == {(0, 0)}
+    assert [again for _, _, again in rows] == starts
 
 
 @pytest.mark.slow
@@ -280,7 +280,7 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(
     years = [datetime(year, 7, 1, 23, 59, 59, 999_999) for year in (1, 1890, 1970, 1972, 2011, 2012, 2026, 9999)]
     days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
     hours = [day + timedelta(minutes=7 * step) for day in days for step in range(400)]
-    with views_over_nothing() as connection:
+    with connect_in_memory() as connection:
         rows = [{"occurred_at": instant, "ingest_seq": index} for index, instant in enumerate(years + hours)]
         replace_events(connection, rows)
         assert roll_up(connection, from_count=1, at_once=len(rows))
@@ -288,8 +288,8 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(
             Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, resources=ExitStack())
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
             by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
-            found = connection.execute(by_quarters.format("session_15min_in_scope")).fetchall()
-            assert found == connection.execute(by_events).fetchall(), interval
+            periods = connection.execute(by_quarters.format("session_15min_in_scope")).fetchall()
+            assert periods == connection.execute(by_events).fetchall(), interval
 
 
 @pytest.mark.slow
@@ -324,7 +324,7 @@ def _has_changed(week: datetime, zone: ZoneInfo, second: int) -> bool:
 
 
 def _shown_twice(week: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """Return a local time that a change of the offset in this week repeats: its first instant (UTC), and itself."""
+    """Return a local time that an offset change of this week repeats: its first instant in UTC, and the local time."""
     minutes = range(7 * 24 * 60)
     offset = week.astimezone(zone).utcoffset()
     change = bisect_left(

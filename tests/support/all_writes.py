@@ -1,4 +1,4 @@
-"""Requests that make a server write all its files: journal, store, snapshot, spooled responses, JS bundle."""
+"""Requests that make a server write each kind of file: journal, store, snapshot, spooled responses, JS bundle."""
 
 import http.client
 from urllib.parse import urlencode, urlsplit
@@ -20,12 +20,12 @@ def cause_all_writes(server: RunningServer) -> None:
     assert server.post([view(), {}], key=key).status == 202
     assert server.post(b"{", key=key).status == 400
     assert server.get("/api/v1/inspect?since=1h&wait=10", key=reader).json()["isComplete"]
-    wait_until((server.data / "analytics.duckdb").exists, what="a snapshot is published")
+    wait_until((server.data / "analytics.duckdb").exists, description="a snapshot is published")
     for path in DOWNLOADS:
         assert server.get(path, key=reader).status == 200, path
     page = fetch(f"{server.url}/dashboards/overview", headers={"Cookie": log_in(server, reader)})
     assert page.status == 200
-    wait_until(lambda: any((server.data / "pages").glob("vega-*")), what="the JS bundle is stored", timeout_s=60)
+    wait_until(lambda: any((server.data / "pages").glob("vega-*")), description="the JS bundle is stored", timeout_s=60)
 
 
 def log_in(server: RunningServer, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The real application on a real data folder, called in this process without a socket.
+"""The real application on a real data folder, called in the test's process without a socket.
 
 with open_server(tmp_path) as server:
     assert server.post(view(), key=server.key()).status_code == 202
@@ -27,13 +27,13 @@ from tests.support.stores import make_folder
 
 EVENTS = "/api/v1/events"
 PAGE = "https://app.example.com"
-# A refused request must leave no trace, so everything stays in one segment that can be looked at.
+# Tests check that refused requests store nothing, so all records stay in one segment that is never sealed.
 NEVER_S = 3_600.0
 WAIT_S_MAX = 15.0
 
 
 class Server:
-    """An application whose lifespan has begun. `journaled` returns its durable records."""
+    """An application that has started. `journaled` returns its durable records."""
 
     def __init__(self, app: Starlette, folder: DataFolder, runner: asyncio.Runner, state: Any) -> None:
         self.app = app
@@ -54,27 +54,27 @@ class Server:
         KeyStore(self.folder.keys).revoke(token, now=time.time())
         self.engine.keys.refresh()
 
-    def ask(self, method: str, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
-        """Send a request from any thread; `request` contains the arguments of httpx."""
-        headers = list(httpx.Headers(request.pop("headers", {})).raw)
+    def request(self, method: str, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """Send a request from any thread; `options` are those of httpx."""
+        headers = list(httpx.Headers(options.pop("headers", {})).raw)
         if key is not None:
             headers.append((b"authorization", f"Bearer {key}".encode()))
-        asking, loop = self._ask(method, path, headers, request), self._runner.get_loop()
+        pending, loop = self._request(method, path, headers, options), self._runner.get_loop()
         if loop.is_running():
-            return asyncio.run_coroutine_threadsafe(asking, loop).result(WAIT_S_MAX)
-        return self._runner.run(asking)
+            return asyncio.run_coroutine_threadsafe(pending, loop).result(WAIT_S_MAX)
+        return self._runner.run(pending)
 
-    def get(self, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
+    def get(self, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:
         """GET a path."""
-        return self.ask("GET", path, key=key, **request)
+        return self.request("GET", path, key=key, **options)
 
-    def get_at_once(self, *asked: tuple[str, str]) -> list[httpx.Response]:
+    def get_concurrently(self, *requests: tuple[str, str]) -> list[httpx.Response]:
         """GET paths concurrently, each with its key."""
 
         async def gather() -> list[httpx.Response]:
-            bearers = ([(b"authorization", f"Bearer {key}".encode())] for _, key in asked)
+            bearers = ([(b"authorization", f"Bearer {key}".encode())] for _, key in requests)
             return await asyncio.gather(
-                *(self._ask("GET", path, bearer, {}) for (path, _), bearer in zip(asked, bearers, strict=True))
+                *(self._request("GET", path, bearer, {}) for (path, _), bearer in zip(requests, bearers, strict=True))
             )
 
         return self._runner.run(gather())
@@ -82,13 +82,13 @@ class Server:
     def post(
         self, body: Any, *, key: str | None = None, type_: str = "application/json", **headers: str
     ) -> httpx.Response:
-        """POST to ingest: bytes unchanged, and anything else as JSON."""
+        """POST a body to ingest: bytes unchanged, and any other value as JSON."""
         content = body if isinstance(body, bytes) or hasattr(body, "__aiter__") else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.ask("POST", EVENTS, key=key, content=content, headers={"content-type": type_} | named)
+        return self.request("POST", EVENTS, key=key, content=content, headers={"content-type": type_} | named)
 
     def run(self, messages: list[Message], headers: list[tuple[bytes, bytes]]) -> list[Message]:
-        """Send ASGI messages to ingest, and return the messages of the answer."""
+        """Send ASGI messages to ingest, and return the messages of the response."""
         sent: list[Message] = []
 
         async def receive() -> Message:
@@ -111,10 +111,10 @@ class Server:
             "server": ("test", 80),
             "client": ("test", 1),
         }
-        self._runner.run(self.answer(scope, receive, send))
+        self._runner.run(self.call_app(scope, receive, send))
         return sent
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the application, with the lifespan's state in each request, as a server does."""
         if scope["type"] == "http":
             scope["state"] = dict(self.state)
@@ -123,23 +123,23 @@ class Server:
     @contextmanager
     def streaming(self, path: str, key: str, write: Callable[[bytes], Awaitable[None]]) -> Iterator[None]:
         """Stream a response while other requests run, and disconnect at the end."""
-        left = asyncio.Event()
+        disconnected = asyncio.Event()
 
         async def receive() -> Message:
-            await left.wait()
+            await disconnected.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
             await write(message.get("body", b""))
 
         async def begin() -> asyncio.Task[None]:
-            return asyncio.create_task(self.answer(_scope_of(path, key), receive, send))
+            return asyncio.create_task(self.call_app(_scope_of(path, key), receive, send))
 
         async def end() -> None:
-            left.set()
-            await answering
+            disconnected.set()
+            await request_task
 
-        answering = self._runner.run(begin())
+        request_task = self._runner.run(begin())
         try:
             yield
         finally:
@@ -155,24 +155,24 @@ class Server:
         try:
             return b"".join(segment.read_bytes() for segment in sorted(self.folder.journal.iterdir()))
         except FileNotFoundError:
-            return self.journal_bytes()  # one was sealed or deleted meanwhile
+            return self.journal_bytes()  # a segment was sealed or deleted meanwhile
 
     def rows(self, path: str, *, key: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait for a number of rows of a report or the quarantine, and return them."""
         end = time.monotonic() + WAIT_S_MAX
         while True:
-            found: list[dict[str, Any]] = self.get(path, key=key).json()
-            if len(found) >= count:
-                return found
-            assert time.monotonic() < end, f"{path}: still {len(found)} rows"
+            rows_read: list[dict[str, Any]] = self.get(path, key=key).json()
+            if len(rows_read) >= count:
+                return rows_read
+            assert time.monotonic() < end, f"{path}: still {len(rows_read)} rows"
             time.sleep(0.02)
 
-    async def _ask(self, method: str, path: str, headers: Any, request: dict[str, Any]) -> httpx.Response:
-        # Starlette raises a bug again after it was answered; a server would log that.
-        transport = httpx.ASGITransport(self.answer, raise_app_exceptions=False)
-        base_url = request.pop("base_url", "http://test")
+    async def _request(self, method: str, path: str, headers: Any, options: dict[str, Any]) -> httpx.Response:
+        # After the 500 response, Starlette raises the exception again, and a server logs it.
+        transport = httpx.ASGITransport(self.call_app, raise_app_exceptions=False)
+        base_url = options.pop("base_url", "http://test")
         async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
-            return await client.request(method, path, headers=headers, **request)
+            return await client.request(method, path, headers=headers, **options)
 
 
 def _scope_of(path: str, key: str) -> Scope:
@@ -209,16 +209,16 @@ def open_server(path: Path, *, https_only: bool = False, demo: Demo | None = Non
             runner.run(lifespan.__aexit__(None, None, None))
 
 
-def problem(answer: httpx.Response) -> str:
+def problem(response: httpx.Response) -> str:
     """Return the reason of an error response, after a check of its format (RFC 9457, section 3)."""
-    assert answer.headers["content-type"] == "application/problem+json", answer.text
-    body = answer.json()
-    assert body["status"] == answer.status_code
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    body = response.json()
+    assert body["status"] == response.status_code
     assert body["type"] == f"/problems/{body['reason']}"
     assert body["title"]
     assert body["detail"]
-    assert answer.headers["x-request-id"]
-    assert ("retry-after" in answer.headers) == (answer.status_code in (429, 503))
-    assert ("www-authenticate" in answer.headers) or answer.status_code != 401
+    assert response.headers["x-request-id"]
+    assert ("retry-after" in response.headers) == (response.status_code in (429, 503))
+    assert ("www-authenticate" in response.headers) or response.status_code != 401
     reason: str = body["reason"]
     return reason

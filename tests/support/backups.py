@@ -8,7 +8,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import trailer
 from embedsink.loader.loader import Loader
 from embedsink.store.database import Store
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import make_folder
 
 GROUP = b'{"kind":"lost"}\n' + trailer(b'{"kind":"lost"}\n')
@@ -18,7 +18,7 @@ OPEN = "journal/000000000004-00000000.open"
 def load(folder: DataFolder, *numbers: int) -> None:
     """Load segments with one view each, and publish a snapshot. The newest segment stays in the journal."""
     for number in numbers:
-        segment(folder.journal, [{"type": "view", "id": number}], number=number)
+        write_segment(folder.journal, [{"type": "view", "id": number}], number=number)
     loader = Loader(folder, Store(folder.store))
     loader.open_store()
     try:
@@ -30,7 +30,7 @@ def load(folder: DataFolder, *numbers: int) -> None:
 
 
 def make_data(path: Path) -> DataFolder:
-    """Create a data folder with every kind of file: three loaded segments, an open one and the others."""
+    """Create a data folder with every kind of file, including three loaded segments and an open one."""
     folder = make_folder(path)
     load(folder, 1, 2, 3)
     (folder.path / OPEN).write_bytes(GROUP + GROUP[:-9])
@@ -58,12 +58,12 @@ def restored(backup: Path, path: Path) -> dict[str, bytes]:
 
 def expected(folder: DataFolder) -> dict[str, bytes]:
     """Return the files that a backup restores, with the open segment cut after its last group."""
-    found = {
+    files = {
         name: content
         for name, content in contents(folder.path).items()
         if not name.startswith(("store.", "analytics.previous", "damaged/store", "damaged/analytics"))
     }
-    return found | {OPEN: GROUP}
+    return files | {OPEN: GROUP}
 
 
 def chunk_of(backup: Path, name: str, index: int = 0) -> Path:

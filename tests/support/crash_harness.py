@@ -28,7 +28,7 @@ from embedsink.store.sql_files import read_sql
 from tests.support.servers import free_port, wait_until
 
 SENDER_COUNT = 6
-QUICK = {
+TEST_SETTINGS = {
     "EMBEDSINK_SEGMENT_SEAL_S": "0.1",
     "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.3",
     "EMBEDSINK_SEGMENT_BYTES_MAX": "65536",
@@ -37,26 +37,26 @@ PROGRAM = "from embedsink.__main__ import run\nrun()\n"
 
 
 class Server:
-    """A server process. `planted` is Python code that runs in it first, to break a promise."""
+    """A server process. `injected` is Python code that runs first and breaks a promise."""
 
-    def __init__(self, data: Path, *, planted: str = "", tracing: tuple[str, ...] = (), **env: str) -> None:
+    def __init__(self, data: Path, *, injected: str = "", trace_command: tuple[str, ...] = (), **env: str) -> None:
         data.mkdir(exist_ok=True)
         self.port = free_port()
         self.log = data.with_suffix(".log")
         with self.log.open("ab") as log:
             serve = ["serve", "--data", str(data), "--port", str(self.port)]
             self.process = subprocess.Popen(
-                [*tracing, sys.executable, "-c", planted + PROGRAM, *serve],
+                [*trace_command, sys.executable, "-c", injected + PROGRAM, *serve],
                 stdout=log,
                 stderr=log,
-                env=os.environ | QUICK | env,
+                env=os.environ | TEST_SETTINGS | env,
             )
 
     def wait_until_ready(self) -> None:
         """Wait until the server responds, and check that it has not ended."""
-        wait_until(self._answers, what="the server answers", timeout_s=30)
+        wait_until(self._is_responding, description="the server answers", timeout_s=30)
 
-    def _answers(self) -> bool:
+    def _is_responding(self) -> bool:
         assert self.process.poll() is None, self.log.read_text(errors="replace")[-4_000:]
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
             try:
@@ -76,8 +76,8 @@ class Server:
         return self.process.wait(20)
 
 
-class Notes:
-    """The senders' record of each id's status. An answered id stays answered."""
+class DeliveryLog:
+    """A record of each id's status at the senders. An answered id stays answered."""
 
     def __init__(self) -> None:
         self.sent: dict[str, dict[str, Any]] = {}
@@ -85,15 +85,15 @@ class Notes:
         self.unknown: set[str] = set()
         self._lock = threading.Lock()
 
-    def delivery(self, chance: random.Random) -> list[dict[str, Any]]:
+    def delivery(self, rng: random.Random) -> list[dict[str, Any]]:
         """Return one to five new envelopes, and sometimes an earlier one."""
-        new = [_envelope(chance.random()) for _ in range(chance.randint(1, 5))]
+        new = [_envelope(rng.random()) for _ in range(rng.randint(1, 5))]
         with self._lock:
-            again = [self.sent[name] for name in chance.sample(sorted(self.unknown)[-50:], 1)] if self.unknown else []
+            resent = [self.sent[name] for name in rng.sample(sorted(self.unknown)[-50:], 1)] if self.unknown else []
             self.sent |= {envelope["id"]: envelope for envelope in new}
-        return new + again * chance.randint(0, 1)
+        return new + resent * rng.randint(0, 1)
 
-    def note(self, envelopes: list[dict[str, Any]], status: int | None) -> None:
+    def record(self, envelopes: list[dict[str, Any]], status: int | None) -> None:
         """Record the status of a response; None without a response."""
         ids = {envelope["id"] for envelope in envelopes}
         with self._lock:
@@ -116,10 +116,10 @@ def _envelope(size: float) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def senders(port: int, token: str, notes: Notes, *, count: int = SENDER_COUNT) -> Iterator[threading.Event]:
-    """Send on many connections until the end of the block or of the server."""
+def senders(port: int, token: str, log: DeliveryLog, *, count: int = SENDER_COUNT) -> Iterator[threading.Event]:
+    """Send on many connections until the block or the server ends."""
     stopping = threading.Event()
-    threads = [threading.Thread(target=_send, args=(port, token, notes, stopping)) for _ in range(count)]
+    threads = [threading.Thread(target=_send, args=(port, token, log, stopping)) for _ in range(count)]
     for thread in threads:
         thread.start()
     try:
@@ -130,71 +130,71 @@ def senders(port: int, token: str, notes: Notes, *, count: int = SENDER_COUNT) -
             thread.join()
 
 
-def _send(port: int, token: str, notes: Notes, stopping: threading.Event) -> None:
-    chance = random.Random()
+def _send(port: int, token: str, log: DeliveryLog, stopping: threading.Event) -> None:
+    rng = random.Random()
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         while not stopping.is_set():
-            envelopes = notes.delivery(chance)
+            envelopes = log.delivery(rng)
             status = None
             try:
                 body = json.dumps({"events": envelopes})
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
                 connection.request("POST", "/api/v1/events", body, headers)
-                answer = connection.getresponse()
-                answer.read()
-                status = answer.status
+                response = connection.getresponse()
+                response.read()
+                status = response.status
             except (OSError, http.client.HTTPException):
                 stopping.set()
-            notes.note(envelopes, status)
+            log.record(envelopes, status)
 
 
-class Crashing:
+class CrashHarness:
     """A data folder and the successive servers on it."""
 
-    def __init__(self, data: Path, *, planted: str = "", seed: int = 1) -> None:
+    def __init__(self, data: Path, *, injected: str = "", seed: int = 1) -> None:
         data.mkdir()
         self.data = data
-        self.notes = Notes()
-        self._planted = planted
-        self._chance = random.Random(seed)
+        self.log = DeliveryLog()
+        self._injected = injected
+        self._rng = random.Random(seed)
         _, self.token = KeyStore(data / "keys.json").create(KeyKind.INGEST, now=time.time())
 
-    def live_and_die(self) -> None:
-        """Start a server, send to it, and kill it at a random moment, sometimes during its recovery."""
-        server = Server(self.data, planted=self._planted)
+    def run_and_kill(self) -> None:
+        """Start a server, send events to it, and kill it at a random moment, sometimes during its recovery."""
+        server = Server(self.data, injected=self._injected)
         try:
-            if self._chance.random() < 0.25:
-                time.sleep(self._chance.uniform(0.2, 1.2))
+            if self._rng.random() < 0.25:
+                time.sleep(self._rng.uniform(0.2, 1.2))
                 return
             server.wait_until_ready()
-            with senders(server.port, self.token, self.notes):
-                time.sleep(self._chance.uniform(0.02, 0.8))
+            with senders(server.port, self.token, self.log):
+                time.sleep(self._rng.uniform(0.02, 0.8))
                 server.kill()
         finally:
             server.kill()
 
-    def judge(self) -> list[str]:
-        """Start and stop a server once more. Return the broken promises."""
-        server = Server(self.data, planted=self._planted)
+    def restart_and_check(self) -> list[str]:
+        """Start and stop a server without load. Return the broken promises."""
+        server = Server(self.data, injected=self._injected)
         try:
             server.wait_until_ready()
             code = server.stop()
         finally:
             server.kill()
-        broken = [f"exit code: {code}"] * (code != 0) + broken_promises(self.data, self.notes)
+        broken = [f"exit code: {code}"] * (code != 0) + broken_promises(self.data, self.log)
         return broken + ["traceback in the log"] * ("Traceback" in server.log.read_text(errors="replace"))
 
 
-def broken_promises(data: Path, notes: Notes) -> list[str]:
+def broken_promises(data: Path, log: DeliveryLog) -> list[str]:
     """Compare the store of a stopped server with the senders' record."""
     with contextlib.closing(duckdb.connect(str(data / "store.duckdb"), read_only=True)) as store:
         stored = [str(row[0]) for row in store.execute("select event_id from event").fetchall()]
         offending = {name: len(store.execute(sql).fetchall()) for name, sql in read_sql("checks").items()}
     broken = {
-        "answered with 202, but not stored": len(notes.answered - set(stored)),
-        "stored, but never sent or refused": len(set(stored) - notes.answered - notes.unknown),
+        "answered with 202, but not stored": len(log.answered - set(stored)),
+        "stored, but never sent or refused": len(set(stored) - log.answered - log.unknown),
         "stored more than once": len(stored) - len(set(stored)),
         **{f"check {name}": count for name, count in offending.items()},
         "damaged files": sum(path.suffix in (".ndjson", ".open") for path in (data / "damaged").iterdir()),
     }
-    return [f"{what}: {count}" for what, count in broken.items() if count]
+    return [f"{promise}: {count}" for promise, count in broken.items() if count]

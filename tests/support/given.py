@@ -1,15 +1,15 @@
-"""Short-hand events, brought into a store the way that real ones come: parsed, journaled, loaded.
+"""Events in a short notation, which take the path of real events: they are parsed, journaled and loaded.
 
     {type: view, at: "10:00", viewer: u2, title: Sales}
 
-`at` is a time on a Monday, or a whole timestamp, in UTC; `received` and `sent` are the clocks of the
-delivery, the first being `at` by default. `key` is the sender's key id. Members that `CONTEXT` and `ENVELOPE`
-name belong there. All others belong to the payload, and override the values that its type requires.
+`at` is a time on a Monday, or a whole timestamp, in UTC. `received` and `sent` are the times of receipt and of sending;
+`received` is `at` by default. `key` is the sender's key id. The fields in `CONTEXT` and `ENVELOPE` belong to the
+context and the envelope. All other fields belong to the payload, and override the values that the type requires.
 
-    {type: scroll, rejected: unknown_type, replayed: "11:00"}      it has to be rejected, for this reason
+    {type: scroll, rejected: unknown_type, replayed: "11:00"}      an envelope that must be rejected for this reason
     {type: navigate, direction: action}
-    {lost: {queue_overflow: 3}}                                    a delivery without any event
-    {type: view, beside: {novel: 1}}                               fields that the envelope does not have
+    {lost: {queue_overflow: 3}}                                    a delivery without events
+    {type: view, extra_fields: {novel: 1}}                         envelope fields that the protocol does not define
     {sync: job1, at: "10:00", deployment: 1}                       a dbt sync that was completed at `at`
 """
 
@@ -40,22 +40,22 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "error": {"message": "it failed"},
     "refresh": {},
 }
-# What belongs to no envelope.
-AROUND = {"key", "lost", "rejected", "replayed", "beside"}
+# Fields of the notation that are not part of an envelope.
+TEST_FIELDS = {"key", "lost", "rejected", "replayed", "extra_fields"}
 
 Given = Mapping[str, Any]
 
 
 def instant(text: object) -> datetime:
-    """`10:00` on that Monday; a date's midnight; a timestamp as it stands."""
+    """Return a time on the Monday, the midnight of a date, or the instant of a timestamp."""
     try:
         return datetime.combine(MONDAY, time.fromisoformat(str(text)))
     except ValueError:
         return datetime.fromisoformat(str(text))
 
 
-def segment(folder: Path, given: Iterable[Given], *, number: int = 1) -> Path:
-    """A sealed journal segment with one delivery for each event."""
+def write_segment(folder: Path, given: Iterable[Given], *, number: int = 1) -> Path:
+    """Write a sealed journal segment with one delivery for each event."""
     lines = b"".join(_lines(event) for event in given)
     path = folder / f"{number:012d}-00000000.ndjson"
     path.write_bytes(lines + trailer(lines))
@@ -73,8 +73,8 @@ def _lines(event: Given) -> bytes:
         "lost": event.get("lost"),
     }
     parsed = parse(json.dumps(delivery).encode(), _epoch_ms(received or at))
-    seen = [(rejection.reason, rejection.detail) for rejection in parsed.rejected]
-    assert [reason for reason, _ in seen] == list(filter(None, [event.get("rejected")])), (event, seen)
+    rejections = [(rejection.reason, rejection.detail) for rejection in parsed.rejected]
+    assert [reason for reason, _ in rejections] == list(filter(None, [event.get("rejected")])), (event, rejections)
     own_id = uuid4()  # one envelope, one id
     lines = delivery_lines(parsed, key_id=event.get("key", "k1"), new_id=lambda: own_id)
     if "replayed" in event:
@@ -92,7 +92,7 @@ def _sync_line(sync: Given) -> bytes:
         "completedAt": f"{at.isoformat()}Z",
         "durationMs": 5_000,
     }
-    kept = Sync(
+    sync_record = Sync(
         deployment=sync.get("deployment", CONTEXT["deployment"]),
         job_id=sync["sync"],
         received_at=_epoch_ms(sync.get("received") or at),
@@ -100,26 +100,26 @@ def _sync_line(sync: Given) -> bytes:
         digest=digest_of(result),
         result=result,
     )
-    return sync_line(kept, key_id="k1")
+    return sync_line(sync_record, key_id="k1")
 
 
 def _envelope(event: Given, timestamp: int) -> dict[str, Any]:
-    around = {name: event.get(name, default) for name, default in ENVELOPE.items()}
-    if around["id"] is not None:
-        around["id"] = str(UUID(int=around["id"]))
-    elsewhere = {"type", *AROUND, *CONTEXT, *ENVELOPE, *CLOCKS}
-    fields = {name: value for name, value in event.items() if name not in elsewhere}
+    envelope = {name: event.get(name, default) for name, default in ENVELOPE.items()}
+    if envelope["id"] is not None:
+        envelope["id"] = str(UUID(int=envelope["id"]))
+    non_payload = {"type", *TEST_FIELDS, *CONTEXT, *ENVELOPE, *CLOCKS}
+    fields = {name: value for name, value in event.items() if name not in non_payload}
     payload = REQUIRED.get(event["type"], {}) | fields
     if event["type"] in ("ready", "view"):
-        payload["surface"] = around["surface"]
-    if around["direction"] == "action":
-        around["surface"] = None
-    beside: dict[str, Any] = event.get("beside", {})
+        payload["surface"] = envelope["surface"]
+    if envelope["direction"] == "action":
+        envelope["surface"] = None
+    extra_fields: dict[str, Any] = event.get("extra_fields", {})
     return {
-        **around,
-        **beside,
+        **envelope,
+        **extra_fields,
         "source": "svc-embed",
-        "type": f"svc:{around['direction']}:{event['type']}",
+        "type": f"svc:{envelope['direction']}:{event['type']}",
         "timestamp": timestamp,
         "payload": payload,
     }

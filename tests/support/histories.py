@@ -1,6 +1,6 @@
-"""Hostile histories for the reports on sessions: few senders, sessions and instants, as hypothesis draws them.
+"""Hypothesis strategies for adversarial event histories, with few senders, sessions and instants.
 
-Each strategy here aims at trouble: a session id in several deployments, keys, tenants, viewers and surfaces (iframes),
+The strategies cover edge cases: a session id in several deployments, keys, tenants, viewers and surfaces (iframes),
 `ready` twice (a reload, a remount) or never, events without a session, equal instants, arrivals in no order, and
 instants right at midnights and at the bounds of the period.
 """
@@ -32,13 +32,13 @@ INSTANTS = [
     datetime(2026, 11, 3, 10) - MICROSECOND,
     datetime(2026, 11, 3, 10),
 ]
-# Clocks that were never set.
-STRAY_INSTANTS = [datetime(1969, 12, 31, 23, 50), datetime(1970, 1, 1, 0, 5), NOW]
+# Times of clocks that were never set, and the time of the test.
+WRONG_CLOCK_INSTANTS = [datetime(1969, 12, 31, 23, 50), datetime(1970, 1, 1, 0, 5), NOW]
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event, as the table has it."""
+    """A row of the table `event`."""
 
     type: str
     occurred_at: datetime = INSTANTS[0]
@@ -54,8 +54,8 @@ class Event:
     fatal: bool | None = None
 
 
-def seen(history: Sequence[Event], scope: Scope) -> list[Event]:
-    """The oracle of event_in_scope: what is in scope, with the deployment and tenant that `ready` supplies."""
+def events_in_scope(history: Sequence[Event], scope: Scope) -> list[Event]:
+    """Return the events in scope, with the values that `ready` supplies. This is the oracle of event_in_scope."""
     resolved = [_resolved(event, history) for event in history]
     return [
         event
@@ -68,17 +68,17 @@ def seen(history: Sequence[Event], scope: Scope) -> list[Event]:
 
 
 def _resolved(event: Event, history: Sequence[Event]) -> Event:
-    said = {
-        name: {getattr(ready, name) for ready in history if _speaks_for(ready, event)} - {None}
+    ready_values = {
+        name: {getattr(ready, name) for ready in history if _is_ready_of(ready, event)} - {None}
         for name in ("deployment", "tenant")
     }
     supplied = {
-        name: values.pop() for name, values in said.items() if getattr(event, name) is None and len(values) == 1
+        name: values.pop() for name, values in ready_values.items() if getattr(event, name) is None and len(values) == 1
     }
     return Event(**asdict(event) | supplied)
 
 
-def _speaks_for(ready: Event, event: Event) -> bool:
+def _is_ready_of(ready: Event, event: Event) -> bool:
     return (
         ready.type == "ready"
         and event.session is not None
@@ -86,24 +86,24 @@ def _speaks_for(ready: Event, event: Event) -> bool:
     )
 
 
-def spent_s(instants: Iterable[datetime], scope: Scope) -> float:
-    """The oracle of the time spent: the gaps between instants, without those of more than 30 minutes."""
+def time_spent_s(instants: Iterable[datetime], scope: Scope) -> float:
+    """Return the sum of the gaps between instants, without gaps of more than 30 minutes: the oracle of time spent."""
     gap_max = timedelta(minutes=scope.get("session_gap_minutes", 30))
     gaps = [later - earlier for earlier, later in pairwise(sorted(instants))]
     return sum((gap for gap in gaps if gap <= gap_max), timedelta()) / timedelta(seconds=1)
 
 
-def only(values: Iterable[object]) -> Any:
-    """The value that there is; None where there are none or several."""
-    found = set(values) - {None}
-    return found.pop() if len(found) == 1 else None
+def single_value(values: Iterable[object]) -> Any:
+    """Return the value if all known values are equal, else None."""
+    known_values = set(values) - {None}
+    return known_values.pop() if len(known_values) == 1 else None
 
 
-def found_rows(
+def report_rows(
     connection: duckdb.DuckDBPyConnection, report: str, history: Sequence[Event], scope: Scope
 ) -> list[tuple[Any, ...]]:
-    """The report's rows, in its order."""
-    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    """Replace the events, and return the report's rows in its order."""
+    # Insert in reverse order, so that a report can't rely on the table's order instead of ingest_seq.
     replace_events(connection, map(asdict, reversed(history)))
     return rows_in_scope(connection, report, scope)
 
@@ -121,7 +121,7 @@ _kinds = st.sampled_from(
         *[{"type": "error", "fatal": fatal} for fatal in (True, False, None)],
     ]
 )
-# Most events are of few sessions, which they share with others of another deployment, key or none.
+# Most events belong to a few sessions. Some share a session id but have another deployment or key.
 _senders = st.sampled_from(
     [
         *[{"session": session} for session in ("s1", "s1", "s1", "s2", "s3")],
@@ -134,10 +134,10 @@ _senders = st.sampled_from(
     ]
 )
 _events = st.builds(
-    lambda kind, sender, **said: Event(**said, **sender, **kind),
+    lambda kind, sender, **fields: Event(**fields, **sender, **kind),
     kind=_kinds,
     sender=_senders,
-    occurred_at=st.sampled_from(INSTANTS * 3 + STRAY_INSTANTS),
+    occurred_at=st.sampled_from(INSTANTS * 3 + WRONG_CLOCK_INSTANTS),
     viewer=st.sampled_from([None, "u1", "u1", "u2"]),
     tenant=st.sampled_from([None, None, "acme", "acme", "initech"]),
     surface=st.sampled_from(["dashboard", "dashboard", "app", "chat"]),

@@ -1,6 +1,6 @@
-"""A reader of `/api/v1/events/live`, on a connection of its own.
+"""A client of `/api/v1/events/live`, on a separate connection.
 
-with listening(server.url, key) as reader:
+with open_stream(server.url, key) as reader:
     reader.message("connected")
 """
 
@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 from tests.support.servers import RunningServer
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A server-sent event and when it was read, in monotonic seconds. A heartbeat has no name."""
+    """A server-sent event, and the time of its receipt in monotonic seconds. A heartbeat has no name."""
 
     name: str
     id: str
@@ -32,28 +32,28 @@ class Message:
     read_at: float
 
 
-class Listening:
-    """An open stream. A thread reads it; a slow one waits for `read_on`."""
+class LiveStream:
+    """An open stream, which a thread reads. With `is_slow`, the thread starts with `start_reading`."""
 
-    def __init__(self, connection: socket.socket, answer: http.client.HTTPResponse, *, is_slow: bool) -> None:
-        self.answer = answer
+    def __init__(self, connection: socket.socket, response: http.client.HTTPResponse, *, is_slow: bool) -> None:
+        self.response = response
         self._connection = connection
         self.ended_at: float | None = None
         self._messages: queue.Queue[Message] = queue.Queue()
         self._thread = threading.Thread(target=self._read, daemon=True)
         if not is_slow:
-            self.read_on()
+            self.start_reading()
 
-    def read_on(self) -> None:
+    def start_reading(self) -> None:
         """Start reading."""
         self._thread.start()
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the connection."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
-    def message(self, name: str = "loaded", *, timeout_s: float = PATIENCE_S) -> Message:
+    def message(self, name: str = "loaded", *, timeout_s: float = TIMEOUT_S) -> Message:
         """Return the next message of this name."""
         while True:
             message = self._messages.get(timeout=timeout_s)
@@ -76,24 +76,24 @@ class Listening:
         return False
 
     def wait_for_end(self) -> float:
-        """Return when the server ended the stream, in monotonic seconds."""
-        self._thread.join(PATIENCE_S)
-        assert self.ended_at is not None, "the stream goes on"
+        """Wait until the server ends the stream. Return the time in monotonic seconds."""
+        self._thread.join(TIMEOUT_S)
+        assert self.ended_at is not None, "the stream has not ended"
         return self.ended_at
 
     def _read(self) -> None:
         fields: dict[str, str] = {}
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError, AttributeError):
-            for line in self.answer:
+            for line in self.response:
                 name, _, value = line.decode().rstrip("\n").partition(":")
                 if line == b"\n":
-                    self._keep(fields)
+                    self._add_message(fields)
                     fields = {}
                 else:
                     fields[name] = value.removeprefix(" ")
         self.ended_at = time.monotonic()
 
-    def _keep(self, fields: dict[str, str]) -> None:
+    def _add_message(self, fields: dict[str, str]) -> None:
         content = json.loads(fields["data"]) if "data" in fields else None
         self._messages.put(Message(fields.get("event", ""), fields.get("id", ""), content, time.monotonic()))
 
@@ -105,18 +105,18 @@ def listener_count(server: RunningServer) -> int:
 
 
 @contextmanager
-def listening(
+def open_stream(
     url: str, key: str, query: str = "", *, is_slow: bool = False, last_event_id: str | None = None
-) -> Iterator[Listening]:
+) -> Iterator[LiveStream]:
     """Open a stream, and close it at the end of the block."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     headers = {"Authorization": f"Bearer {key}"} | ({"Last-Event-ID": last_event_id} if last_event_id else {})
     connection.request("GET", f"/api/v1/events/live?{query}", headers=headers)
     open_socket = connection.sock
-    stream = Listening(open_socket, connection.getresponse(), is_slow=is_slow)
+    stream = LiveStream(open_socket, connection.getresponse(), is_slow=is_slow)
     try:
         yield stream
     finally:
-        stream.leave()
+        stream.close()
         connection.close()

@@ -7,7 +7,7 @@ import pytest
 
 
 def require(program: str) -> None:
-    """Fail in CI if the program is missing, else skip the test."""
+    """If the program is missing, fail in CI and skip the test elsewhere."""
     if shutil.which(program) is None:
         if "CI" in os.environ:
             pytest.fail(f"CI has to have {program}")

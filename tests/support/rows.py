@@ -1,4 +1,4 @@
-"""Rows straight into the tables, for tests that need thousands of histories and no journal."""
+"""Direct inserts into tables, for tests that need thousands of histories and no journal."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +11,8 @@ from embedsink.store.schema import create_views
 from embedsink.store.sql_files import read_sql, read_views
 
 
-def views_over_nothing() -> duckdb.DuckDBPyConnection:
-    """A database in memory with the tables, empty, and the views."""
+def connect_in_memory() -> duckdb.DuckDBPyConnection:
+    """Open an in-memory database with empty tables and all views."""
     connection = duckdb.connect()
     for sql in read_sql("migrations").values():
         connection.execute(sql)
@@ -20,35 +20,35 @@ def views_over_nothing() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def reports_upon(name: str) -> set[str]:
+def reports_reading(name: str) -> set[str]:
     """Return the reports that read a table, a view or a macro, directly or through other views and macros."""
-    upon = {name}
-    while more := {view for view, sql in read_views().items() if upon & names_in(sql)} - upon:
-        upon |= more
-    return upon & read_sql("reports").keys()
+    names = {name}
+    while new_names := {view for view, sql in read_views().items() if names & relations_in(sql)} - names:
+        names |= new_names
+    return names & read_sql("reports").keys()
 
 
-def names_in(sql: str) -> set[str]:
-    """Return the tables, views and macros that the file of a view or macro names, with others that look like them."""
+def relations_in(sql: str) -> set[str]:
+    """Return the tables, views and macros that the SQL of a view or macro names, and other names in the same places."""
     code = re.sub("--.*", "", sql.partition("\ncomment on ")[0])
     return {name for pair in re.findall(r"\b(?:from|join)\s+(\w+)|(\w+)\(", code) for name in pair}
 
 
 def replace_events(connection: duckdb.DuckDBPyConnection, rows: Iterable[Mapping[str, object]]) -> None:
-    """Make these the only events. All rows have the same columns."""
+    """Replace all events. All rows have the same columns."""
     replace_rows(connection, "event", rows)
     fill_session_ready(connection)
 
 
 def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterable[Mapping[str, object]]) -> None:
-    """Make these the only rows of a table. All have the same columns."""
+    """Replace all rows of a table. All rows have the same columns."""
     rows = list(rows)
     connection.execute(f"truncate {table}")
     if rows:
-        into = connection.table(table)  # its columns, without asking the catalog, which knows all views too
-        types = dict(zip(into.columns, into.types, strict=True))
-        # A list for each column: thousands of rows take no longer to bind than one.
-        lists = [f"unnest(${place}::{types[name]}[])" for place, name in enumerate(rows[0], 1)]
+        table_relation = connection.table(table)  # avoids the catalog functions, which also list all views
+        types = dict(zip(table_relation.columns, table_relation.types, strict=True))
+        # Bind one list per column, because binding each value of thousands of rows is slow.
+        lists = [f"unnest(${number}::{types[name]}[])" for number, name in enumerate(rows[0], 1)]
         connection.execute(
             f"insert into {table} ({', '.join(rows[0])}) select {', '.join(lists)}",
             [[row[name] for row in rows] for name in rows[0]],
@@ -57,7 +57,7 @@ def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterab
 
 @contextmanager
 def variables(connection: duckdb.DuckDBPyConnection, values: Mapping[str, object]) -> Iterator[None]:
-    """Set session variables for a while."""
+    """Set session variables until the end of the block."""
     for name, value in values.items():
         connection.execute(f"set variable {name} = $1", [value])
     try:

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, on a free port of this machine.
+"""A real server in a separate process, on a free port of this machine.
 
 with running_server(tmp_path / "data") as server:
     server.post(body, key=server.key("ingest"))
@@ -28,30 +28,30 @@ from tests.support.stores import make_folder
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
-# A key counts at once and events are visible soon, so that tests don't wait.
-QUICK = {"EMBEDSINK_KEYS_RELOAD_S": "0.05", "EMBEDSINK_SEGMENT_SEAL_S": "0.1"}
-# Each worker of pytest-xdist goes round in ports of its own, of which the system hands out none by itself.
+# New keys and events take effect quickly, so that tests don't wait.
+TEST_SETTINGS = {"EMBEDSINK_KEYS_RELOAD_S": "0.05", "EMBEDSINK_SEGMENT_SEAL_S": "0.1"}
+# Each pytest-xdist worker has its own range of ports, below the range from which the system assigns ports.
 OWN_PORTS_MAX = 2_000
 OWN_PORTS = 12_000 + OWN_PORTS_MAX * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _PORTS = free_ports(OWN_PORTS, OWN_PORTS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server answered: status, headers by lower-case name, and the bytes of the body."""
+class ServerResponse:
+    """A response of a server: status, headers by lower-case name, and the bytes of the body."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON."""
+        """Return the body, parsed as JSON."""
         return json.loads(self.body)
 
 
 @dataclass
 class RunningServer:
-    """A server that answered `/readyz`. `data` is its folder, `log` what it wrote on stdout and stderr."""
+    """A server that is ready. `data` is its data folder, and `log` the file with its stdout and stderr."""
 
     data: Path
     url: str
@@ -61,7 +61,7 @@ class RunningServer:
 
     @property
     def pid(self) -> int:
-        """The process to signal."""
+        """Return the id of the server process."""
         return self.process.pid
 
     def key(self, kind: str = "ingest", **options: Any) -> str:
@@ -69,109 +69,127 @@ class RunningServer:
         _, token = KeyStore(self.data / "keys.json").create(KeyKind(kind), now=time.time(), **options)
         https = {"X-Forwarded-Proto": "https"}  # for a server behind a proxy
         wait_until(
-            lambda: self.get("/api/v1/reports", key=token, **https).status != 401, what=f"the {kind} key is known"
+            lambda: self.get("/api/v1/reports", key=token, **https).status != 401,
+            description=f"the {kind} key is known",
         )
         return token
 
-    def get(self, path: str, *, key: str | None = None, **headers: str) -> Answer:
+    def get(self, path: str, *, key: str | None = None, **headers: str) -> ServerResponse:
         """GET a path."""
         return fetch(self.url + path, key=key, headers=headers)
 
-    def post(self, body: Any, *, path: str = "/api/v1/events", key: str | None = None, **headers: str) -> Answer:
-        """POST bytes as they are, and anything else as JSON."""
+    def post(
+        self, body: Any, *, path: str = "/api/v1/events", key: str | None = None, **headers: str
+    ) -> ServerResponse:
+        """POST bytes unchanged, and any other value as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return fetch(self.url + path, key=key, headers={"Content-Type": "application/json"} | headers, body=content)
 
     def stop(self) -> int:
-        """End it with SIGTERM, once; its exit code."""
+        """Send SIGTERM unless the server has ended. Return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
+        """Send SIGKILL, and wait until the process has ended."""
         self.process.kill()
         self.process.wait(STOP_TIMEOUT_S)
 
 
 @contextmanager
 def running_server(
-    data: Path, *, arguments: Sequence[str] = (), within: Sequence[str] = (), is_sound: bool = True, **env: str
+    data: Path, *, arguments: Sequence[str] = (), wrapper: Sequence[str] = (), checks_store: bool = True, **env: str
 ) -> Iterator[RunningServer]:
-    """Start `embedsink serve` on a data folder and wait until it is ready; stop it at the end, and check its store.
+    """Start `embedsink serve` and wait until it is ready. At the end of the block, stop it and check its store.
 
     Args:
-        data: the data folder; made if missing, with an empty store.
-        arguments: further ones for `embedsink serve`.
-        within: a command that executes the one that follows it, as `nice` does.
-        is_sound: whether every check of `sql/checks` has to find nothing at the end; not where a test does damage.
-        env: environment variables beside those of this process, such as `EMBEDSINK_EVENTS_MAX="10"`.
+        data: the data folder. If it is missing or empty, it gets an empty store.
+        arguments: further arguments of `embedsink serve`.
+        wrapper: a command that runs the server's command, such as `nice`.
+        checks_store: whether all checks of `sql/checks` must pass at the end. Use False in tests that damage the store.
+        env: additional environment variables, such as `EMBEDSINK_EVENTS_MAX="10"`.
     """
     make_folder(data)
     port = free_port()
-    environment = os.environ | QUICK | env
+    environment = os.environ | TEST_SETTINGS | env
     log = data.parent / f"{data.name}.log"
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [*within, sys.executable, "-m", "embedsink", "serve", "--data", str(data), "--port", str(port), *arguments],
+            [
+                *wrapper,
+                sys.executable,
+                "-m",
+                "embedsink",
+                "serve",
+                "--data",
+                str(data),
+                "--port",
+                str(port),
+                *arguments,
+            ],
             stdout=file,
             stderr=file,
             env=environment,
         )
     server = RunningServer(data, f"http://127.0.0.1:{port}", process, log, environment)
     try:
-        wait_until(lambda: _is_ready(server), what="the server is ready", timeout_s=READY_TIMEOUT_S)
+        wait_until(lambda: _is_ready(server), description="the server is ready", timeout_s=READY_TIMEOUT_S)
         yield server
     finally:
-        try:
-            server.stop()
-        except subprocess.TimeoutExpired:
-            server.kill()
-            raise
-    if is_sound:
+        _stop_or_kill(server)
+    if checks_store:
         assert offending_rows(data) == {}
 
 
+def _stop_or_kill(server: RunningServer) -> None:
+    try:
+        server.stop()
+    except subprocess.TimeoutExpired:
+        server.kill()
+        raise
+
+
 def offending_rows(data: Path) -> dict[str, dict[str, Any]]:
-    """What the checks of `sql/checks` find in the store of a stopped server: the first row of each that finds any."""
+    """Return the first row of each check of `sql/checks` that returns rows, for the store of a stopped server."""
     store = data / "store.duckdb"
     if not store.exists():
         return {}
     with open_snapshot(store, EVERYTHING) as reader:
-        found = {check: reader.first_row(sql) for check, sql in read_sql("checks").items()}
-    return {check: first for check, (first, count) in found.items() if count}
+        first_rows = {check: reader.first_row(sql) for check, sql in read_sql("checks").items()}
+    return {check: first for check, (first, count) in first_rows.items() if count}
 
 
-def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], *, description: str, timeout_s: float = 60.0) -> None:
     """Poll until a condition is true, or fail after the timeout."""
     end = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < end, f"after {timeout_s} s it is still not so that {what}"
+    while not condition():
+        assert time.monotonic() < end, f"after {timeout_s} s this is still false: {description}"
         time.sleep(0.02)
 
 
 def fetch(
     url: str, *, key: str | None = None, headers: dict[str, str] | None = None, body: bytes | None = None
-) -> Answer:
-    """One HTTP request: POST with a body, GET without. An error status is an answer too."""
+) -> ServerResponse:
+    """Send a POST with a body, or a GET without one. Return the response with any status."""
     request = urllib.request.Request(url, data=body, headers=headers or {})
     if key is not None:
         request.add_header("Authorization", f"Bearer {key}")
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
-            return _answer(response.status, response.headers, response.read())
+            return _response_of(response.status, response.headers, response.read())
     except urllib.error.HTTPError as error:
         with error:
-            return _answer(error.code, error.headers, error.read())
+            return _response_of(error.code, error.headers, error.read())
 
 
 def free_port() -> int:
-    """A port of this machine that is free, and so is the one after it."""
+    """Return a free port of this machine. The next port is free too."""
     return next(_PORTS)
 
 
-def _answer(status: int, headers: Any, body: bytes) -> Answer:
-    return Answer(status, {name.lower(): value for name, value in headers.items()}, body)
+def _response_of(status: int, headers: Any, body: bytes) -> ServerResponse:
+    return ServerResponse(status, {name.lower(): value for name, value in headers.items()}, body)
 
 
 def _is_ready(server: RunningServer) -> bool:

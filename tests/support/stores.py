@@ -1,4 +1,4 @@
-"""Empty stores for tests: made once in a program and copied, since making takes longer than most tests."""
+"""Empty stores for tests. A process creates one and copies it, because creating takes longer than most tests."""
 
 import re
 from functools import cache
@@ -12,7 +12,7 @@ from embedsink.store.sql_files import read_sql
 
 
 def open_store(path: Path, limits: StoreLimits | None = None) -> Store:
-    """A new store with all tables and views, and no row."""
+    """Open a new store with all tables and views, and without rows."""
     path.write_bytes(_empty_store())
     store = Store(path, limits)
     store.open()
@@ -20,7 +20,7 @@ def open_store(path: Path, limits: StoreLimits | None = None) -> Store:
 
 
 def make_folder(path: Path) -> DataFolder:
-    """A data folder; where there was none, or an empty one, with an empty store."""
+    """Return a data folder. If it is missing or empty, create it with an empty store."""
     folder = DataFolder(path)
     if not path.exists() or not any(path.iterdir()):
         folder.create()
@@ -38,7 +38,7 @@ def _empty_store() -> bytes:
 
 
 def make_older(store: Store, *, before: str) -> None:
-    """Turn an open store into one that a migration has not reached, with the same rows, and close it."""
+    """Undo the migrations from `before` on, keep the rows, and close the store."""
     connection = store._load_connection()
     for sql in _undone_renames():
         connection.execute(sql)
@@ -62,7 +62,7 @@ def make_older(store: Store, *, before: str) -> None:
 
 
 def _undone_renames() -> list[str]:
-    """Return the statements that undo the migration of the names."""
+    """Return the statements that undo the migration that renamed tables and columns."""
     statements = re.findall(
         r"alter table (\w+) rename (column )?(?:(\w+) )?to (\w+);", read_sql("migrations")["0010_column_names"]
     )

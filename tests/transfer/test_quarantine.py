@@ -63,9 +63,9 @@ def quick(tmp_path: Path) -> Iterator[Server]:
 
 
 def replayed(server: Server, admin: str) -> ReplayCounts:
-    answer = server.ask("POST", "/api/v1/quarantine/replay", key=admin)
-    assert answer.status_code == 200, answer.text
-    return ReplayCounts(**answer.json())
+    response = server.request("POST", "/api/v1/quarantine/replay", key=admin)
+    assert response.status_code == 200, response.text
+    return ReplayCounts(**response.json())
 
 
 def test_a_replay_accepts_valid_inputs_within_the_scope_of_their_key(quick: Server) -> None:
@@ -81,7 +81,7 @@ def test_a_replay_accepts_valid_inputs_within_the_scope_of_their_key(quick: Serv
         *[(free, view({"path": f"/{number}"})) for number in range(40)],
     ):
         reject(quick, envelope, key=key)
-    # As if its entry had been deleted from keys.json.
+    # Simulates a key whose entry was deleted from keys.json.
     digest = next(digest for digest, key in quick.engine.keys._keys.items() if key.deployments == frozenset({7}))
     del quick.engine.keys._keys[digest]
 
@@ -163,9 +163,9 @@ def test_a_replay_is_refused_while_loading_stalls(quick: Server, monkeypatch: py
     monkeypatch.setattr(Store, "load", refuse)
     monkeypatch.setattr(embedsink.transfer.quarantine, "LOADING_STALL_S_MAX", 0.5)
     reject(quick, view(), key=quick.key())
-    answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
-    assert (answer.status_code, problem(answer)) == (503, "not_ready")
-    assert "there is no room" in answer.json()["detail"]
+    response = quick.request("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
+    assert (response.status_code, problem(response)) == (503, "not_ready")
+    assert "there is no room" in response.json()["detail"]
     monkeypatch.undo()
 
 
@@ -174,12 +174,12 @@ def test_one_input_can_be_replayed(quick: Server) -> None:
     for path in ("/one", "/other"):
         reject(quick, view({"path": path}), key=key)
     listed = quick.rows("/api/v1/quarantine", key=admin, count=2)
-    one = next(row["quarantine_id"] for row in listed if "/one" in row["raw"])
+    quarantine_id = next(row["quarantine_id"] for row in listed if "/one" in row["raw"])
     for expected in ({"replayed": 1, "rejected": 0, "untried": 0}, {"replayed": 0, "rejected": 0, "untried": 0}):
-        answer = quick.ask("POST", f"/api/v1/quarantine/replay?id={one}", key=admin)
-        assert answer.json() == expected
+        response = quick.request("POST", f"/api/v1/quarantine/replay?id={quarantine_id}", key=admin)
+        assert response.json() == expected
         quick.rows("/api/v1/reports/views", key=admin)
-        wait_until(lambda: rows_replayed(quick, admin) == [one], what="it is marked as replayed")
+        wait_until(lambda: rows_replayed(quick, admin) == [quarantine_id], description="it is marked as replayed")
     assert [line["envelope"]["payload"]["path"] for line in quick.journaled() if line["kind"] == "event"] == ["/one"]
 
 
@@ -196,7 +196,7 @@ def test_a_replay_counts_inputs_that_can_never_become_valid(quick: Server) -> No
     assert sorted(row["reason"] for row in listed) == ["id_conflict", "out_of_scope", "wrong_source"]
     assert replayed(quick, admin) == ReplayCounts(replayed=0, rejected=1, untried=2)
     for row in listed:
-        result = quick.ask("POST", f"/api/v1/quarantine/replay?id={row['quarantine_id']}", key=admin).json()
+        result = quick.request("POST", f"/api/v1/quarantine/replay?id={row['quarantine_id']}", key=admin).json()
         assert (result["rejected"], result["untried"]) == ((1, 0) if row["reason"] == "wrong_source" else (0, 1))
 
 
@@ -205,7 +205,7 @@ def test_a_malformed_id_is_refused_and_replays_nothing(quick: Server, query: str
     admin = quick.key("admin")
     reject(quick, view(), key=quick.key())
     quick.rows("/api/v1/quarantine", key=admin)
-    assert problem(quick.ask("POST", f"/api/v1/quarantine/replay?{query}", key=admin)) == "bad_parameter"
+    assert problem(quick.request("POST", f"/api/v1/quarantine/replay?{query}", key=admin)) == "bad_parameter"
     assert [line["kind"] for line in quick.journaled()] == ["quarantined"]
 
 
@@ -237,8 +237,8 @@ def test_a_request_for_one_rejection_returns_its_complete_text(quick: Server) ->
     assert len(row["raw"]) == 16_384
     [complete] = quick.get(f"/api/v1/quarantine?id={row['quarantine_id']}", key=admin).json()
     assert json.loads(complete["raw"]) == envelope
-    answer = quick.get("/api/v1/quarantine?id=1234", key=admin)
-    assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+    response = quick.get("/api/v1/quarantine?id=1234", key=admin)
+    assert (response.status_code, problem(response)) == (400, "bad_parameter")
 
 
 def test_the_beginning_of_an_unreadable_body_is_stored_and_not_replayed(quick: Server) -> None:
@@ -265,12 +265,12 @@ def test_rejections_beyond_the_daily_limit_of_a_key_are_counted(tmp_path: Path, 
     with open_server(tmp_path, segment_seal_s=0.05, **limits) as server:
         key, other, admin = server.key(), server.key(), server.key("admin")
         for _ in range(4):
-            answer = server.post([view(), 1, {}], key=key)
-            assert (answer.status_code, len(answer.json()["rejected"])) == (202, 2)
+            response = server.post([view(), 1, {}], key=key)
+            assert (response.status_code, len(response.json()["rejected"])) == (202, 2)
             assert server.post(b"{", key=key).status_code == 400
         server.post([2], key=other)
         expected = {"not_an_object": 5, "wrong_source": 4, "not_json": 4}
-        wait_until(lambda: reasons(server, admin) == expected, what="all of them are counted")
+        wait_until(lambda: reasons(server, admin) == expected, description="all of them are counted")
         stored = server.get("/api/v1/quarantine", key=admin).json()
         assert 3 <= len(stored) <= 9
         assert "2" in [row["raw"] for row in stored], "each key has its own limit"
@@ -291,7 +291,7 @@ def test_the_daily_limit_of_a_key_survives_a_restart(tmp_path: Path) -> None:
             for _ in range(5):
                 server.post([1], key=key)
             counted = partial(reasons, server, admin)
-            wait_until(lambda counted=counted: sum(counted().values()) % 5 == 0, what="all of them are counted")  # type: ignore[misc]
+            wait_until(lambda counted=counted: sum(counted().values()) % 5 == 0, description="all of them are counted")  # type: ignore[misc]
             assert len(server.rows("/api/v1/quarantine", key=admin, count=expected)) == expected
 
 
@@ -303,7 +303,7 @@ def test_rejections_are_only_counted_when_the_disk_or_the_journal_is_nearly_full
         space = server.engine.journal.capacity
         if "journal_bytes_max" in limits:
             space.add(600_000)
-        wait_until(lambda: not has_room(server), what="the journal has measured")
+        wait_until(lambda: not has_room(server), description="the journal has measured")
         assert server.post([view(), 1], key=server.key()).json()["accepted"] == 1
         lines = [json.loads(line) for line in server.journal_bytes().splitlines()]
         kinds = [line["kind"] for line in lines if "kind" in line]
@@ -311,7 +311,7 @@ def test_rejections_are_only_counted_when_the_disk_or_the_journal_is_nearly_full
 
 
 def has_room(server: Server) -> bool:
-    server.get("/readyz")  # Its write makes the journal measure the disk.
+    server.get("/readyz")  # This write makes the journal measure the free space.
     return server.engine.journal.capacity.has_headroom(free_bytes_min=server.engine.settings.quarantine_free_bytes_min)
 
 
@@ -320,14 +320,14 @@ def test_a_counted_rejection_has_the_deployment_of_a_scoped_key(tmp_path: Path) 
         scoped, free, read = server.key(deployments=[12]), server.key(), server.key("read", deployments=[12])
         for key in (scoped, free):
             server.post({"context": {"deployment": 12}, "events": [1]}, key=key)
-        wait_until(lambda: sum(reasons(server, server.key("admin")).values()) == 2, what="both are counted")
+        wait_until(lambda: sum(reasons(server, server.key("admin")).values()) == 2, description="both are counted")
         assert reasons(server, read) == {"not_an_object": 1}, "an unscoped key does not prove the deployment"
 
 
 def purged(server: Server, admin: str, query: str = "") -> int:
-    answer = server.ask("DELETE", f"/api/v1/quarantine{query}", key=admin)
-    assert answer.status_code == 200, answer.text
-    count: int = answer.json()["purged"]
+    response = server.request("DELETE", f"/api/v1/quarantine{query}", key=admin)
+    assert response.status_code == 200, response.text
+    count: int = response.json()["purged"]
     return count
 
 
@@ -351,7 +351,7 @@ def test_a_purge_with_a_wrong_parameter_purges_nothing(quick: Server, query: str
     admin = quick.key("admin")
     quick.post([1], key=quick.key())
     quick.rows("/api/v1/quarantine", key=admin)
-    assert problem(quick.ask("DELETE", f"/api/v1/quarantine{query}", key=admin)) == "bad_parameter"
+    assert problem(quick.request("DELETE", f"/api/v1/quarantine{query}", key=admin)) == "bad_parameter"
     assert len(quick.get("/api/v1/quarantine", key=admin).json()) == 1
 
 
@@ -361,7 +361,7 @@ def test_only_an_unscoped_admin_key_may_purge(quick: Server) -> None:
         (quick.key("read"), "wrong_kind"),
         (quick.key("admin", deployments=[1]), "out_of_scope"),
     ):
-        assert problem(quick.ask("DELETE", "/api/v1/quarantine", key=key)) == reason
+        assert problem(quick.request("DELETE", "/api/v1/quarantine", key=key)) == reason
 
 
 def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_rejections_are_purged_after_the_retention_period(tmp_path: Path, monkey
         server.post([2], key=key)
         server.rows("/api/v1/quarantine", key=admin, count=2)
     with open_server(tmp_path, segment_seal_s=0.05) as server:
-        wait_until(lambda: rejected_count(server) == 1, what="the old rejection is purged")
+        wait_until(lambda: rejected_count(server) == 1, description="the old rejection is purged")
         assert reasons(server, admin) == {"not_an_object": 2}
         assert [row["raw"] for row in server.get("/api/v1/quarantine", key=admin).json()] == ["2"]
 
@@ -426,8 +426,8 @@ def rejected_count(server: Server) -> int:
 def test_a_purge_while_the_server_stops_is_unavailable(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
         server.engine.loader.tasks.close()
-        answer = server.ask("DELETE", "/api/v1/quarantine", key=server.key("admin"))
-        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        response = server.request("DELETE", "/api/v1/quarantine", key=server.key("admin"))
+        assert (response.status_code, problem(response)) == (503, "not_ready")
 
 
 def test_a_list_is_serialized_outside_the_event_loop(quick: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,8 +451,8 @@ def test_a_second_replay_is_refused_while_one_runs(quick: Server) -> None:
     admin = quick.key("admin")
     quick._runner.run(quick.engine.replay_lock.acquire())
     try:
-        answer = quick.ask("POST", "/api/v1/quarantine/replay", key=admin)
-        assert (answer.status_code, problem(answer)) == (503, "overloaded")
+        response = quick.request("POST", "/api/v1/quarantine/replay", key=admin)
+        assert (response.status_code, problem(response)) == (503, "overloaded")
     finally:
         quick.engine.replay_lock.release()
 
@@ -461,11 +461,11 @@ def test_reports_beyond_the_queue_limit_are_refused(tmp_path: Path) -> None:
     with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
         key = server.key("read")
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
-        place = server.engine.limiters.reports.slot("k_other")
-        server._runner.run(place.__aenter__())
+        slot = server.engine.limiters.reports.slot("k_other")
+        server._runner.run(slot.__aenter__())
         try:
             for path in ("/api/v1/reports/views", "/api/v1/quarantine"):
-                answer = server.get(path, key=key)
-                assert (answer.status_code, problem(answer)) == (503, "overloaded")
+                response = server.get(path, key=key)
+                assert (response.status_code, problem(response)) == (503, "overloaded")
         finally:
-            server._runner.run(place.__aexit__(None, None, None))
+            server._runner.run(slot.__aexit__(None, None, None))

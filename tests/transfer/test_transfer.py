@@ -84,7 +84,9 @@ def test_an_export_imports_as_the_same_rows(tmp_path: Path) -> None:
         {"deployment": 12, "session": "s", "viewer": 'u "1"', "tenant": "ac\x1bme", "page": "https://a.example.com/ü"},
     ]
     bodies = [json.loads(case.body) for case in read_cases("valid") if not case.ndjson and case.rules == Rules()]
-    envelopes = [one for body in bodies if isinstance(body, dict) and "source" in body for one in [body]]
+    envelopes = [
+        body_envelope for body in bodies if isinstance(body, dict) and "source" in body for body_envelope in [body]
+    ]
     values = [
         {"receivedAt": YEAR_AGO_MS + index, "context": context, "events": [envelope | {"id": None}]} | clock
         for index, envelope in enumerate(envelopes)
@@ -140,7 +142,7 @@ def test_each_invalid_envelope_of_a_file_is_quarantined_once(tmp_path: Path) -> 
     again = import_into(tmp_path / "data", values)
     assert (again.accepted, again.rejected) == (first.accepted, first.rejected)
     assert ledger(tmp_path / "data") == {**first_ledger, "received_count": 24, "duplicate_count": 12}
-    # The same text on another line is another rejection, also within one load.
+    # The same text on another line is a separate rejection, even within one load.
     import_into(tmp_path / "data", [*values, b"{oops"])
     assert ledger(tmp_path / "data")["quarantined_count"] == 12
     assert len(open_folder(tmp_path / "data").sql("select distinct quarantine_id from quarantine")) == 12
@@ -286,8 +288,8 @@ def test_a_line_with_an_invalid_received_at_is_not_sent_to_a_server() -> None:
 
 
 def test_neighbours_with_the_same_context_share_a_delivery() -> None:
-    one, two = {"context": {"session": "1"}, "events": [view()]}, {"context": {"session": "2"}, "events": [view()]}
-    assert [len(delivery.events) for delivery in deliveries([one, one, two, one])] == [2, 1, 1]
+    first, second = {"context": {"session": "1"}, "events": [view()]}, {"context": {"session": "2"}, "events": [view()]}
+    assert [len(delivery.events) for delivery in deliveries([first, first, second, first])] == [2, 1, 1]
     assert [len(delivery.events) for delivery in deliveries([view()] * (EVENTS_MAX + 1))] == [EVENTS_MAX, 1]
     alike = [{"context": {"deployment": value}, "events": [view()]} for value in (1, True, 1, 1)]
     assert [(delivery.line_numbers, delivery.shared["context"]["deployment"]) for delivery in deliveries(alike)] == [
@@ -301,9 +303,9 @@ def test_neighbours_with_the_same_context_share_a_delivery() -> None:
 
 def test_losses_are_reported_once() -> None:
     losing = {"lost": {"queue_overflow": 3}, "events": [view(), view()]}
-    found = deliveries([losing, losing])
-    assert [delivery.shared for delivery in found] == [{"lost": {"queue_overflow": 3}}] * 2
-    assert [half.shared for half in found[0].halves()] == [{"lost": {"queue_overflow": 3}}, {}]
+    sent_deliveries = deliveries([losing, losing])
+    assert [delivery.shared for delivery in sent_deliveries] == [{"lost": {"queue_overflow": 3}}] * 2
+    assert [half.shared for half in sent_deliveries[0].halves()] == [{"lost": {"queue_overflow": 3}}, {}]
 
 
 def test_the_key_in_a_delivery_is_not_forwarded() -> None:
@@ -314,9 +316,9 @@ def test_the_key_in_a_delivery_is_not_forwarded() -> None:
 def test_a_server_receives_the_skew_of_the_clock_and_not_the_age_of_the_file() -> None:
     skewed = {"receivedAt": YEAR_AGO_MS + HOUR_MS, "sentAt": YEAR_AGO_MS, "events": [view()]}
     right = {"receivedAt": YEAR_AGO_MS + 100, "sentAt": YEAR_AGO_MS, "events": [view()]}
-    found = [json.loads(delivery.body) for delivery in deliveries([skewed, right], is_remote=True)]
-    assert [body.keys() & {"receivedAt", "sentAt"} for body in found] == [{"sentAt"}, set()]
-    assert time.time() * 1_000 - found[0]["sentAt"] == pytest.approx(HOUR_MS, abs=10_000)
+    bodies = [json.loads(delivery.body) for delivery in deliveries([skewed, right], is_remote=True)]
+    assert [body.keys() & {"receivedAt", "sentAt"} for body in bodies] == [{"sentAt"}, set()]
+    assert time.time() * 1_000 - bodies[0]["sentAt"] == pytest.approx(HOUR_MS, abs=10_000)
 
 
 def test_the_first_of_two_lines_with_an_id_wins_after_a_retry_of_its_write(
@@ -333,7 +335,7 @@ def test_the_first_of_two_lines_with_an_id_wins_after_a_retry_of_its_write(
     monkeypatch.setattr(Journal, "submit", submit_later)
     named = {"id": "00000000-0000-4000-8000-000000000001"}
     one_id = [view(**named, payload={"surface": "dashboard", "path": f"/{index}"}) for index in range(3)]
-    lines = [{"context": {"session": f"{index}"}, "events": [one]} for index, one in enumerate(one_id)]
+    lines = [{"context": {"session": f"{index}"}, "events": [envelope]} for index, envelope in enumerate(one_id)]
     counts = import_into(tmp_path / "data", lines)
     assert counts.accepted == 3
     assert rows(tmp_path / "data", "event")["path"].tolist() == ["/0"]
@@ -372,7 +374,7 @@ def test_an_import_through_a_server_retries_when_the_rate_limit_is_reached(tmp_p
         counts = ImportCounts()
         started_at = time.monotonic()
         import_to_server(remote, deliveries(values, is_remote=True), counts)
-        assert time.monotonic() - started_at > 0.5  # The rate limit delayed it.
+        assert time.monotonic() - started_at > 0.5  # The rate limit delayed the import.
         assert (counts.accepted, counts.rejected, counts.unsent) == (700, 2, 1)
         assert [reason.split(": ")[:2] for reason in counts.messages] == [
             ["line 701", "not_json"],
@@ -392,7 +394,9 @@ def test_a_delivery_that_is_too_large_for_the_server_is_split(tmp_path: Path) ->
         )
         assert (counts.accepted, counts.rejected, counts.unsent) == (35, 0, 0)
         key = server.key("read")
-        wait_until(lambda: b"35" in server.get("/api/v1/reports/views.csv", key=key).body, what="all 35 are visible")
+        wait_until(
+            lambda: b"35" in server.get("/api/v1/reports/views.csv", key=key).body, description="all 35 are visible"
+        )
 
 
 def test_an_unreachable_server_is_reported_with_the_line() -> None:

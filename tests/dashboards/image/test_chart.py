@@ -1,4 +1,4 @@
-"""A chart as SVG, for any labels and any spec."""
+"""Charts are drawn as SVG for any labels and any spec."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.dashboards.image.svg_reader import texts_of
 
 
 def bars(*names: str) -> dict[str, Any]:
-    """A spec with a bar for each name, in the theme whose labels are cut."""
+    """Return a spec with a bar for each name, in the theme that truncates labels."""
     return {
         "data": {"values": [{"name": name, "count": 1} for name in names]},
         "mark": "bar",
@@ -21,17 +21,17 @@ def bars(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("length", [43, 48, 49, 54, 55])
-def test_a_label_that_is_cut_within_an_emoji_spoils_no_picture(length: int) -> None:
+def test_a_label_truncated_within_an_emoji_is_drawn(length: int) -> None:
     words = "Revenue of all the regions and product lines of the whole group"[:length]
     svg = chart_svg(bars(f"{words}🚀 and everything else that there is to it, of the year"), tile="one")
     assert "Revenue of all the regions" in " ".join(texts_of(svg))
 
 
-def test_nothing_but_emojis_is_drawn() -> None:
+def test_labels_of_emojis_only_are_drawn() -> None:
     assert "<svg" in chart_svg(bars("😀" * 200, "🚀"), tile="one")
 
 
-def test_an_emoji_that_is_not_cut_stays() -> None:
+def test_an_emoji_within_the_limit_is_kept() -> None:
     assert "🚀 up" in chart_svg(bars("🚀 up"), tile="one")
 
 

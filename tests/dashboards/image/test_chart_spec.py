@@ -1,4 +1,4 @@
-"""Axes, legends and stacks of the shipped charts, as they are drawn."""
+"""The drawn axes, legends and stacks of the shipped charts."""
 
 import re
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ Row = dict[str, Any]
 
 def chart_of(dashboard: str, id: str) -> Chart:
     sections = read_dashboards()[dashboard].sections
-    return next(one for section in sections for one in section.tiles if one.id == id and isinstance(one, Chart))
+    return next(chart for section in sections for chart in section.tiles if chart.id == id and isinstance(chart, Chart))
 
 
 def format_day(number: int, **row: Any) -> Row:
-    """A row of a day, with what a period has."""
+    """Return the row of a day, with the columns of a period."""
     start = START_MS + number * DAY_MS
-    places = (start, start + DAY_MS // 2, start + DAY_MS, start + DAY_MS // 8, start + DAY_MS * 7 // 8)
-    return dict(zip(TIME, places, strict=True)) | row
+    times = (start, start + DAY_MS // 2, start + DAY_MS, start + DAY_MS // 8, start + DAY_MS * 7 // 8)
+    return dict(zip(TIME, times, strict=True)) | row
 
 
 def drawn(chart: Chart, rows: Sequence[Row], before: Sequence[Row] = (), *, width: float = 600) -> str:
@@ -39,12 +39,12 @@ def drawn(chart: Chart, rows: Sequence[Row], before: Sequence[Row] = (), *, widt
 
 
 def numbers_of(svg: str) -> list[float]:
-    """What stands at the axis of numbers."""
+    """Return the labels of the numeric axis."""
     return [float(text.replace(",", "")) for text in texts_of(svg) if re.fullmatch(r"[\d.,]+", text)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
-def test_counts_have_whole_axes(count: int) -> None:
+def test_axes_of_counts_have_whole_numbers(count: int) -> None:
     rows = [format_day(6, surface="app", view_count=count)]
     numbers = numbers_of(drawn(chart_of("overview", "views-by-surface"), rows))
     assert numbers[0] == 0
@@ -62,51 +62,51 @@ def test_computed_counts_have_an_axis_of_integers() -> None:
 
 
 @pytest.mark.parametrize(("dashboard", "id"), [("reliability", "errors-by-surface"), ("overview", "error-rate")])
-def test_where_nothing_happened_there_is_an_axis(dashboard: str, id: str) -> None:
+def test_a_chart_of_zeros_has_an_axis(dashboard: str, id: str) -> None:
     rows = [format_day(number, surface="app", error_count=0, view_count=9) for number in range(3)]
     numbers = numbers_of(drawn(chart_of(dashboard, id), rows))
     assert (numbers[0], numbers[-1]) == (0, 1)
 
 
-def test_each_tick_of_short_times_has_a_label_of_its_own() -> None:
+def test_ticks_of_short_periods_have_distinct_labels() -> None:
     rows = [{"title": "Sales", "public_id": "d", "deployment": 1, "load_p50_ms": 1, "load_p95_ms": 2, "view_count": 1}]
     numbers = numbers_of(drawn(chart_of("reliability", "load-range"), rows))
     assert len(numbers) == len(set(numbers)) >= 3
     assert max(numbers) == 0.002
 
 
-def test_the_period_before_has_room_above_this_one() -> None:
+def test_the_axis_includes_a_higher_previous_period() -> None:
     chart = chart_of("overview", "views-by-surface")
     rows = [format_day(number, surface="app", view_count=1) for number in range(3)]
     before = [format_day(number, surface="app", view_count=40) for number in range(3)]
     assert max(numbers_of(drawn(chart, rows, before))) >= 40
 
 
-def test_one_row_is_a_bar_and_no_wall() -> None:
+def test_the_bar_of_a_single_row_has_a_limited_width() -> None:
     svg = drawn(chart_of("tenants", "tenants"), [{"tenant": "acme", "view_count": 7}])
-    [bar] = [one for one in parse(svg).iter() if one.get("aria-roledescription") == "bar"]
+    [bar] = [element for element in parse(svg).iter() if element.get("aria-roledescription") == "bar"]
     heights = [float(y) for y in re.findall(r"[\d.]+,([\d.]+)(?=[A-Z])", bar.get("d") or "")]
     assert max(heights) - min(heights) == pytest.approx(28)
 
 
-def test_each_period_is_named_where_only_one_has_rows() -> None:
+def test_all_periods_are_labelled_if_only_one_has_rows() -> None:
     texts = texts_of(drawn(chart_of("overview", "views-by-surface"), [format_day(6, surface="app", view_count=1)]))
     assert {"21 Nov", "27 Nov"} < set(texts)
 
 
-def test_the_parts_of_a_bar_stand_as_the_legend_has_them() -> None:
+def test_stacked_bars_have_the_order_of_the_legend() -> None:
     reasons = {"bad_field": 9, "wrong_surface": 8, "unknown_type": 7, "not_json": 6, "too_large": 5, "bad_text": 4}
     rows = [format_day(6, reason=reason, quarantined_count=count) for reason, count in reversed(reasons.items())]
     rows.append(format_day(6, reason="wrong_source", quarantined_count=30))
     svg = drawn(chart_of("pipeline", "by-reason"), rows)
     legend = [text for text in texts_of(svg) if text in (*reasons, "wrong_source", "others")]
     assert legend == ["wrong_source", "bad_field", "wrong_surface", "unknown_type", "not_json", "others"]
-    bars = [one for one in parse(svg).iter() if one.get("aria-roledescription") == "bar"]
+    bars = [element for element in parse(svg).iter() if element.get("aria-roledescription") == "bar"]
     tops = {_reason_of(bar.get("aria-label") or ""): _top_of(bar.get("d") or "") for bar in bars}
     assert sorted(tops, key=lambda reason: tops[reason]) == legend
 
 
-def test_labels_that_would_be_rotated_or_hidden_are_reported() -> None:
+def test_labels_show_bidirectional_and_invisible_characters_as_text() -> None:
     rows = [{"tenant": "\u202eevil", "view_count": 2}, {"tenant": " ", "view_count": 1}]
     texts = [text.strip() for text in texts_of(drawn(chart_of("tenants", "tenants"), rows))]
     assert {"\\u202eevil", "(blank)"} <= set(texts)
@@ -121,7 +121,7 @@ def _top_of(path: str) -> float:
 
 
 @pytest.mark.parametrize(("names", "width", "lines"), [((12, 27, 31, 44), 300, 1), ((10**12, 10**12 + 1, 3), 300, 2)])
-def test_a_legend_has_as_many_lines_as_it_needs(names: tuple[int, ...], width: int, lines: int) -> None:
+def test_a_legend_wraps_into_lines(names: tuple[int, ...], width: int, lines: int) -> None:
     rows = [
         format_day(number, day=START_MS, deployment=name, weekly_viewer_count=1)
         for number in range(2)
@@ -129,26 +129,26 @@ def test_a_legend_has_as_many_lines_as_it_needs(names: tuple[int, ...], width: i
     ]
     svg = parse(drawn(chart_of("overview", "viewers"), rows, width=width))
     parents = {child: parent for parent in svg.iter() for child in parent}
-    labels = [one for one in svg.iter() if one.text in {str(name) for name in names}]
+    labels = [element for element in svg.iter() if element.text in {str(name) for name in names}]
     assert len(labels) == len(names)
-    places = {_place_of(parents[parents[parents[label]]].get("transform") or "") for label in labels}
-    assert len({y for _, y in places}) == lines
+    positions = {_position_of(parents[parents[parents[label]]].get("transform") or "") for label in labels}
+    assert len({y for _, y in positions}) == lines
 
 
-def _place_of(transform: str) -> tuple[float, float]:
+def _position_of(transform: str) -> tuple[float, float]:
     x, y = re.findall(r"-?[\d.]+", transform)
     return float(x), round(float(y))
 
 
-def test_a_line_without_a_name_is_named_so() -> None:
-    rows = [format_day(6, day=START_MS, deployment=one, weekly_viewer_count=3) for one in (5, None)]
+def test_a_line_without_a_name_is_labelled_as_unnamed() -> None:
+    rows = [format_day(6, day=START_MS, deployment=deployment, weekly_viewer_count=3) for deployment in (5, None)]
     texts = texts_of(drawn(chart_of("overview", "viewers"), rows))
     assert {"5", "(none)"} < set(texts)
     assert "null" not in texts
 
 
 @pytest.mark.parametrize(("days", "runs"), [((0, 1, 4, 5), 2), ((0, 1, 2), 1), ((0, 2, 4), 3)])
-def test_a_line_is_not_drawn_through_periods_of_which_nothing_is_known(days: Sequence[int], runs: int) -> None:
+def test_lines_have_gaps_at_periods_without_rows(days: Sequence[int], runs: int) -> None:
     rows = [
         format_day(number, surface=surface, error_count=1, view_count=10)
         for number in days
@@ -159,7 +159,7 @@ def test_a_line_is_not_drawn_through_periods_of_which_nothing_is_known(days: Seq
     assert svg.count('aria-roledescription="point"') == 2 * len(days)
 
 
-def test_syncs_are_marked_in_the_charts_over_time() -> None:
+def test_charts_over_time_mark_syncs() -> None:
     row = format_day(6, surface="app", error_count=1, session_count=2, session_with_error_count=1)
     row |= {"load_p50_ms": 1, "load_p95_ms": 2}
     for id in ("errors-by-surface", "error-free", "load-course"):

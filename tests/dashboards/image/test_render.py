@@ -22,7 +22,7 @@ from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING
 from tests.dashboards.image.svg_reader import addresses_of, names_of, parse, texts_of
-from tests.support.given import segment
+from tests.support.given import write_segment
 from tests.support.stores import open_store
 
 NOW = datetime(2026, 11, 6, 12, tzinfo=UTC)  # the Friday after the Monday of tests/support/given.py
@@ -54,7 +54,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Store
     for name, given in (("nothing", []), ("honest", honest), ("hostile", hostile)):
         folder = tmp_path_factory.mktemp(name)
         stores[name] = open_store(folder / "store.duckdb")
-        stores[name].load(inspect(segment(folder, given)))
+        stores[name].load(inspect(write_segment(folder, given)))
     yield stores
     for store in stores.values():
         store.close()
@@ -70,7 +70,8 @@ def answers_of(store: Store, dashboard: Dashboard, **params: str) -> DataBySecti
     with store.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         return {
-            one.id: _charts(query_section(reader, one, period, reports=reports, now=NOW)) for one in dashboard.sections
+            section.id: _charts(query_section(reader, section, period, reports=reports, now=NOW))
+            for section in dashboard.sections
         }
 
 
@@ -100,7 +101,7 @@ def test_the_caption_names_the_data_the_time_and_the_scope(stores: dict[str, Sto
     assert expected in texts
 
 
-def test_it_says_of_which_snapshot_it_is(stores: dict[str, Store]) -> None:
+def test_the_caption_has_the_time_of_the_snapshot(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
     snapshot_at = NOW - timedelta(days=2, hours=3)
     caption = Caption((0, 1), NOW, "Europe/Berlin", {"tenant": "\u202eacme"}, snapshot_at)
@@ -117,10 +118,10 @@ def test_numbers_are_those_of_the_reports(stores: dict[str, Store]) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_dashboard_of_nothing_says_so(stores: dict[str, Store], name: str) -> None:
+def test_dashboards_without_events_show_their_empty_texts(stores: dict[str, Store], name: str) -> None:
     svg = drawn(stores["nothing"], name).decode()
     assert DASHBOARDS[name].title in texts_of(svg)
-    charts = sum(one.kind in ("chart", "table") for section in DASHBOARDS[name].sections for one in section.tiles)
+    charts = sum(tile.kind in ("chart", "table") for section in DASHBOARDS[name].sections for tile in section.tiles)
     assert texts_of(svg).count("No data in this period") == charts
 
 
@@ -134,10 +135,14 @@ def test_hostile_values_are_escaped_in_every_dashboard(stores: dict[str, Store],
 
 
 def _widths_of_cards(svg: str) -> list[str]:
-    return [one.get("width") or "0" for one in parse(svg).iter() if one.tag.endswith("}rect") and one.get("rx") == "10"]
+    return [
+        element.get("width") or "0"
+        for element in parse(svg).iter()
+        if element.tag.endswith("}rect") and element.get("rx") == "10"
+    ]
 
 
-def test_each_file_has_the_contents_of_its_format(stores: dict[str, Store]) -> None:
+def test_each_suffix_gives_a_file_of_its_format(stores: dict[str, Store]) -> None:
     png = drawn(stores["honest"], "tenants", "png")
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     assert int.from_bytes(png[16:20]) == 2_400
@@ -150,46 +155,46 @@ def test_each_file_has_the_contents_of_its_format(stores: dict[str, Store]) -> N
     assert "<script" not in html
 
 
-def test_a_column_without_a_value_stands_where_its_values_would() -> None:
+def test_an_empty_cell_is_aligned_like_its_column() -> None:
     columns = ["tenant", "view_count", "viewer_count", "active_day_count", "seconds_to_first_value_p50"]
     rows = [["acme", 5, 2, 1, None]]
     answers = {"use": {"all": {"columns": columns, "rows": rows, "before": []}}}
     svg = parse(render(DASHBOARDS["tenants"], answers, caption_of(), format="svg").decode())
-    anchors = {one.text: one.get("text-anchor") for one in svg.iter() if one.tag.endswith("}text")}
+    anchors = {element.text: element.get("text-anchor") for element in svg.iter() if element.tag.endswith("}text")}
     assert anchors["Time to first value"] == anchors["Views"] == "end"
     assert anchors["Tenant"] is None
 
 
-def test_charts_side_by_side_stand_on_one_line(stores: dict[str, Store]) -> None:
+def test_adjacent_charts_are_aligned(stores: dict[str, Store]) -> None:
     chart = {"kind": "chart", "report": "views", "span": 3, "spec": {"mark": "bar", "encoding": {}}, "height": 200}
     words = "What it is, in so many words that one line of a card has no room for all of them, and it needs another."
     pair = [chart | {"id": "a", "title": "A", "description": words}, chart | {"id": "b", "title": "B"}]
     sections = [{"id": "s", "title": "S", "charts": pair}]
     dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": sections})
     svg = parse(render(dashboard, answers_of(stores["honest"], dashboard), caption_of(), format="svg").decode())
-    inner = [one for one in svg.iter() if one.tag.endswith("}svg") and one.get("y")]
-    first, second = (float(one.get("y") or 0) + float(one.get("height") or 0) for one in inner)
+    inner = [element for element in svg.iter() if element.tag.endswith("}svg") and element.get("y")]
+    first, second = (float(element.get("y") or 0) + float(element.get("height") or 0) for element in inner)
     assert first == pytest.approx(second)
 
 
-def test_dark_is_light_on_dark(stores: dict[str, Store]) -> None:
+def test_dark_mode_has_light_text_on_a_dark_background(stores: dict[str, Store]) -> None:
     light, dark = (drawn(stores["nothing"], "overview", is_dark=is_dark).decode() for is_dark in (False, True))
     assert 'fill="#f4f6f8"' in light
     assert 'fill="#0d1218"' in dark
 
 
-def test_another_period_shows_other_numbers(stores: dict[str, Store]) -> None:
+def test_numbers_follow_the_requested_period(stores: dict[str, Store]) -> None:
     until = (NOW - timedelta(days=7)).date().isoformat()
     texts = texts_of(drawn(stores["honest"], "overview", since="2026-10-01", until=until).decode())
     assert texts[texts.index("Views") + 1] == "0"
     assert "1 Oct 2026 – 29 Oct 2026 (UTC) · rendered 6 Nov 2026, 12:00" in texts
 
 
-def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], tmp_path: Path) -> None:
+def test_a_compared_chart_has_a_line_of_the_previous_period(stores: dict[str, Store], tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
     store.load(
         inspect(
-            segment(
+            write_segment(
                 tmp_path, [{"type": "view", "at": f"2026-{day} 10:00"} for day in ("10-27", "10-28", "11-03", "11-04")]
             )
         )
@@ -202,14 +207,14 @@ def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], t
     assert "stroke-dasharray" not in alone
 
 
-def test_titles_of_any_length_are_cut_before_they_are_measured_and_stay_apart() -> None:
+def test_long_titles_are_truncated_before_measuring_and_stay_distinct() -> None:
     encoding = {"y": {"field": "title", "type": "nominal"}, "x": {"field": "view_count", "type": "quantitative"}}
     chart = Chart.model_validate(
         {"id": "one", "kind": "chart", "title": "One", "report": "dashboards"}
         | {"spec": {"mark": "bar", "encoding": encoding}}
     )
     titles = [("مرحبا <b>W" * 4_000) + end for end in ("first", "second", "")]
-    answer = {"columns": ["title", "view_count"], "rows": [[one, 5] for one in titles], "before": []}
+    answer = {"columns": ["title", "view_count"], "rows": [[title, 5] for title in titles], "before": []}
     spec = spec_with_data(chart, answer, LIGHT, width=500, height=200)
     written = [row["title"] for row in spec["datasets"]["rows"]]
     assert max(map(len, written)) < 300
@@ -217,7 +222,7 @@ def test_titles_of_any_length_are_cut_before_they_are_measured_and_stay_apart() 
     assert sum("مرحبا" in text for text in texts_of(svg)) == 3  # bars of one name would be one
 
 
-def test_a_newest_text_of_any_length_stays_in_its_tile() -> None:
+def test_a_long_newest_text_fits_into_its_tile() -> None:
     tile = {"id": "one", "kind": "number", "title": "Last", "report": "errors", "how": "newest", "column": "name"}
     section = {"id": "s", "title": "S", "charts": [tile]}
     dashboard = Dashboard.model_validate({"title": "D", "description": "D.", "sections": [section]})
@@ -226,7 +231,7 @@ def test_a_newest_text_of_any_length_stays_in_its_tile() -> None:
     assert max(map(len, texts_of(svg))) < 100
 
 
-def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:
+def test_a_table_shows_its_row_count_and_formats_days() -> None:
     tile = {"id": "a", "kind": "table", "title": "A", "report": "export_volumes", "columns": {"day": "Day"}}
     section = {"id": "s", "title": "S", "charts": [tile]}
     dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": [section]})

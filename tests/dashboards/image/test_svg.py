@@ -11,7 +11,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 
 
 @given(TEXT)
-def test_any_text_is_text(text: str) -> None:
+def test_any_text_is_escaped(text: str) -> None:
     [element] = parse(f"<svg>{text_line(text, 0, 0, size=13, colour='#000')}</svg>")
     assert len(element) == 0
     assert "\u202e" not in (element.text or "")
@@ -22,22 +22,22 @@ def test_characters_that_xml_cannot_contain_are_removed() -> None:
 
 
 @given(TEXT, st.floats(20, 400))
-def test_a_truncated_text_fits(text: str, room: float) -> None:
-    shown = truncate(text, 13, room)
-    assert shown == text or shown == "…" or text_width(shown, 13) <= room
+def test_a_truncated_text_fits(text: str, max_width: float) -> None:
+    shown = truncate(text, 13, max_width)
+    assert shown == text or shown == "…" or text_width(shown, 13) <= max_width
     assert shown == text or shown.endswith("…")
 
 
 @given(TEXT, st.floats(20, 400), st.booleans())
-def test_no_more_is_cut_than_has_to_be(text: str, room: float, is_bold: bool) -> None:
-    shown = truncate(text, 13, room, is_bold=is_bold).removesuffix("…")
+def test_a_text_is_not_truncated_more_than_needed(text: str, max_width: float, is_bold: bool) -> None:
+    shown = truncate(text, 13, max_width, is_bold=is_bold).removesuffix("…")
     if shown != text:
         longer = text[: len(shown) + 1]
         assert text.startswith(shown)
-        assert longer.isspace() or longer[-1].isspace() or text_width(f"{longer}…", 13, is_bold=is_bold) > room
+        assert longer.isspace() or longer[-1].isspace() or text_width(f"{longer}…", 13, is_bold=is_bold) > max_width
 
 
-def test_a_text_is_wrapped_and_a_cut_is_marked() -> None:
+def test_a_text_is_wrapped_and_a_truncation_is_marked() -> None:
     lines = wrap("one two three four five six seven", 13, 90, lines_max=2)
     assert len(lines) == 2
     assert lines[0] == "one two three"
@@ -45,7 +45,7 @@ def test_a_text_is_wrapped_and_a_cut_is_marked() -> None:
     assert wrap("short", 13, 90, lines_max=2) == ["short"]
 
 
-def test_two_pictures_keep_their_own_clips() -> None:
+def test_clip_ids_of_two_charts_are_distinct() -> None:
     drawn = (
         '<svg width="1"><defs><clipPath id="clip0"/></defs><g clip-path="url(#clip0)"><text>id="clip0"</text></g></svg>'
     )
@@ -57,12 +57,12 @@ def test_two_pictures_keep_their_own_clips() -> None:
     assert first.startswith('<svg x="1.0" y="2.0" width="1">')
 
 
-def test_a_card_is_drawn_within_its_place() -> None:
+def test_a_tile_is_drawn_within_its_box() -> None:
     [rect] = parse(f"<svg>{card(0, 0, 100, 50, background='#fff', line='#eee')}</svg>")
     assert (rect.get("width"), rect.get("height")) == ("99.0", "49.0")
 
 
 @pytest.mark.parametrize(("wider", "narrower"), [("W", "i"), ("漢", "a"), ("AB", "ab")])
-def test_widths_are_about_those_of_the_font(wider: str, narrower: str) -> None:
+def test_estimated_text_widths_are_close_to_those_of_the_font(wider: str, narrower: str) -> None:
     assert text_width(wider, 10) > text_width(narrower, 10)
     assert text_width("a", 10, is_bold=True) > text_width("a", 10)

@@ -42,7 +42,7 @@ NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
         (True, "text", "yes"),
     ],
 )
-def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: str) -> None:
+def test_a_value_is_formatted_by_its_format(value: Any, format: str, shown: str) -> None:
     assert format_value(value, format) == shown
 
 

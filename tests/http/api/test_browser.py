@@ -14,14 +14,14 @@ MODULE_VERSIONS = sorted(path.name for path in VERSIONS.iterdir())
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_module_is_public_and_has_its_media_type(server: Server, name: str) -> None:
-    answer = server.get(f"/{name}", headers={"origin": PAGE})
-    assert answer.status_code == 200
-    assert answer.content == browser_files()[name].content
+    response = server.get(f"/{name}", headers={"origin": PAGE})
+    assert response.status_code == 200
+    assert response.content == browser_files()[name].content
     kind = "text/javascript" if name.endswith(".js") else "text/plain"
-    assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
-    assert answer.headers["access-control-allow-origin"] == "*"
-    assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
-    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["content-type"] == f"{kind}; charset=utf-8"
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert response.headers["cross-origin-resource-policy"] == "cross-origin"
+    assert response.headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,28 +35,28 @@ def test_a_versioned_name_is_immutable_and_a_plain_name_expires_soon(server: Ser
 
 @pytest.mark.parametrize("name", MODULE_VERSIONS)
 def test_every_released_version_is_served_unchanged(server: Server, name: str) -> None:
-    answer = server.get(f"/{name}", headers={"origin": PAGE})
-    assert (answer.status_code, answer.content) == (200, (VERSIONS / name).read_bytes())
-    assert sha256(answer.content).hexdigest()[:16] == name.split(".")[1]
-    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
-    assert answer.headers["access-control-allow-origin"] == "*"
+    response = server.get(f"/{name}", headers={"origin": PAGE})
+    assert (response.status_code, response.content) == (200, (VERSIONS / name).read_bytes())
+    assert sha256(response.content).hexdigest()[:16] == name.split(".")[1]
+    assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert response.headers["access-control-allow-origin"] == "*"
 
 
 @pytest.mark.parametrize("name", ["forwarder.{}.js", "actions.{}.js", "forwarder.{}.d.ts", "actions.{}.d.ts"])
 def test_an_unknown_version_is_the_current_file_and_is_not_cached(server: Server, name: str) -> None:
-    answer = server.get(f"/{name.format('0123456789abcdef')}", headers={"origin": PAGE})
-    assert (answer.status_code, answer.content) == (200, browser_files()[name.replace(".{}", "")].content)
-    assert answer.headers["cache-control"] == "no-cache"
-    assert answer.headers["access-control-allow-origin"] == "*"
+    response = server.get(f"/{name.format('0123456789abcdef')}", headers={"origin": PAGE})
+    assert (response.status_code, response.content) == (200, browser_files()[name.replace(".{}", "")].content)
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["access-control-allow-origin"] == "*"
 
 
 def test_a_cached_file_answers_304(server: Server) -> None:
     tag = server.get("/forwarder.js").headers["etag"]
     for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
-        answer = server.get("/forwarder.js", headers={"if-none-match": known})
-        assert (answer.status_code, answer.content) == (304, b"")
-        assert answer.headers["etag"] == tag
-        assert answer.headers["access-control-allow-origin"] == "*"
+        response = server.get("/forwarder.js", headers={"if-none-match": known})
+        assert (response.status_code, response.content) == (304, b"")
+        assert response.headers["etag"] == tag
+        assert response.headers["access-control-allow-origin"] == "*"
     assert server.get("/forwarder.js", headers={"if-none-match": '"other"'}).status_code == 200
     assert server.get("/actions.js", headers={"if-none-match": tag}).status_code == 200
 
@@ -85,17 +85,17 @@ def test_a_cached_file_answers_304(server: Server) -> None:
     ],
 )
 def test_a_file_is_compressed_for_clients_that_accept_gzip(server: Server, accepted: str, is_compressed: bool) -> None:
-    answer = server.get("/forwarder.js", headers={"accept-encoding": accepted})
-    assert (answer.headers.get("content-encoding") == "gzip") == is_compressed
-    assert answer.headers["vary"] == "Accept-Encoding"
-    # Either way the same, once it is unpacked.
-    assert answer.content == browser_files()["forwarder.js"].content
+    response = server.get("/forwarder.js", headers={"accept-encoding": accepted})
+    assert (response.headers.get("content-encoding") == "gzip") == is_compressed
+    assert response.headers["vary"] == "Accept-Encoding"
+    # The content is the same, compressed or not.
+    assert response.content == browser_files()["forwarder.js"].content
 
 
 def test_compression_is_deterministic() -> None:
     file = browser_files()["forwarder.js"]
     assert gzip.decompress(file.compressed) == file.content
-    assert file.compressed[4:8] == bytes(4)  # no time in it (RFC 1952, section 2.3.1)
+    assert file.compressed[4:8] == bytes(4)  # The gzip header contains no time (RFC 1952, section 2.3.1).
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_compression_is_deterministic() -> None:
     ["other.js", "other.0123456789abcdef.js", "forwarder.0123456789ABCDEF.js", "forwarder.min.js", "x.d.ts", "..js"],
 )
 def test_an_unknown_name_is_not_found(server: Server, name: str) -> None:
-    answer = server.get(f"/{name}")
-    assert problem(answer) == "not_found"
-    assert "/forwarder.js, /actions.js" in answer.json()["detail"]
+    response = server.get(f"/{name}")
+    assert problem(response) == "not_found"
+    assert "/forwarder.js, /actions.js" in response.json()["detail"]
 
 
 def test_modules_need_no_key_and_allow_only_get(server: Server) -> None:
-    assert problem(server.ask("POST", "/forwarder.js")) == "method_not_allowed"
-    assert server.ask("HEAD", "/forwarder.js").status_code == 200
+    assert problem(server.request("POST", "/forwarder.js")) == "method_not_allowed"
+    assert server.request("HEAD", "/forwarder.js").status_code == 200

@@ -65,22 +65,22 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def charts(server: Server, path: str, key: str) -> dict[str, Any]:
-    answer = server.get(path, key=key)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()["charts"]
-    return found
+    response = server.get(path, key=key)
+    assert response.status_code == 200, response.text
+    tiles: dict[str, Any] = response.json()["charts"]
+    return tiles
 
 
 def test_numbers_equal_those_of_the_reports_in_both_periods(seeded: Server) -> None:
-    found = charts(seeded, USE, seeded.key("read"))
-    assert (found["views"]["value"], found["views"]["value_before"]) == (4, 2)
-    assert (found["viewer-count"]["value"], found["viewer-count"]["value_before"]) == (3, 1)
-    assert (found["downloads"]["value"], found["downloads"]["value_before"]) == (0, 0)
+    tiles = charts(seeded, USE, seeded.key("read"))
+    assert (tiles["views"]["value"], tiles["views"]["value_before"]) == (4, 2)
+    assert (tiles["viewer-count"]["value"], tiles["viewer-count"]["value_before"]) == (3, 1)
+    assert (tiles["downloads"]["value"], tiles["downloads"]["value_before"]) == (0, 0)
     nobodys = charts(seeded, USE, seeded.key("read", deployments=[3]))
     assert (nobodys["viewer-count"]["value"], nobodys["viewer-count"]["value_before"]) == (0, 0)
-    found = charts(seeded, QUALITY, seeded.key("read"))
-    assert found["errors-per-view"]["value"] == pytest.approx(25)
-    assert found["answered"]["value"] is None  # There were no questions, so no share exists.
+    tiles = charts(seeded, QUALITY, seeded.key("read"))
+    assert tiles["errors-per-view"]["value"] == pytest.approx(25)
+    assert tiles["answered"]["value"] is None  # Without questions, the share is null.
 
 
 def test_a_scoped_key_sees_only_its_deployments_in_every_tile(seeded: Server) -> None:
@@ -89,18 +89,18 @@ def test_a_scoped_key_sees_only_its_deployments_in_every_tile(seeded: Server) ->
         for section in sections:
             text = seeded.get(f"/api/v1/dashboards/{name}/sections/{section}", key=key).text
             assert "t1" not in text
-    found = charts(seeded, USE, key)
-    assert (found["views"]["value"], found["views"]["value_before"]) == (1, 0)
+    tiles = charts(seeded, USE, key)
+    assert (tiles["views"]["value"], tiles["views"]["value_before"]) == (1, 0)
     rows = charts(seeded, USE, key)["views-by-surface"]
     assert sum(row[rows["columns"].index("view_count")] for row in rows["rows"]) == 1
     assert problem(seeded.get(f"{USE}?deployment=1", key=key)) == "out_of_scope"
 
 
 def test_a_chart_has_the_rows_of_both_periods_on_one_time_axis(seeded: Server) -> None:
-    found = charts(seeded, f"{USE}?deployment=1", seeded.key("read"))["views-by-surface"]
-    indexes = {name: found["columns"].index(name) for name in found["columns"]}
-    # Just after midnight all of it is of yesterday, and today has a row of zeros.
-    viewed, before = ([row for row in found[part] if row[indexes["view_count"]]] for part in ("rows", "before"))
+    chart = charts(seeded, f"{USE}?deployment=1", seeded.key("read"))["views-by-surface"]
+    indexes = {name: chart["columns"].index(name) for name in chart["columns"]}
+    # Just after midnight, all views are yesterday's, and today has a row of zeros.
+    viewed, before = ([row for row in chart[part] if row[indexes["view_count"]]] for part in ("rows", "before"))
     assert sum(row[indexes["view_count"]] for row in viewed) == 3
     [earlier], [today, *_] = before, viewed
     assert earlier[indexes["view_count"]] == 2
@@ -120,12 +120,12 @@ def test_a_section_can_be_filtered(seeded: Server) -> None:
 def test_a_section_answers_304_until_the_next_load(seeded: Server) -> None:
     key = seeded.key("read")
     tag = seeded.get(USE, key=key).headers["etag"]
-    again = seeded.get(USE, key=key, headers={"If-None-Match": tag})
-    # The minute may have turned just then.
-    if again.status_code != 304:
-        tag = again.headers["etag"]
-        again = seeded.get(USE, key=key, headers={"If-None-Match": tag})
-    assert (again.status_code, again.content) == (304, b"")
+    second_response = seeded.get(USE, key=key, headers={"If-None-Match": tag})
+    # A new minute may have begun, which changes the ETag.
+    if second_response.status_code != 304:
+        tag = second_response.headers["etag"]
+        second_response = seeded.get(USE, key=key, headers={"If-None-Match": tag})
+    assert (second_response.status_code, second_response.content) == (304, b"")
     other = seeded.get(USE, key=seeded.key("read", deployments=[2]), headers={"If-None-Match": tag})
     assert other.status_code == 200
 
@@ -133,25 +133,25 @@ def test_a_section_answers_304_until_the_next_load(seeded: Server) -> None:
 def test_pages_of_the_same_section_share_one_query(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key, other = seeded.key("read"), seeded.key("read", deployments=[2])
     reader = seeded.engine.store.reader
-    asked: list[object] = []
+    queries: list[object] = []
 
     def counted(variables: Any, **_: Any) -> Any:
-        asked.append(variables)
-        time.sleep(0.3)  # until all have asked
+        queries.append(variables)
+        time.sleep(0.3)  # until all requests have arrived
         return reader(variables)
 
     monkeypatch.setattr(seeded.engine.store, "reader", counted)
     path = f"{USE}?period=90d"
-    answers = seeded.get_at_once(*[(path, key)] * 8, (path, other))
-    assert [answer.status_code for answer in answers] == [200] * 9
-    assert len({answer.content for answer in answers[:8]}) == 1
-    assert answers[8].content != answers[0].content
-    # The minute may have turned just then.
-    assert len(asked) in (2, 3)
-    made = len(asked)
+    responses = seeded.get_concurrently(*[(path, key)] * 8, (path, other))
+    assert [response.status_code for response in responses] == [200] * 9
+    assert len({response.content for response in responses[:8]}) == 1
+    assert responses[8].content != responses[0].content
+    # A new minute may have begun, which changes the ETag.
+    assert len(queries) in (2, 3)
+    query_count = len(queries)
     for _ in range(4):
-        seeded.get_at_once(*[(path, key)] * 8)
-    assert len(asked) - made <= 1
+        seeded.get_concurrently(*[(path, key)] * 8)
+    assert len(queries) - query_count <= 1
 
 
 def test_while_ingest_is_busy_one_section_is_queried_at_a_time(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,42 +162,42 @@ def test_while_ingest_is_busy_one_section_is_queried_at_a_time(seeded: Server, m
     def counted(variables: Any, **_: Any) -> Iterator[Reader]:
         reading.append(reading[-1] + 1)
         time.sleep(0.1)
-        with reader(variables) as found:
-            yield found
+        with reader(variables) as store_reader:
+            yield store_reader
         reading.append(reading[-1] - 1)
 
-    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())  # as a loop that never rests
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())  # simulates a loop that is always busy
     monkeypatch.setattr(seeded.engine.store, "reader", counted)
-    answers = seeded.get_at_once(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
-    assert [answer.status_code for answer in answers] == [200, 200]
+    responses = seeded.get_concurrently(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
+    assert [response.status_code for response in responses] == [200, 200]
     assert reading == [0, 1, 0, 1, 0]
 
 
 def test_requests_share_a_query_that_waits_for_its_turn(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key, reader = seeded.key("read"), seeded.engine.store.reader
-    asked: list[object] = []
+    queries: list[object] = []
 
     def counted(variables: Any, **_: Any) -> Any:
-        asked.append(variables)
-        time.sleep(0.3)  # until all have asked
+        queries.append(variables)
+        time.sleep(0.3)  # until all requests have arrived
         return reader(variables)
 
     revisions = (str(number) for number in itertools.count())
-    monkeypatch.setattr(Revisions, "of", lambda *_: next(revisions))  # Something is loaded all the time.
+    monkeypatch.setattr(Revisions, "of", lambda *_: next(revisions))  # Simulate a load between any two requests.
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())
     monkeypatch.setattr(seeded.engine.store, "reader", counted)
-    answers = seeded.get_at_once((QUALITY, key), *[(USE, key)] * 3)
-    assert [answer.status_code for answer in answers] == [200] * 4
-    assert len(asked) == 2
-    assert len({(answer.content, answer.headers["etag"]) for answer in answers[1:]}) == 1
-    assert seeded.get(USE, key=key).headers["etag"] != answers[1].headers["etag"]
-    assert len(asked) == 3  # A later request includes the rows that were loaded since.
+    responses = seeded.get_concurrently((QUALITY, key), *[(USE, key)] * 3)
+    assert [response.status_code for response in responses] == [200] * 4
+    assert len(queries) == 2
+    assert len({(response.content, response.headers["etag"]) for response in responses[1:]}) == 1
+    assert seeded.get(USE, key=key).headers["etag"] != responses[1].headers["etag"]
+    assert len(queries) == 3  # A later request includes the rows loaded in between.
 
 
 def test_a_section_shows_the_period_of_the_start_of_its_query(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     periods = [period_of({"period": period}, now=datetime.now(UTC)) for period in ("24h", "7d")]
     monkeypatch.setattr(embedsink.http.api.dashboards, "parse_period", lambda *_: periods.pop(0))
-    # Asked for before midnight, and begun after it.
+    # The request arrives before midnight, and its query begins after it.
     assert seeded.get(f"{USE}?period=7d&timezone=Asia/Tokyo", key=seeded.key("read")).json()["interval"] == "day"
 
 
@@ -210,28 +210,28 @@ def test_only_the_latest_responses_are_cached(
         def now(cls, tz: tzinfo | None = None) -> Self:
             return cls(2026, 11, 22, tzinfo=tz)
 
-    monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no minute turns meanwhile
+    monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no new minute begins meanwhile
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSES_MAX", kept_max)
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSE_BYTES_MAX", bytes_max)
-    key, reader, made = seeded.key("read"), seeded.engine.store.reader, []
+    key, reader, computed = seeded.key("read"), seeded.engine.store.reader, []
 
-    def noted(variables: Any, **_: Any) -> Any:
-        made.append(variables["tenant"][0])
+    def recorded(variables: Any, **_: Any) -> Any:
+        computed.append(variables["tenant"][0])
         return reader(variables)
 
-    monkeypatch.setattr(seeded.engine.store, "reader", noted)
+    monkeypatch.setattr(seeded.engine.store, "reader", recorded)
     for tenant in ("a", "b", "a", "c", "a", "b"):
         assert seeded.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
-    assert sorted(made) == sorted(["a", "b", "c", *made_again])
+    assert sorted(computed) == sorted(["a", "b", "c", *made_again])
 
 
 def test_gauges_are_never_cached(seeded: Server) -> None:
-    answer = seeded.get("/api/v1/dashboards/pipeline/sections/server", key=seeded.key("read"))
-    assert answer.headers["cache-control"] == "no-store"
-    found = {name: one["value"] for name, one in answer.json()["charts"].items()}
-    assert found["damaged"] == 0
-    assert found["delay"] >= 0
-    assert found["segments"] >= 0
+    response = seeded.get("/api/v1/dashboards/pipeline/sections/server", key=seeded.key("read"))
+    assert response.headers["cache-control"] == "no-store"
+    gauges = {name: gauge["value"] for name, gauge in response.json()["charts"].items()}
+    assert gauges["damaged"] == 0
+    assert gauges["delay"] >= 0
+    assert gauges["segments"] >= 0
     arrived = charts(seeded, USE.replace("use", "top"), seeded.key("read"))["last-event"]["value"]
     assert abs(arrived - now_ms()) < 300_000
 
@@ -250,13 +250,13 @@ def test_gauges_are_never_cached(seeded: Server) -> None:
     ],
 )
 def test_unknown_dashboards_and_sections_are_not_found(seeded: Server, path: str, status: int, expected: str) -> None:
-    answer = seeded.get(path, key=seeded.key("read"))
-    assert answer.status_code == status
-    assert answer.json()["detail"].startswith(expected)
+    response = seeded.get(path, key=seeded.key("read"))
+    assert response.status_code == status
+    assert response.json()["detail"].startswith(expected)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     [
         "since=0001-01-01T00:00Z&until=9999-12-31T00:00Z",
         "since=0001-01-01T00:00Z&until=0001-01-01T00:00Z",
@@ -266,10 +266,10 @@ def test_unknown_dashboards_and_sections_are_not_found(seeded: Server, path: str
     ],
 )
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
-def test_a_period_may_be_as_long_as_dates_allow(seeded: Server, asked: str, zone: str) -> None:
-    answer = seeded.get(f"{USE}?{asked}&timezone={zone}", key=seeded.key("read"))
-    assert answer.status_code == 200, answer.text
-    start, end = answer.json()["span"]
+def test_a_period_may_be_as_long_as_dates_allow(seeded: Server, query: str, zone: str) -> None:
+    response = seeded.get(f"{USE}?{query}&timezone={zone}", key=seeded.key("read"))
+    assert response.status_code == 200, response.text
+    start, end = response.json()["span"]
     assert start < end
 
 
@@ -281,13 +281,13 @@ def wrong(folder: Path) -> Path:
 
 
 def test_an_operators_dashboard_is_listed_shown_and_answered(tmp_path: Path) -> None:
-    own = tmp_path / "dashboards"
-    own.mkdir()
-    file = wrong(own) / "mine.json"
+    dashboards_folder = tmp_path / "dashboards"
+    dashboards_folder.mkdir()
+    file = wrong(dashboards_folder) / "mine.json"
     file.write_text(file.read_text().replace('"column": "views"', '"column": "view_count"'))
     with open_server(tmp_path) as server:
         key = server.key("read")
-        cookie = server.ask(
+        cookie = server.request(
             "POST",
             "/login",
             content=f"key={key}",
@@ -301,10 +301,10 @@ def test_an_operators_dashboard_is_listed_shown_and_answered(tmp_path: Path) -> 
 def test_programs_can_read_the_list_and_the_definitions(seeded: Server) -> None:
     key = seeded.key("read", deployments=[1])
     listed = seeded.get("/api/v1/dashboards", key=key).json()
-    ours = read_dashboards()
-    assert [one["name"] for one in listed] == list(ours)
-    assert listed[0] == {"name": "overview", "title": "Overview", "description": ours["overview"].description}
-    for name in ours:
+    built_in = read_dashboards()
+    assert [entry["name"] for entry in listed] == list(built_in)
+    assert listed[0] == {"name": "overview", "title": "Overview", "description": built_in["overview"].description}
+    for name in built_in:
         file = json.loads((dashboards_folder() / f"{name}.json").read_text())
         assert seeded.get(f"/api/v1/dashboards/{name}", key=key).json() == file
     unknown = seeded.get("/api/v1/dashboards/overvew", key=key)
@@ -319,22 +319,22 @@ def test_programs_can_read_the_list_and_the_definitions(seeded: Server) -> None:
 def test_an_invalid_file_of_an_operator_is_reported_and_does_not_stop_ingest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
 ) -> None:
-    own = tmp_path / "dashboards"
-    own.mkdir()
-    file = wrong(own) / "mine.json"
+    dashboards_folder = tmp_path / "dashboards"
+    dashboards_folder.mkdir()
+    file = wrong(dashboards_folder) / "mine.json"
     file.write_text(content or file.read_text())
     with open_server(tmp_path) as server:
         assert server.post(view(), key=server.key()).status_code == 202
         assert server.get("/readyz").status_code == 200
         key = server.key("read")
-        answer = server.get("/api/v1/dashboards/mine/sections/s", key=key)
-        assert (answer.status_code, problem(answer)) == (503, "not_ready")
-        sentence = answer.json()["detail"]
+        response = server.get("/api/v1/dashboards/mine/sections/s", key=key)
+        assert (response.status_code, problem(response)) == (503, "not_ready")
+        sentence = response.json()["detail"]
         assert sentence.startswith("dashboards/mine.json: ")
         assert sentence.endswith("Then restart the server.")
         assert server.get("/api/v1/dashboards/overview/sections/use", key=key).status_code == 200
         form = {"content-type": "application/x-www-form-urlencoded"}
-        cookie = server.ask("POST", "/login", content=f"key={key}", headers=form).headers["set-cookie"]
+        cookie = server.request("POST", "/login", content=f"key={key}", headers=form).headers["set-cookie"]
         listed = html.unescape(server.get("/dashboards/", headers={"cookie": cookie}).text)
         assert 'href="/dashboards/mine"' in listed
         assert sentence in listed
@@ -348,9 +348,9 @@ def test_an_invalid_file_with_a_built_in_name_hides_the_built_in_dashboard(tmp_p
     (tmp_path / "dashboards").mkdir()
     (tmp_path / "dashboards" / "overview.json").write_text("{")
     with open_server(tmp_path) as server:
-        answer = server.get("/api/v1/dashboards/overview/sections/use", key=server.key("read"))
-        assert (answer.status_code, problem(answer)) == (503, "not_ready")
-        assert "dashboards/overview.json: is not JSON" in answer.json()["detail"]
+        response = server.get("/api/v1/dashboards/overview/sections/use", key=server.key("read"))
+        assert (response.status_code, problem(response)) == (503, "not_ready")
+        assert "dashboards/overview.json: is not JSON" in response.json()["detail"]
 
 
 @pytest.fixture
@@ -373,13 +373,13 @@ def test_an_invalid_built_in_file_stops_the_start(tmp_path: Path) -> None:
 def test_an_invalid_file_that_is_detected_late_is_reported_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As where the store can't be opened at the start, and can some seconds later.
+    # Simulates a store that can't be opened at the start, but some seconds later.
     monkeypatch.setattr(DashboardRegistry, "check", lambda boards, engine: None)
     with open_server(tmp_path / "data") as server:
         monkeypatch.undo()
-        answer = server.get("/api/v1/dashboards/mine/sections/s", key=server.key("read"))
-        assert (answer.status_code, problem(answer)) == (503, "not_ready")
-        assert answer.json()["detail"].startswith("dashboards/mine.json: sections[0].charts[0].column: ")
+        response = server.get("/api/v1/dashboards/mine/sections/s", key=server.key("read"))
+        assert (response.status_code, problem(response)) == (503, "not_ready")
+        assert response.json()["detail"].startswith("dashboards/mine.json: sections[0].charts[0].column: ")
         assert server.get("/api/v1/reports/views", key=server.key("read")).status_code == 200
     [seeded] = [record for record in caplog.records if record.getMessage() == "dashboard_invalid"]
     assert "dashboards/mine.json" in seeded.__dict__["detail"]

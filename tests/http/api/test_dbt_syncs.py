@@ -42,8 +42,10 @@ def result(job: str = "job1", **fields: Any) -> dict[str, Any]:
 def put(server: Server, body: Any, path: str | None = None, *, key: str | None, **headers: str) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     job = body.get("syncJobId", "job1") if isinstance(body, dict) else "job1"
-    named = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-    return server.ask("PUT", path or address(job), key=key, content=content, headers=named)
+    header_fields = {"content-type": "application/json"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    return server.request("PUT", path or address(job), key=key, content=content, headers=header_fields)
 
 
 def loaded_count(server: Server) -> int:
@@ -70,7 +72,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_a_recorded_result_is_readable_at_once_with_exactly_the_body_of_the_spec(server: Server) -> None:
     recorded = put(server, RESULT, key=server.key("sync"))
     assert recorded.status_code == 200
-    # This server never loads, so it is in the journal alone.
+    # This server never loads, so only the journal has the result.
     read = server.get(address(), key=server.key("read"))
     assert read.status_code == 200
     assert read.headers["content-type"] == "application/json"
@@ -84,8 +86,8 @@ def test_a_loaded_result_reads_the_same(quick: Server) -> None:
     body = result("loaded", generatedFiles=[{"path": f"cubes/{index:05}.yml"} for index in range(5_000)])
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).status_code == 200
-    wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
-    wait_until(lambda: has_no_pending_results(quick), what="no result is pending")
+    wait_until(lambda: loaded_count(quick) > before, description="it is loaded")
+    wait_until(lambda: has_no_pending_results(quick), description="no result is pending")
     assert quick.get(address("loaded"), key=quick.key("read")).json() == body
     assert put(quick, body, key=quick.key("sync")).json() == body
     assert problem(put(quick, body | {"durationMs": 1}, key=quick.key("sync"))) == "conflict"
@@ -108,9 +110,9 @@ def test_a_repeated_result_changes_nothing_and_another_result_is_a_conflict(
         ("manifestStats", body["manifestStats"] | {"macros": 1}),
         ("novel", 1),
     ]:
-        answer = put(server, body | {field: other}, key=key)
-        assert (answer.status_code, problem(answer)) == (409, "conflict")
-        assert "8412" not in answer.text
+        response = put(server, body | {field: other}, key=key)
+        assert (response.status_code, problem(response)) == (409, "conflict")
+        assert "8412" not in response.text
     assert server.get(address("again"), key=server.key("read")).json() == body
 
 
@@ -124,23 +126,25 @@ def test_the_same_job_of_two_deployments_has_two_results(server: Server) -> None
 def test_an_unknown_job_and_a_job_of_another_deployment_answer_404(server: Server) -> None:
     put(server, result("elsewhere"), address("elsewhere", 2), key=server.key("sync"))
     for path in (address("unknown", 1), address("elsewhere", 1), address("x" * 5_000), address("%00"), address("%FF")):
-        answer = server.get(path, key=server.key("read"))
-        assert (answer.status_code, problem(answer)) == (404, "not_found")
+        response = server.get(path, key=server.key("read"))
+        assert (response.status_code, problem(response)) == (404, "not_found")
 
 
 @pytest.mark.parametrize("deployment", ["x", "1.5", "1e3", "９", "+1", "0x1", "1_0", "9" * 20, "%20", "true"])
 def test_a_deployment_that_is_not_an_integer_answers_400(server: Server, deployment: str) -> None:
     for kind, method in (("read", "GET"), ("sync", "GET"), ("sync", "PUT")):
-        answer = server.ask(method, address(deployment=deployment), key=server.key(kind))
-        assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
-        assert answer.json()["detail"].startswith("deploymentId: "), "as the description names it"
+        response = server.request(method, address(deployment=deployment), key=server.key(kind))
+        assert (response.status_code, problem(response)) == (400, "bad_parameter")
+        assert response.json()["detail"].startswith("deploymentId: "), (
+            "the detail has the parameter's name in the API description"
+        )
 
 
 def test_an_ingest_key_cannot_record_a_result(server: Server) -> None:
     before = len(server.journaled())
     for public in (server.key(), server.key(origins=[PAGE]), server.key(deployments=[1]), server.key("read")):
-        answer = put(server, result("taken", svcCount=666), key=public)
-        assert (answer.status_code, problem(answer)) == (403, "wrong_kind")
+        response = put(server, result("taken", svcCount=666), key=public)
+        assert (response.status_code, problem(response)) == (403, "wrong_kind")
     assert len(server.journaled()) == before
     assert put(server, result("taken"), key=server.key("sync", deployments=[1])).json() == result("taken")
 
@@ -152,30 +156,30 @@ def test_a_sync_key_reads_only_recorded_results(server: Server) -> None:
     for path in ("reports", "reports/sync_impact", "quarantine", "deployments", "events/live", "analytics.duckdb"):
         assert problem(server.get(f"/api/v1/{path}", key=key)) == "wrong_kind"
     assert problem(server.post(view(), key=key)) == "wrong_kind"
-    assert problem(server.ask("POST", "/api/v1/quarantine/replay", key=key)) == "wrong_kind"
+    assert problem(server.request("POST", "/api/v1/quarantine/replay", key=key)) == "wrong_kind"
     for deployment, reason in ((1, "not_found"), (2, "out_of_scope")):
         assert problem(server.get(address("other", deployment), key=key)) == reason
 
 
 def test_a_deployment_outside_the_scope_is_named_as_in_the_path(server: Server) -> None:
-    answer = server.get(address(deployment=2), key=server.key("read", deployments=[1]))
-    assert (answer.status_code, problem(answer)) == (403, "out_of_scope")
-    assert answer.json()["detail"] == "deploymentId: 2 is outside the key's scope. Use a key for it."
+    response = server.get(address(deployment=2), key=server.key("read", deployments=[1]))
+    assert (response.status_code, problem(response)) == (403, "out_of_scope")
+    assert response.json()["detail"] == "deploymentId: 2 is outside the key's scope. Use a key for it."
 
 
 def test_without_a_key_no_other_error_is_reported(server: Server) -> None:
     for path in (address(), address(deployment="x"), address("unknown")):
         for method in ("GET", "PUT"):
-            answer = server.ask(method, path)
-            assert (answer.status_code, problem(answer)) == (401, "no_credential")
+            response = server.request(method, path)
+            assert (response.status_code, problem(response)) == (401, "no_credential")
 
 
 def test_whether_a_job_exists_is_hidden_outside_the_scope(server: Server) -> None:
     put(server, result("secret"), address("secret", 1), key=server.key("sync"))
     reader = server.key("read", deployments=[2])
-    answers = [server.get(address(job, 1), key=reader) for job in ("secret", "unknown")]
-    assert [answer.status_code for answer in answers] == [403, 403]
-    assert answers[0].content == answers[1].content
+    responses = [server.get(address(job, 1), key=reader) for job in ("secret", "unknown")]
+    assert [response.status_code for response in responses] == [403, 403]
+    assert responses[0].content == responses[1].content
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -209,13 +213,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "named"), WRONG, ids=lambda value: json.dumps(value)[:50])
-def test_an_invalid_body_answers_422_and_names_the_field(server: Server, fields: dict[str, Any], named: str) -> None:
+@pytest.mark.parametrize(("fields", "field_path"), WRONG, ids=lambda value: json.dumps(value)[:50])
+def test_an_invalid_body_answers_422_and_names_the_field(
+    server: Server, fields: dict[str, Any], field_path: str
+) -> None:
     before = len(server.journaled())
-    answer = put(server, result("wrong") | fields, address("wrong"), key=server.key("sync"))
-    assert (answer.status_code, problem(answer)) == (422, "invalid_body")
-    assert [error["field"] for error in answer.json()["errors"]] == [named]
-    assert answer.json()["detail"].startswith(f"{named}: ")
+    response = put(server, result("wrong") | fields, address("wrong"), key=server.key("sync"))
+    assert (response.status_code, problem(response)) == (422, "invalid_body")
+    assert [error["field"] for error in response.json()["errors"]] == [field_path]
+    assert response.json()["detail"].startswith(f"{field_path}: ")
     assert len(server.journaled()) == before
     assert server.get(address("wrong"), key=server.key("read")).status_code == 404
 
@@ -233,19 +239,19 @@ def test_a_completion_may_be_ahead_by_a_clock_difference_only(server: Server) ->
 @pytest.mark.parametrize("field", RESULT)
 def test_every_field_is_required(server: Server, field: str) -> None:
     body = {name: part for name, part in result("missing").items() if name != field}
-    answer = put(server, body, address("missing"), key=server.key("sync"))
-    assert problem(answer) == "invalid_body"
-    assert [error["field"] for error in answer.json()["errors"]] == [field]
-    assert "is missing" in answer.json()["detail"]
+    response = put(server, body, address("missing"), key=server.key("sync"))
+    assert problem(response) == "invalid_body"
+    assert [error["field"] for error in response.json()["errors"]] == [field]
+    assert "is missing" in response.json()["detail"]
 
 
 def test_up_to_20_invalid_fields_are_listed_at_once(server: Server) -> None:
-    answer = put(server, {}, key=server.key("sync"))
-    assert sorted(error["field"] for error in answer.json()["errors"]) == sorted(RESULT)
+    response = put(server, {}, key=server.key("sync"))
+    assert sorted(error["field"] for error in response.json()["errors"]) == sorted(RESULT)
     many = {f"novel{number}": "\0" for number in range(50)}
-    answer = put(server, result() | many, key=server.key("sync"))
-    assert len(answer.json()["errors"]) == 20
-    assert "30 more errors" in answer.json()["detail"]
+    response = put(server, result() | many, key=server.key("sync"))
+    assert len(response.json()["errors"]) == 20
+    assert "30 more errors" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("file_count", [1, 1_000])
@@ -257,9 +263,9 @@ def test_a_too_deep_body_answers_400_with_any_number_of_files(
     files = f'{{"path": "a", "novel": {deep}}}' + ', {"path": "b"}' * (file_count - 1)
     job = f"deep{file_count}-{levels}"
     body = json.dumps(result(job, generatedFiles=["files"])).replace('"files"', files).encode()
-    answer = put(quick, body, address(job), key=quick.key("sync"))
-    assert answer.status_code == (400 if reason else 200), answer.text
-    assert not reason or problem(answer) == reason
+    response = put(quick, body, address(job), key=quick.key("sync"))
+    assert response.status_code == (400 if reason else 200), response.text
+    assert not reason or problem(response) == reason
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b"7", b'"x"'])
@@ -309,11 +315,11 @@ def test_results_waiting_to_be_loaded_are_limited(tmp_path: Path) -> None:
     with open_server(tmp_path, sync_bytes_max=4_096) as server:
         key = server.key("sync")
         large = result("large", generatedFiles=[{"path": "x" * 4_000}])
-        assert put(server, large, key=key).status_code == 200  # Alone, it may be larger.
-        answer = put(server, result("next"), key=key)
-        assert problem(answer) == "overloaded"
-        assert "EMBEDSINK_SYNC_BYTES_MAX" in answer.json()["detail"]
-        assert put(server, large, key=key).status_code == 200  # It is there.
+        assert put(server, large, key=key).status_code == 200  # A single result may exceed the limit.
+        response = put(server, result("next"), key=key)
+        assert problem(response) == "overloaded"
+        assert "EMBEDSINK_SYNC_BYTES_MAX" in response.json()["detail"]
+        assert put(server, large, key=key).status_code == 200  # The result is already stored.
 
 
 def test_extra_fields_are_stored_and_not_returned(quick: Server) -> None:
@@ -322,7 +328,7 @@ def test_extra_fields_are_stored_and_not_returned(quick: Server) -> None:
     body["generatedFiles"][1]["status"] = "added"
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).json() == result("grown")
-    wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
+    wait_until(lambda: loaded_count(quick) > before, description="it is loaded")
     with quick.engine.store.reader(EVERYTHING) as reader:
         names = [column.name for column in reader.columns("sync_in_scope")]
         [row] = [
@@ -346,11 +352,11 @@ def test_the_count_field_contains_the_service_name(tmp_path: Path) -> None:
         assert put(server, body, key=server.key("sync")).json() == body
         assert server.get(address(), key=server.key("read")).json() == body
         both = body | {"syncJobId": "both", "svcCount": "the vendor's own affair"}
-        answer = put(server, both, key=server.key("sync"))
-        assert answer.json() == body | {"syncJobId": "both"}
-        answer = put(server, RESULT, key=server.key("sync"))
-        assert [error["field"] for error in answer.json()["errors"]] == ["acmeCount"]
-    with open_server(tmp_path) as server:  # Under another name it is the same result.
+        response = put(server, both, key=server.key("sync"))
+        assert response.json() == body | {"syncJobId": "both"}
+        response = put(server, RESULT, key=server.key("sync"))
+        assert [error["field"] for error in response.json()["errors"]] == ["acmeCount"]
+    with open_server(tmp_path) as server:  # The same result, with the field under another name.
         assert server.get(address(), key=server.key("read")).json() == RESULT
         assert put(server, RESULT, key=server.key("sync")).status_code == 200
 
@@ -367,9 +373,9 @@ def test_a_job_may_have_any_name(quick: Server, job: str) -> None:
 def test_no_key_is_stored_in_any_field(quick: Server) -> None:
     body = result(KEY, generatedFiles=[{"path": KEY}], novel={KEY: KEY})
     for _ in range(2):
-        answer = put(quick, body, address(KEY), key=quick.key("sync"))
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["syncJobId"] == KEY_CUT
+        response = put(quick, body, address(KEY), key=quick.key("sync"))
+        assert response.status_code == 200, response.text
+        assert response.json()["syncJobId"] == KEY_CUT
     for path in (address(KEY), address(KEY_CUT)):
         assert quick.get(path, key=quick.key("read")).json()["generatedFiles"] == [{"path": KEY_CUT}]
     assert KEY.encode() not in quick.journal_bytes()
@@ -401,14 +407,16 @@ def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:
             headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
             return await asyncio.gather(
                 *(
-                    server._ask("PUT", address("race"), list(httpx.Headers(headers).raw), {"json": body})
+                    server._request("PUT", address("race"), list(httpx.Headers(headers).raw), {"json": body})
                     for body in bodies
                 )
             )
 
-        answers = server._runner.run(all_at_once())
+        responses = server._runner.run(all_at_once())
         won = server.get(address("race"), key=server.key("read")).json()["svcCount"]
-        assert [answer.status_code for answer in answers] == [200 if index % 2 == won else 409 for index in range(20)]
+        assert [response.status_code for response in responses] == [
+            200 if index % 2 == won else 409 for index in range(20)
+        ]
         assert len([line for line in server.journaled() if line["kind"] == "sync"]) == 1
 
 
@@ -426,16 +434,16 @@ def test_a_failed_disk_refuses_and_stores_nothing(tmp_path: Path, monkeypatch: p
 def test_a_closed_store_refuses_results(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     put(server, result("held"), key=server.key("sync"))
     monkeypatch.setattr(server.engine.store, "_connection", None)
-    # Whether the job has a result already is in the store.
+    # Only the store knows whether the job already has a result.
     assert problem(put(server, result("new"), key=server.key("sync"))) == "not_ready"
     assert problem(server.get(address("new"), key=server.key("read"))) == "not_ready"
     assert server.get(address("held"), key=server.key("read")).status_code == 200
 
 
 def test_other_methods_answer_405_with_the_allowed_methods(server: Server) -> None:
-    answer = server.ask("POST", address(), key=server.key("sync"))
-    assert problem(answer) == "method_not_allowed"
-    assert {"GET", "PUT"} <= set(answer.headers["allow"].split(", "))
+    response = server.request("POST", address(), key=server.key("sync"))
+    assert problem(response) == "method_not_allowed"
+    assert {"GET", "PUT"} <= set(response.headers["allow"].split(", "))
 
 
 def test_an_unknown_parameter_is_refused(server: Server) -> None:

@@ -12,9 +12,9 @@ DASHBOARDS = read_dashboards()
 def test_every_tile_is_empty_without_events(server: Server, name: str) -> None:
     key, empty_count = server.key("read"), 0
     for section in DASHBOARDS[name].sections:
-        answer = server.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
-        assert answer.status_code == 200, answer.text
-        charts = answer.json()["charts"]
+        response = server.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
+        assert response.status_code == 200, response.text
+        charts = response.json()["charts"]
         assert set(charts) == {tile.id for tile in section.tiles}
         for tile in section.tiles:
             if tile.kind in ("chart", "table"):

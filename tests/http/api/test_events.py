@@ -34,9 +34,9 @@ BODIES = {
 @pytest.mark.parametrize("type_", [JSON, "text/plain", "text/plain;charset=UTF-8", 'Application/JSON; charset="utf-8"'])
 def test_each_form_of_body_is_accepted_and_durable(server: Server, form: str, type_: str) -> None:
     before = len(server.journaled())
-    answer = server.post(BODIES[form], key=server.key(), type_=NDJSON if form == "lines" else type_)
-    assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "rejected": []})
-    assert answer.headers["content-type"] == "application/json"
+    response = server.post(BODIES[form], key=server.key(), type_=NDJSON if form == "lines" else type_)
+    assert (response.status_code, response.json()) == (202, {"accepted": 1, "rejected": []})
+    assert response.headers["content-type"] == "application/json"
     [line] = server.journaled()[before:]
     assert (line["kind"], line["envelope"]) == ("event", view())
 
@@ -65,36 +65,36 @@ def test_a_delivery_that_waits_for_the_fsync_keeps_no_envelope_in_memory(
     parsed: list[weakref.ref[ParsedDelivery]] = []
     held: list[ParsedDelivery | None] = []
 
-    def note_and_parse(*arguments: Any, **options: Any) -> ParsedDelivery:
+    def record_and_parse(*arguments: Any, **options: Any) -> ParsedDelivery:
         delivery = parse(*arguments, **options)
         parsed.append(weakref.ref(delivery))
         return delivery
 
-    def look_when_durable(lines: bytes, on_durable: OnDurable) -> None:
+    def check_when_durable(lines: bytes, on_durable: OnDurable) -> None:
         def look(failure: Unavailable | None) -> None:
             held.extend(reference() for reference in parsed)
             on_durable(failure)
 
         submit(lines, look)
 
-    monkeypatch.setattr("embedsink.ingest.pipeline.parse", note_and_parse)
-    monkeypatch.setattr(server.engine.journal, "submit", look_when_durable)
-    answer = server.post({"events": [view(), "x"]}, key=server.key())
-    assert (answer.json()["accepted"], len(answer.json()["rejected"])) == (1, 1)
+    monkeypatch.setattr("embedsink.ingest.pipeline.parse", record_and_parse)
+    monkeypatch.setattr(server.engine.journal, "submit", check_when_durable)
+    response = server.post({"events": [view(), "x"]}, key=server.key())
+    assert (response.json()["accepted"], len(response.json()["rejected"])) == (1, 1)
     assert held == [None]
 
 
 def test_a_delivery_may_contain_only_lost_counts(server: Server) -> None:
-    answer = server.post({"events": [], "lost": {"offline": 2}}, key=server.key())
-    assert (answer.status_code, answer.json()) == (202, {"accepted": 0, "rejected": []})
+    response = server.post({"events": [], "lost": {"offline": 2}}, key=server.key())
+    assert (response.status_code, response.json()) == (202, {"accepted": 0, "rejected": []})
     assert server.journaled()[-1]["lost_count"] == 2
 
 
 def test_valid_envelopes_are_accepted_and_invalid_ones_listed(server: Server) -> None:
     before = len(server.journaled())
-    answer = server.post([view({"path": 3}, id=ID), view(), "x"], key=server.key())
-    assert answer.status_code == 202
-    assert answer.json() == {
+    response = server.post([view({"path": 3}, id=ID), view(), "x"], key=server.key())
+    assert response.status_code == 202
+    assert response.json() == {
         "accepted": 1,
         "rejected": [
             {
@@ -121,24 +121,24 @@ def test_one_rejected_envelope_is_described_in_the_singular(server: Server) -> N
 
 def test_a_422_has_the_same_list_as_a_202(server: Server) -> None:
     before = len(server.journaled())
-    answer = server.post([1, 2], key=server.key())
-    assert (answer.status_code, problem(answer)) == (422, "nothing_accepted")
-    assert answer.json()["accepted"] == 0
-    assert [rejected["index"] for rejected in answer.json()["rejected"]] == [0, 1]
-    assert "rejectedCount" not in answer.json()
-    assert answer.json()["detail"].startswith("All 2 envelopes were quarantined; ")
+    response = server.post([1, 2], key=server.key())
+    assert (response.status_code, problem(response)) == (422, "nothing_accepted")
+    assert response.json()["accepted"] == 0
+    assert [rejected["index"] for rejected in response.json()["rejected"]] == [0, 1]
+    assert "rejectedCount" not in response.json()
+    assert response.json()["detail"].startswith("All 2 envelopes were quarantined; ")
     assert [line["raw"] for line in server.journaled()[before:]] == ["1", "2"]
 
 
-@pytest.mark.parametrize("good", [0, 1])
-@pytest.mark.parametrize("bad", [20, 21])
-def test_at_most_20_rejections_are_listed(server: Server, good: int, bad: int) -> None:
+@pytest.mark.parametrize("valid_count", [0, 1])
+@pytest.mark.parametrize("invalid_count", [20, 21])
+def test_at_most_20_rejections_are_listed(server: Server, valid_count: int, invalid_count: int) -> None:
     before = len(server.journaled())
-    answer = server.post([1] * bad + [view()] * good, key=server.key())
-    assert answer.status_code == (202 if good else 422)
-    assert len(answer.json()["rejected"]) == 20
-    assert answer.json().get("rejectedCount", 20) == bad
-    assert len(server.journaled()) - before == bad + good
+    response = server.post([1] * invalid_count + [view()] * valid_count, key=server.key())
+    assert response.status_code == (202 if valid_count else 422)
+    assert len(response.json()["rejected"]) == 20
+    assert response.json().get("rejectedCount", 20) == invalid_count
+    assert len(server.journaled()) - before == invalid_count + valid_count
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_at_most_20_rejections_are_listed(server: Server, good: int, bad: int) -
 )
 def test_other_media_types_are_refused_before_the_body_is_read(server: Server, type_: str) -> None:
     before = len(server.journaled())
-    answer = server.post(view(), key=server.key(), type_=type_)
-    assert (answer.status_code, problem(answer)) == (415, "media_type")
+    response = server.post(view(), key=server.key(), type_=type_)
+    assert (response.status_code, problem(response)) == (415, "media_type")
     assert len(server.journaled()) == before
 
 
@@ -173,10 +173,10 @@ def test_a_key_in_an_event_is_not_journaled(server: Server) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "HEAD"])
 def test_only_post_sends_events(server: Server, method: str) -> None:
-    answer = server.ask(method, "/api/v1/events", key=server.key())
-    assert answer.status_code == 405
-    assert set(answer.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
+    response = server.request(method, "/api/v1/events", key=server.key())
+    assert response.status_code == 405
+    assert set(response.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
 
 
 def test_a_trailing_slash_is_not_found(server: Server) -> None:
-    assert problem(server.ask("POST", "/api/v1/events/", key=server.key(), json=view())) == "not_found"
+    assert problem(server.request("POST", "/api/v1/events/", key=server.key(), json=view())) == "not_found"

@@ -27,9 +27,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with open_server(folder, segment_seal_s=0.01) as server:
         server.post(view(), key=server.key())
         server.rows("/api/v1/reports/views", key=server.key("read"))
-    # Its first snapshot has no other to wait for: copies follow each other at twenty times what one takes.
+    # The first snapshot of a server is published at once; later ones wait for twenty times the duration of a copy.
     with open_server(folder) as server:
-        wait_until(lambda: server.engine.loader.status.snapshot_count == 1, what="the snapshot is published")
+        wait_until(lambda: server.engine.loader.status.snapshot_count == 1, description="the snapshot is published")
         assert rows_in(server.folder.snapshot) == 1
         yield server
 
@@ -41,20 +41,20 @@ def rows_in(snapshot: Path) -> int:
 
 
 def test_the_snapshot_opens_as_a_database(published: Server, tmp_path: Path) -> None:
-    answer = published.get(PATH, key=published.key("read"))
-    assert int(answer.headers["content-length"]) == len(answer.content)
-    assert answer.headers["content-disposition"] == 'attachment; filename="analytics.duckdb"'
-    (tmp_path / "analytics.duckdb").write_bytes(answer.content)
+    response = published.get(PATH, key=published.key("read"))
+    assert int(response.headers["content-length"]) == len(response.content)
+    assert response.headers["content-disposition"] == 'attachment; filename="analytics.duckdb"'
+    (tmp_path / "analytics.duckdb").write_bytes(response.content)
     assert rows_in(tmp_path / "analytics.duckdb") == 1
 
 
 def test_a_range_of_the_snapshot_can_be_downloaded(published: Server) -> None:
     key = published.key("read")
-    whole = published.get(PATH, key=key).content
-    for requested, part in {"bytes=8-11": whole[8:12], "bytes=-5": whole[-5:], "bytes=9-": whole[9:]}.items():
-        answer = published.get(PATH, key=key, headers={"range": requested})
-        assert (answer.status_code, answer.content) == (206, part)
-        assert answer.headers["content-range"].endswith(f"/{len(whole)}")
+    snapshot = published.get(PATH, key=key).content
+    for requested, part in {"bytes=8-11": snapshot[8:12], "bytes=-5": snapshot[-5:], "bytes=9-": snapshot[9:]}.items():
+        response = published.get(PATH, key=key, headers={"range": requested})
+        assert (response.status_code, response.content) == (206, part)
+        assert response.headers["content-range"].endswith(f"/{len(snapshot)}")
 
 
 @pytest.mark.parametrize("requested", ["bytes=5-1", "bytes=0-1,3-4", "lines=0-1", "bytes=-", "=", ""])
@@ -69,12 +69,12 @@ def test_an_unsatisfiable_range_answers_416_with_the_size(published: Server, req
     key = published.key("read")
     size = len(published.get(PATH, key=key).content)
     requested = requested.replace("SIZE", str(size)) if requested != "-" else f"BYTES={size}-{size}"
-    answer = published.get(PATH, key=key, headers={"range": requested})
-    assert (answer.status_code, problem(answer)) == (416, "bad_range")
-    assert answer.headers["content-range"] == f"bytes */{size}"
-    assert f"contains none of the file's {size:,} bytes." in answer.json()["detail"]
+    response = published.get(PATH, key=key, headers={"range": requested})
+    assert (response.status_code, problem(response)) == (416, "bad_range")
+    assert response.headers["content-range"] == f"bytes */{size}"
+    assert f"contains none of the file's {size:,} bytes." in response.json()["detail"]
     # Only GET has parts (RFC 9110, section 14.2).
-    assert published.ask("HEAD", PATH, key=key, headers={"range": requested}).status_code == 200
+    assert published.request("HEAD", PATH, key=key, headers={"range": requested}).status_code == 200
 
 
 def test_the_snapshot_answers_304_until_the_next_is_published(published: Server) -> None:
@@ -83,8 +83,12 @@ def test_the_snapshot_answers_304_until_the_next_is_published(published: Server)
     assert re.fullmatch(r'"[0-9a-f-]+"', tag)
     for known in (tag, f'"other", W/{tag}', "*"):
         for part in ({}, {"range": "bytes=0-1"}, {"range": f"bytes={10**17}-"}):
-            again = published.get(PATH, key=key, headers={"if-none-match": known} | part)
-            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+            second_response = published.get(PATH, key=key, headers={"if-none-match": known} | part)
+            assert (second_response.status_code, second_response.content, second_response.headers["etag"]) == (
+                304,
+                b"",
+                tag,
+            )
     status = published.folder.snapshot.stat()
     os.utime(published.folder.snapshot, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     other = published.get(PATH, key=key, headers={"if-none-match": tag})
@@ -98,10 +102,10 @@ def test_a_download_resumes_only_with_the_same_snapshot(published: Server) -> No
     requested = {"range": "bytes=0-9"}
     same = published.get(PATH, key=key, headers=requested | {"if-range": first.headers["etag"]})
     assert (same.status_code, same.content) == (206, first.content[:10])
-    others = ('"other"', f"W/{first.headers['etag']}", first.headers["last-modified"])
-    for other, part in itertools.product(others, ("bytes=0-9", f"bytes={10**17}-")):
-        answer = published.get(PATH, key=key, headers={"range": part, "if-range": other})
-        assert (answer.status_code, answer.content) == (200, first.content), other
+    other_tags = ('"other"', f"W/{first.headers['etag']}", first.headers["last-modified"])
+    for other, part in itertools.product(other_tags, ("bytes=0-9", f"bytes={10**17}-")):
+        response = published.get(PATH, key=key, headers={"range": part, "if-range": other})
+        assert (response.status_code, response.content) == (200, first.content), other
 
 
 def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> None:
@@ -122,7 +126,7 @@ def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> Non
         assert published.get(PATH, key=key, headers={"if-none-match": tag}).status_code == 304
         # A refused export has no open descriptor, so it retains no replaced snapshot.
         snapshot = published.folder.snapshot.resolve()
-        assert [one for one in Path("/dev/fd").iterdir() if one.resolve() == snapshot] == []
+        assert [descriptor for descriptor in Path("/dev/fd").iterdir() if descriptor.resolve() == snapshot] == []
     finally:
         for slot in slots:
             published._runner.run(slot.__aexit__(None, None, None))
@@ -132,7 +136,7 @@ def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> Non
 
 def test_one_key_cannot_use_all_download_slots(published: Server) -> None:
     key, other = published.key("read"), published.key("read")
-    key_id, _ = (found.key_id for found in KeyStore(published.folder.keys).keys()[-2:])
+    key_id, _ = (key_record.key_id for key_record in KeyStore(published.folder.keys).keys()[-2:])
     slots = [published.engine.limiters.snapshots.slot(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
     for slot in slots:
         published._runner.run(slot.__aenter__())
@@ -147,8 +151,8 @@ def test_one_key_cannot_use_all_download_slots(published: Server) -> None:
 
 def test_two_ranges_or_two_if_range_headers_are_ignored(published: Server) -> None:
     key = published.key("read")
-    whole = published.get(PATH, key=key)
-    tag, size = whole.headers["etag"], len(whole.content)
+    complete_response = published.get(PATH, key=key)
+    tag, size = complete_response.headers["etag"], len(complete_response.content)
     for headers in (
         [("range", "bytes=0-1"), ("range", "bytes=4-5")],
         [("range", f"bytes={size}-"), ("range", "bytes=4-5")],

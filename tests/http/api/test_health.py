@@ -15,21 +15,21 @@ from tests.support.servers import wait_until
 
 
 def metric(server: Server, name: str) -> float:
-    answer = server.get("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    [line] = [line for line in answer.text.splitlines() if line.startswith(name + " ")]
+    response = server.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    [line] = [line for line in response.text.splitlines() if line.startswith(name + " ")]
     return float(line.split()[-1])
 
 
 def test_healthz_answers_ok(server: Server) -> None:
-    answer = server.get("/healthz")
-    assert (answer.status_code, answer.text) == (200, "ok\n")
+    response = server.get("/healthz")
+    assert (response.status_code, response.text) == (200, "ok\n")
 
 
 def test_readyz_writes_to_the_disk(server: Server) -> None:
     before = metric(server, "embedsink_journal_groups_total")
-    answer = server.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "problems": []})
+    response = server.get("/readyz")
+    assert (response.status_code, response.json()) == (200, {"ready": True, "problems": []})
     assert metric(server, "embedsink_journal_groups_total") == before + 1
 
 
@@ -37,10 +37,10 @@ def test_readyz_names_a_damaged_segment(tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
     with open_server(tmp_path) as server:
-        answer = server.get("/readyz")
-        assert (answer.status_code, problem(answer)) == (503, "not_ready")
-        assert answer.json()["ready"] is False
-        assert "000000000001-00000000.ndjson" in answer.json()["problems"][0]
+        response = server.get("/readyz")
+        assert (response.status_code, problem(response)) == (503, "not_ready")
+        assert response.json()["ready"] is False
+        assert "000000000001-00000000.ndjson" in response.json()["problems"][0]
         assert server.post(view(), key=server.key()).status_code == 202
 
 
@@ -48,10 +48,10 @@ def test_readyz_does_not_wait_for_a_hung_disk(tmp_path: Path, monkeypatch: pytes
     with open_server(tmp_path, journal_timeout_s=0.1) as server, monkeypatch.context() as patch:
         patch.setattr(embedsink.journal.open_segment, "fdatasync", lambda _: time.sleep(1))
         started_at = time.perf_counter()
-        answer = server.get("/readyz")
+        response = server.get("/readyz")
         assert time.perf_counter() - started_at < 0.9
-        assert problem(answer) == "not_ready"
-        assert "a write takes more than" in answer.json()["detail"]
+        assert problem(response) == "not_ready"
+        assert "a write takes more than" in response.json()["detail"]
 
 
 def test_readyz_reports_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +72,9 @@ def test_readyz_reports_a_stopped_loader_while_ingest_continues(
 
     monkeypatch.setattr(Loader, "run_once", end)
     with open_server(tmp_path) as server:
-        wait_until(lambda: server.get("/readyz").status_code == 503, what="the problem is reported")
-        [sentence] = server.get("/readyz").json()["problems"]
-        assert sentence.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
+        wait_until(lambda: server.get("/readyz").status_code == 503, description="the problem is reported")
+        [trouble] = server.get("/readyz").json()["problems"]
+        assert trouble.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
         assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["bug"]
         assert server.post(view(), key=server.key()).status_code == 202
     monkeypatch.undo()

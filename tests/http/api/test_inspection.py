@@ -35,10 +35,10 @@ def send(server: RunningServer, key: str, events: list[Any], **context: Any) -> 
 
 
 def inspect(server: RunningServer, key: str, query: str) -> dict[str, Any]:
-    answer = server.get(f"{INSPECT}?{query}", key=key)
-    assert answer.status == 200, answer.body
-    assert answer.headers["cache-control"] == "private, no-store"
-    inspection: dict[str, Any] = answer.json()
+    response = server.get(f"{INSPECT}?{query}", key=key)
+    assert response.status == 200, response.body
+    assert response.headers["cache-control"] == "private, no-store"
+    inspection: dict[str, Any] = response.json()
     return inspection
 
 
@@ -65,8 +65,8 @@ def test_a_client_that_disconnects_while_waiting_frees_its_slot(tmp_path: Path) 
         with closing(leaving):
             headers = {"Authorization": f"Bearer {server.key('read')}"}
             leaving.request("GET", f"{INSPECT}?session=s&wait=30", headers=headers)
-            wait_until(lambda: listener_count(server) == 1, what="it waits")
-        wait_until(lambda: listener_count(server) == 0, what="its place is free", timeout_s=5)
+            wait_until(lambda: listener_count(server) == 1, description="it waits")
+        wait_until(lambda: listener_count(server) == 0, description="its place is free", timeout_s=5)
         assert b'"event": "bug"' not in server.log.read_bytes()
 
 
@@ -81,15 +81,18 @@ def test_without_waiting_the_answer_is_incomplete(running: RunningServer) -> Non
 
 def test_rejections_have_a_reason_and_a_path(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
-    wrong = [event_or_action("event:download", {"format": "doc"}), view() | {"type": "svc:event:scroll"}, 1]
-    send(running, key, [*VISIT, *wrong, event_or_action("action:refresh")], session="wrong", deployment=12)
+    invalid_envelopes = [event_or_action("event:download", {"format": "doc"}), view() | {"type": "svc:event:scroll"}, 1]
+    send(running, key, [*VISIT, *invalid_envelopes, event_or_action("action:refresh")], session="wrong", deployment=12)
     inspection = inspect(running, reader, "session=wrong")
     assert (inspection["acceptedCount"], inspection["quarantinedCount"], inspection["actions"]) == (
         4,
         3,
         {"refresh": 1},
     )
-    rejections = [(one["reason"], one["path"], one["type"], one["deployment"]) for one in inspection["rejected"]]
+    rejections = [
+        (rejection["reason"], rejection["path"], rejection["type"], rejection["deployment"])
+        for rejection in inspection["rejected"]
+    ]
     assert rejections == [
         ("bad_field", "payload.format", "download", 12),
         ("unknown_type", "type", "scroll", 12),
@@ -104,7 +107,7 @@ def test_conflicts_found_by_the_loader_are_rejections_and_retries_are_not(runnin
         send(running, key, [view({"title": title}, id=ID)], session="conflict")
     inspection = inspect(running, reader, "session=conflict")
     assert inspection["events"] == {"view": 1}
-    assert [(one["reason"], one["path"]) for one in inspection["rejected"]] == [("id_conflict", "id")]
+    assert [(rejection["reason"], rejection["path"]) for rejection in inspection["rejected"]] == [("id_conflict", "id")]
 
 
 def test_lost_events_are_counted(running: RunningServer) -> None:
@@ -119,13 +122,13 @@ def test_a_scoped_reader_counts_its_own_events(running: RunningServer) -> None:
     for deployment in (1, 2):
         send(running, key, [view({"title": f"secret of {deployment}"}), 1], session="shared", deployment=deployment)
     send(running, key, [view(), 1], session="shared")
-    mine = inspect(running, running.key("read", deployments=[2]), "session=shared")
-    assert (mine["acceptedCount"], mine["quarantinedCount"], mine["lostCount"]) == (1, 1, 0)
-    assert [one["deployment"] for one in mine["rejected"]] == [2]
-    everything = inspect(running, running.key("read"), "session=shared")
-    assert (everything["acceptedCount"], everything["quarantinedCount"]) == (3, 3)
-    nothing = inspect(running, running.key("read", deployments=[3]), "session=shared&since=1h")
-    assert (nothing["acceptedCount"], nothing["quarantinedCount"], nothing["rejected"]) == (0, 0, [])
+    scoped = inspect(running, running.key("read", deployments=[2]), "session=shared")
+    assert (scoped["acceptedCount"], scoped["quarantinedCount"], scoped["lostCount"]) == (1, 1, 0)
+    assert [rejection["deployment"] for rejection in scoped["rejected"]] == [2]
+    unscoped = inspect(running, running.key("read"), "session=shared")
+    assert (unscoped["acceptedCount"], unscoped["quarantinedCount"]) == (3, 3)
+    other_scope = inspect(running, running.key("read", deployments=[3]), "session=shared&since=1h")
+    assert (other_scope["acceptedCount"], other_scope["quarantinedCount"], other_scope["rejected"]) == (0, 0, [])
 
 
 def test_an_inspection_can_be_filtered(running: RunningServer) -> None:
@@ -138,7 +141,7 @@ def test_an_inspection_can_be_filtered(running: RunningServer) -> None:
 
 
 def test_too_many_waiting_inspections_answer_503(tmp_path: Path) -> None:
-    # Nothing is loaded before the segment is full: so the first two wait until the test lets them go.
+    # Nothing is loaded until the segment is full, so the first two inspections wait until the test fills it.
     with running_server(
         tmp_path / "data",
         EMBEDSINK_SEGMENT_SEAL_S="60",
@@ -154,7 +157,7 @@ def test_too_many_waiting_inspections_answer_503(tmp_path: Path) -> None:
         ]
         for one in waiting:
             one.start()
-        wait_until(lambda: listener_count(server) == 2, what="two wait")
+        wait_until(lambda: listener_count(server) == 2, description="two wait")
         for _ in range(3):
             refused = server.get(f"{INSPECT}?session=registry", key=reader)
             assert (refused.status, refused.json()["reason"]) == (503, "overloaded")
@@ -213,7 +216,7 @@ def test_waiting_inspections_do_not_delay_a_shutdown(tmp_path: Path) -> None:
         inspection: list[dict[str, Any]] = []
         waiting = threading.Thread(target=lambda: inspection.append(inspect(server, reader, "session=s&wait=30")))
         waiting.start()
-        wait_until(lambda: listener_count(server) == 1, what="it waits")
+        wait_until(lambda: listener_count(server) == 1, description="it waits")
         began_at = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began_at < 3.0
@@ -232,10 +235,10 @@ def test_an_invalid_parameter_answers_400(server: Server, query: str) -> None:
 def test_a_misspelt_type_is_an_error_and_a_rejected_type_is_found(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     send(running, key, [view() | {"type": f"svc:event:{name}"} for name in ("view", "veiw", "scroll")], session="slips")
-    answer = running.get(f"{INSPECT}?session=slips&type=veiw", key=reader)
-    assert (answer.status, answer.json()["reason"]) == (400, "bad_parameter")
-    assert answer.json()["detail"].startswith('type: "veiw" does not exist. Did you mean "view"? ')
-    assert "outcome=quarantined" in answer.json()["detail"]
+    response = running.get(f"{INSPECT}?session=slips&type=veiw", key=reader)
+    assert (response.status, response.json()["reason"]) == (400, "bad_parameter")
+    assert response.json()["detail"].startswith('type: "veiw" does not exist. Did you mean "view"? ')
+    assert "outcome=quarantined" in response.json()["detail"]
     for requested, types in (
         ("veiw&outcome=quarantined", ["veiw"]),
         ("scroll", ["scroll"]),
@@ -243,4 +246,4 @@ def test_a_misspelt_type_is_an_error_and_a_rejected_type_is_found(running: Runni
         ("", []),
     ):
         inspection = inspect(running, reader, f"session=slips&type={requested}")
-        assert [one["type"] for one in inspection["rejected"]] == types
+        assert [rejection["type"] for rejection in inspection["rejected"]] == types

@@ -17,7 +17,7 @@ from embedsink.reports.recent_events import ENVELOPES_BYTES_MAX, ROWS_MAX
 from embedsink.store.reader import Reader
 from tests.support.app import WAIT_S_MAX, Server, open_server, problem
 from tests.support.envelopes import event_or_action, view
-from tests.support.live_client import listener_count, listening
+from tests.support.live_client import listener_count, open_stream
 from tests.support.servers import RunningServer, running_server, wait_until
 
 LIVE = "/api/v1/events/live"
@@ -50,18 +50,18 @@ def send(server: RunningServer, key: str, *events: Any, **context: Any) -> float
 
 @pytest.fixture(autouse=True)
 def _nobody_listens(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Assert after every test that no listener is left."""
+    """After each test, assert that no listener is left."""
     yield
     if "running" in request.fixturenames:
         server = request.getfixturevalue("running")
-        wait_until(lambda: listener_count(server) == 0, what="no client listens")
+        wait_until(lambda: listener_count(server) == 0, description="no client listens")
 
 
 @pytest.mark.alone
 def test_an_acknowledged_event_is_streamed_within_two_seconds(tmp_path: Path) -> None:
-    with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="1") as server:  # as it is by default
+    with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="1") as server:  # the default
         key = server.key()
-        with listening(server.url, server.key("read"), "rows=on") as stream:
+        with open_stream(server.url, server.key("read"), "rows=on") as stream:
             assert stream.message("connected").content["segment"] == 0
             for _ in range(3):
                 acknowledged_at = send(server, key, view())
@@ -69,10 +69,10 @@ def test_an_acknowledged_event_is_streamed_within_two_seconds(tmp_path: Path) ->
 
 
 def test_a_load_is_streamed_with_its_counts(running: RunningServer, key: str, reader: str) -> None:
-    known = view() | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
-    with listening(running.url, reader) as stream:
+    repeated = view() | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
+    with open_stream(running.url, reader) as stream:
         connected = stream.message("connected").content
-        events = [known, known, WRONG, event_or_action("action:refresh")]
+        events = [repeated, repeated, WRONG, event_or_action("action:refresh")]
         body = {"context": {"session": "s"}, "events": events, "lost": {"queue_overflow": 7}}
         assert running.post(body, key=key).status == 202
         update = stream.message()
@@ -89,16 +89,16 @@ def test_a_load_is_streamed_with_its_counts(running: RunningServer, key: str, re
 
 
 def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key: str, reader: str) -> None:
-    good = view({"title": "Sales"})
-    with listening(running.url, reader, "rows=on") as stream:
+    valid = view({"title": "Sales"})
+    with open_stream(running.url, reader, "rows=on") as stream:
         stream.message("connected")
-        send(running, key, good, WRONG, viewer="u_42", deployment=12)
+        send(running, key, valid, WRONG, viewer="u_42", deployment=12)
         update = stream.message().content
     assert update["droppedCount"] == 0
     accepted, quarantined = update["rows"]
     assert (accepted["outcome"], accepted["type"], accepted["session"]) == ("accepted", "view", "s")
     assert (accepted["viewer"], accepted["deployment"], accepted["reason"]) == ("u_42", 12, None)
-    assert json.loads(accepted["envelope"]).items() >= good.items()
+    assert json.loads(accepted["envelope"]).items() >= valid.items()
     assert (quarantined["outcome"], quarantined["type"], quarantined["reason"]) == (
         "quarantined",
         "download",
@@ -124,7 +124,7 @@ def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key
 def test_a_stream_can_be_filtered(
     running: RunningServer, key: str, reader: str, query: str, expected: list[str]
 ) -> None:
-    with listening(running.url, reader, f"rows=on&{query}") as stream, listening(running.url, reader) as all_of_it:
+    with open_stream(running.url, reader, f"rows=on&{query}") as stream, open_stream(running.url, reader) as all_of_it:
         stream.message("connected")
         all_of_it.message("connected")
         send(running, key, view(), tenant="acme", deployment=7)
@@ -140,7 +140,7 @@ def test_a_stream_can_be_filtered(
 def test_a_stream_can_be_filtered_by_key(running: RunningServer, key: str, reader: str) -> None:
     other = running.key("ingest")
     key_id = KeyStore(running.data / "keys.json").keys()[-1].key_id
-    with listening(running.url, reader, f"rows=on&key={key_id}") as stream:
+    with open_stream(running.url, reader, f"rows=on&key={key_id}") as stream:
         stream.message("connected")
         send(running, key, view({"title": "of one"}))
         send(running, other, view({"title": "of the other"}))
@@ -154,12 +154,13 @@ def test_a_scoped_reader_gets_no_messages_of_other_deployments(
     running: RunningServer, key: str, reader: str, kind: str
 ) -> None:
     scoped = running.key(kind, deployments=[2])
-    with listening(running.url, scoped, "rows=on&recent=100") as stream, listening(running.url, scoped) as counted:
+    with open_stream(running.url, scoped, "rows=on&recent=100") as stream, open_stream(running.url, scoped) as counted:
         assert all(row["deployment"] == 2 for row in stream.message("recent").content["rows"])
         counted.message("connected")
         send(running, key, view({"title": "secret of 1"}), WRONG, deployment=1)
         send(running, key, view({"title": "secret without a deployment"}), WRONG)
-        running.get("/api/v1/inspect?since=1m", key=reader)  # They are loaded: what comes next is not of them.
+        # Wait until they are loaded, so that the next message does not contain them.
+        running.get("/api/v1/inspect?since=1m", key=reader)
         send(running, key, view({"title": "of 2"}), WRONG, deployment=2)
         update, counts = stream.message().content, counted.message().content["counts"]
     assert "secret" not in json.dumps(update)
@@ -171,17 +172,17 @@ def test_a_scoped_reader_gets_no_messages_of_other_deployments(
 def test_a_resuming_client_gets_every_missed_event_once(
     running: RunningServer, key: str, reader: str, way: str
 ) -> None:
-    with listening(running.url, reader, "rows=on&recent=5") as stream, listening(running.url, reader) as counted:
+    with open_stream(running.url, reader, "rows=on&recent=5") as stream, open_stream(running.url, reader) as counted:
         stream.message("recent")
         counted.message("connected")
         send(running, key, view({"title": "had"}))
         last = stream.message()
         counted.loaded(1)
-        stream.leave()
+        stream.close()
         send(running, key, view({"title": "missed"}))
         counted.loaded(1)
     query, last_event_id = ("", last.id) if way == "header" else (f"&after={last.id}", None)
-    with listening(running.url, reader, f"rows=on&recent=5{query}", last_event_id=last_event_id) as stream:
+    with open_stream(running.url, reader, f"rows=on&recent=5{query}", last_event_id=last_event_id) as stream:
         update = stream.message().content
         assert update["after"] == int(last.id)
         assert [json.loads(row["envelope"])["payload"]["title"] for row in update["rows"]] == ["missed"]
@@ -189,11 +190,11 @@ def test_a_resuming_client_gets_every_missed_event_once(
 
 
 def test_recent_rows_come_first(running: RunningServer, key: str, reader: str) -> None:
-    with listening(running.url, reader) as stream:
+    with open_stream(running.url, reader) as stream:
         stream.message("connected")
         send(running, key, *[view({"title": f"number {number}"}) for number in range(5)], session="recent")
         stream.loaded(5)
-    with listening(running.url, reader, "recent=2&session=recent") as stream:
+    with open_stream(running.url, reader, "recent=2&session=recent") as stream:
         rows = stream.message("recent").content["rows"]
     assert [json.loads(row["envelope"])["payload"]["title"] for row in rows] == ["number 3", "number 4"]
 
@@ -201,7 +202,7 @@ def test_recent_rows_come_first(running: RunningServer, key: str, reader: str) -
 def test_a_large_load_streams_its_newest_rows_and_counts_the_others(
     running: RunningServer, key: str, reader: str
 ) -> None:
-    with listening(running.url, reader, "rows=on") as stream:
+    with open_stream(running.url, reader, "rows=on") as stream:
         stream.message("connected")
         send(running, key, *[view()] * 250)
         updates = stream.loaded(250)
@@ -210,7 +211,7 @@ def test_a_large_load_streams_its_newest_rows_and_counts_the_others(
 
 
 def test_long_envelopes_are_limited_by_bytes(running: RunningServer, key: str, reader: str) -> None:
-    with listening(running.url, reader, "rows=on&session=long") as stream:
+    with open_stream(running.url, reader, "rows=on&session=long") as stream:
         stream.message("connected")
         send(running, key, *[view({"title": "x" * 60_000})] * 12, session="long")
         updates = stream.loaded(12)
@@ -237,29 +238,32 @@ def test_a_slow_reader_uses_no_memory_and_gets_correct_totals(tmp_path: Path, mo
             key = server.key()
             for count in range(1, 6):
                 server.post([view()] * 100, key=key)
-                wait_until(lambda: server.engine.loader.status.accepted_count == count * 100, what="it is loaded")  # noqa: B023
+                wait_until(
+                    lambda: server.engine.loader.status.accepted_count == count * 100,  # noqa: B023
+                    description="the events are loaded",
+                )
                 server.get("/healthz")
             assert len(updates()) == 1
             reads_on.set()
-            while sum(one["counts"]["accepted"] for one in updates()) < 500:
+            while sum(update["counts"]["accepted"] for update in updates()) < 500:
                 server.get("/healthz")
     assert len(updates()) == 2
-    assert [len(one["rows"]) for one in updates()] == [ROWS_MAX, ROWS_MAX]
-    assert [one["droppedCount"] for one in updates()] == [0, 300]
+    assert [len(update["rows"]) for update in updates()] == [ROWS_MAX, ROWS_MAX]
+    assert [update["droppedCount"] for update in updates()] == [0, 300]
     assert updates()[1]["after"] == updates()[0]["segment"]
 
 
 def test_too_many_streams_answer_503(running: RunningServer, key: str, reader: str) -> None:
-    with listening(running.url, reader) as first, listening(running.url, reader), listening(running.url, reader):
-        wait_until(lambda: listener_count(running) == 3, what="three listen")
+    with open_stream(running.url, reader) as first, open_stream(running.url, reader), open_stream(running.url, reader):
+        wait_until(lambda: listener_count(running) == 3, description="three listen")
         refused = running.get(LIVE, key=reader)
         assert (refused.status, refused.json()["reason"]) == (503, "overloaded")
         assert int(refused.headers["retry-after"]) >= 1
         send(running, key, view())
         first.loaded(1)
-    wait_until(lambda: listener_count(running) == 0, what="no client listens")
-    with listening(running.url, reader) as again:
-        assert again.answer.status == 200
+    wait_until(lambda: listener_count(running) == 0, description="no client listens")
+    with open_stream(running.url, reader) as second_stream:
+        assert second_stream.response.status == 200
 
 
 def test_one_key_cannot_use_all_streams(tmp_path: Path) -> None:
@@ -267,7 +271,7 @@ def test_one_key_cannot_use_all_streams(tmp_path: Path) -> None:
         greedy, also_greedy, modest = (server.key("read") for _ in range(3))
 
         def open_one(key: str) -> None:
-            assert streams.enter_context(listening(server.url, key)).answer.status == 200
+            assert streams.enter_context(open_stream(server.url, key)).response.status == 200
 
         for _ in range(6):
             open_one(greedy)
@@ -278,7 +282,8 @@ def test_one_key_cannot_use_all_streams(tmp_path: Path) -> None:
             "less than 2. Close a page or a stream of this key, or retry later."
         )
         assert int(refused.headers["retry-after"]) >= 15
-        assert server.get(f"{INSPECT}?since=1h", key=greedy).status == 200  # it has nothing to wait for
+        # an inspection without pending events needs no slot
+        assert server.get(f"{INSPECT}?since=1h", key=greedy).status == 200
         for key in (also_greedy, modest):
             open_one(key)
         assert {server.get(LIVE, key=key).json()["reason"] for key in (greedy, also_greedy, modest)} == {"overloaded"}
@@ -294,29 +299,29 @@ def test_a_client_that_disconnects_frees_a_stream_of_its_key(tmp_path: Path) -> 
         with server.streaming(LIVE, reader, ignore):
             for key in (reader, other):
                 streams.enter_context(server.streaming(LIVE, key, ignore))
-            assert server.ask("HEAD", LIVE, key=reader).status_code == 429
-            assert server.ask("HEAD", LIVE, key=other).status_code == 429
-            assert server.ask("HEAD", LIVE, key=server.key("read")).status_code == 200
-        assert server.ask("HEAD", LIVE, key=reader).status_code == 200
-        assert server.ask("HEAD", LIVE, key=reader).status_code == 200  # It has taken no place.
+            assert server.request("HEAD", LIVE, key=reader).status_code == 429
+            assert server.request("HEAD", LIVE, key=other).status_code == 429
+            assert server.request("HEAD", LIVE, key=server.key("read")).status_code == 200
+        assert server.request("HEAD", LIVE, key=reader).status_code == 200
+        assert server.request("HEAD", LIVE, key=reader).status_code == 200  # The HEAD request occupies no slot.
 
 
 def test_a_stream_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_KEYS_RELOAD_S="0.5") as server:
         key, token = server.key(), server.key("read")
-        with listening(server.url, token, "rows=on") as stream:
+        with open_stream(server.url, token, "rows=on") as stream:
             stream.message("connected")
             KeyStore(server.data / "keys.json").revoke(token, now=time.time())
             revoked_at = time.monotonic()
             assert stream.wait_for_end() - revoked_at < 1.2
             send(server, key, view())
-            assert stream.is_silent(0.0)  # It has ended: nothing is read that could come.
+            assert stream.is_silent(0.0)  # The stream has ended, so no message can arrive.
 
 
 def test_streams_do_not_delay_a_shutdown(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         reader = server.key("read")
-        with listening(server.url, reader) as stream, listening(server.url, reader, "rows=on", is_slow=True):
+        with open_stream(server.url, reader) as stream, open_stream(server.url, reader, "rows=on", is_slow=True):
             stream.message("connected")
             began_at = time.monotonic()
             assert server.stop() == 0
@@ -328,12 +333,12 @@ def test_a_stream_sends_heartbeats_and_ends_at_its_timeout(tmp_path: Path, monke
     monkeypatch.setattr(embedsink.http.live_stream, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.01)
     with open_server(tmp_path, live_timeout_s=0.4) as server:
-        answer = server.get(LIVE, key=server.key("read"))
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    assert answer.headers["cache-control"] == "private, no-store"
-    assert answer.text.startswith("retry: 1000\nid: 0\nevent: connected\n")
-    # A busy machine leaves some out.
-    assert 1 <= answer.text.count(":\n\n") <= 8
+        response = server.get(LIVE, key=server.key("read"))
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["cache-control"] == "private, no-store"
+    assert response.text.startswith("retry: 1000\nid: 0\nevent: connected\n")
+    # On a busy machine, some heartbeats are missing.
+    assert 1 <= response.text.count(":\n\n") <= 8
 
 
 def test_streams_that_began_at_different_times_share_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,14 +360,14 @@ def test_streams_that_began_at_different_times_share_queries(tmp_path: Path, mon
 
         for _ in range(6):
             streams.enter_context(server.streaming(LIVE, reader, write))
-            until = time.monotonic() + 0.07  # no part of the pause
+            until = time.monotonic() + 0.07  # not a multiple of the interval between messages
             while time.monotonic() < until:
                 server.post(view(), key=key)
         began_at = time.monotonic()
         while (took_s := time.monotonic() - began_at) < 2.0 or (len(arrivals) < 12 and took_s < WAIT_S_MAX):
             server.post(view(), key=key)
     assert len(arrivals) >= 12
-    # Each of the six on its own would be as many questions as messages.
+    # Without sharing, there would be one query per message.
     assert len(spans) <= len(arrivals) / 2
 
 
@@ -380,9 +385,9 @@ def test_queries_for_recent_rows_do_not_delay_streams(tmp_path: Path, monkeypatc
     async def write(piece: bytes) -> None:
         written.append(piece)
 
-    def look_for(what: Callable[[], bool]) -> None:
+    def look_for(condition: Callable[[], bool]) -> None:
         end = time.monotonic() + 10
-        while not what():
+        while not condition():
             assert time.monotonic() < end
             server.get("/healthz")
 
@@ -399,12 +404,12 @@ def test_queries_for_recent_rows_do_not_delay_streams(tmp_path: Path, monkeypatc
 
 def test_without_listeners_a_load_causes_no_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path, segment_seal_s=0.01, live_timeout_s=0.01) as server:
-        asked: list[object] = []
-        monkeypatch.setattr(server.engine.store, "reader", asked.append)
+        queries: list[object] = []
+        monkeypatch.setattr(server.engine.store, "reader", queries.append)
         server.post(view(), key=server.key())
-        wait_until(lambda: server.engine.loader.status.accepted_count == 1, what="it is loaded")
+        wait_until(lambda: server.engine.loader.status.accepted_count == 1, description="it is loaded")
         server.get("/healthz")
-        assert asked == []
+        assert queries == []
         assert server.engine.load_notifier.listener_count == 0
 
 
@@ -437,6 +442,6 @@ def test_an_invalid_last_event_id_answers_400(server: Server) -> None:
 
 
 def test_head_answers_without_a_stream(server: Server) -> None:
-    answer = server.ask("HEAD", LIVE, key=server.key("read"))
-    assert (answer.status_code, answer.content) == (200, b"")
-    assert answer.headers["content-type"].startswith("text/event-stream")
+    response = server.request("HEAD", LIVE, key=server.key("read"))
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["content-type"].startswith("text/event-stream")

@@ -76,19 +76,19 @@ def test_each_route_is_described_and_nothing_else(server: Server) -> None:
 
 
 def test_the_description_is_public(server: Server) -> None:
-    answer = server.get("/openapi.json")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json()["openapi"] == "3.1.0"
-    assert answer.json()["info"]["version"] == __version__
+    response = server.get("/openapi.json")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    assert response.json()["openapi"] == "3.1.0"
+    assert response.json()["info"]["version"] == __version__
 
 
 def test_the_description_is_serialized_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     first = server.get("/openapi.json")
-    # Requests without a key must not cost the server much.
+    # Requests without a key must be cheap for the server.
     monkeypatch.delattr(OpenApi, "document")
-    again = server.get("/openapi.json")
-    assert (again.status_code, again.content) == (200, first.content)
+    second_response = server.get("/openapi.json")
+    assert (second_response.status_code, second_response.content) == (200, first.content)
 
 
 def test_the_description_is_valid_openapi() -> None:
@@ -117,15 +117,15 @@ def reasons_of(path: str, method: str, status: int) -> list[str]:
 def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Response:
     """Send a request to an operation, with a value for each path parameter."""
     values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j", "section": "use"}
-    return server.ask(method.upper(), path.format(**values), **options)
+    return server.request(method.upper(), path.format(**values), **options)
 
 
 @pytest.mark.parametrize(("path", "method"), WITH_KEY)
 def test_an_error_for_another_origin_is_described(server: Server, path: str, method: str) -> None:
     key = server.key("admin", origins=["https://here.example"])
-    answer = ask(server, path, method, key=key, headers={"origin": "https://there.example"})
-    assert answer.status_code == 403
-    assert answer.json()["reason"] in reasons_of(path, method, 403)
+    response = ask(server, path, method, key=key, headers={"origin": "https://there.example"})
+    assert response.status_code == 403
+    assert response.json()["reason"] in reasons_of(path, method, 403)
 
 
 def test_an_overloaded_server_answers_as_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_an_overloaded_server_answers_as_described(server: Server, monkeypatch: 
     # The live stream waits for no report, and does not end.
     paths = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}
     refused = {path: ask(server, path, "get", key=key) for path in paths}
-    busy = {path: answer.json()["reason"] for path, answer in refused.items() if answer.status_code == 503}
+    busy = {path: response.json()["reason"] for path, response in refused.items() if response.status_code == 503}
     assert {"/api/v1/quarantine", "/api/v1/reports/{name}", "/api/v1/summary.zip"} <= busy.keys()
     assert {path for path, reason in busy.items() if reason not in reasons_of(path, "get", 503)} == set()
 
@@ -160,15 +160,15 @@ def test_requests_and_responses_conform_to_the_description(path: str, method: st
     )
     def is_as_described(case: schemathesis.Case[Any]) -> None:
         sent = requests.Request(**case.as_transport_kwargs(base_url="http://test")).prepare()
-        # As bytes: what is generated for a header need not be ASCII.
+        # Headers are encoded as bytes, because generated values need not be ASCII.
         headers = {
             name: value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
             for name, value in sent.headers.items()
             if name.lower() != "content-length"
         }
-        answer = loaded.ask(sent.method or "", sent.url or "", key=loaded.admin, headers=headers, content=sent.body)
+        answer = loaded.request(sent.method or "", sent.url or "", key=loaded.admin, headers=headers, content=sent.body)
         case.validate_response(answer, checks=CHECKS)
 
-    # Not by `api.parametrize()`: that would make thousands of cases whenever tests are collected, in each worker.
+    # `api.parametrize()` would generate thousands of cases in each worker whenever tests are collected.
     plan = HypothesisTestConfig(project=api.config, modes=list(HypothesisTestMode))
     create_test(operation=api[path][method], test_func=is_as_described, config=plan)()

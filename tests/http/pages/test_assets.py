@@ -10,7 +10,7 @@ NAMES = list(page_files())
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
-def test_every_style_sheet_of_a_page_is_there(server: Server) -> None:
+def test_every_style_sheet_of_a_page_exists(server: Server) -> None:
     html = server.get("/docs").text
     for name in ("base.css", "docs.css"):
         assert name in NAMES
@@ -34,8 +34,8 @@ def test_a_cached_asset_gets_304(server: Server, name: str) -> None:
     assert first.headers["x-content-type-options"] == "nosniff"
     assert first.content == page_files()[name].content
     tag = first.headers["etag"]
-    again = server.get(f"/pages/{name}", headers={"If-None-Match": f'"other", W/{tag}'})
-    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    second_response = server.get(f"/pages/{name}", headers={"If-None-Match": f'"other", W/{tag}'})
+    assert (second_response.status_code, second_response.content, second_response.headers["etag"]) == (304, b"", tag)
     assert server.get(f"/pages/{name}", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
@@ -53,8 +53,8 @@ def test_assets_load_nothing_from_other_servers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["none.css", "..%2Fdocs.py", "%2e%2e%2fdocs.py", "base.css%00", "BASE.CSS"])
 def test_other_paths_are_not_found(server: Server, name: str) -> None:
-    answer = server.get(f"/pages/{name}")
-    assert (answer.status_code, problem(answer)) == (404, "not_found")
+    response = server.get(f"/pages/{name}")
+    assert (response.status_code, problem(response)) == (404, "not_found")
 
 
 def test_a_link_may_carry_parameters(server: Server) -> None:
@@ -63,11 +63,11 @@ def test_a_link_may_carry_parameters(server: Server) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_other_methods_are_not_allowed(server: Server, method: str) -> None:
-    answer = server.ask(method, "/pages/base.css")
-    assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
+    response = server.request(method, "/pages/base.css")
+    assert (response.status_code, problem(response)) == (405, "method_not_allowed")
 
 
 def test_head_is_get_without_a_body(server: Server) -> None:
-    head = server.ask("HEAD", "/pages/base.css")
+    head = server.request("HEAD", "/pages/base.css")
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers == server.get("/pages/base.css").headers

@@ -34,7 +34,7 @@ API_PAGES = [f"/docs/api/{tag['name'].lower()}" for tag in DESCRIBED["tags"]]
 
 @pytest.fixture(scope="module")
 def reports(server: Server) -> list[dict[str, Any]]:
-    """The report catalog."""
+    """Return the report catalog."""
     catalog: list[dict[str, Any]] = server.get("/api/v1/reports", key=server.key("read")).json()
     assert len(catalog) >= 20
     return catalog
@@ -42,11 +42,11 @@ def reports(server: Server) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def pages(server: Server, reports: list[dict[str, Any]]) -> dict[str, Page]:
-    """All documentation pages of a server with the default settings, by path."""
+    """Return all documentation pages of a server with default settings, by path."""
     paths = [*(tab.path for tab in TABS), *API_PAGES, *(f"/docs/reports/{report['name']}" for report in reports)]
     responses = {path: server.get(path) for path in paths}
-    assert {path: one.status_code for path, one in responses.items() if one.status_code != 200} == {}
-    return {path: Page(one.text) for path, one in responses.items()}
+    assert {path: response.status_code for path, response in responses.items() if response.status_code != 200} == {}
+    return {path: Page(response.text) for path, response in responses.items()}
 
 
 def shown(text: str) -> str:
@@ -73,7 +73,8 @@ def test_each_operation_is_complete(pages: dict[str, Page], method: str, path: s
     assert shown(operation["summary"]) in page.text
     parameters = page.tables[f"Parameters of {name}"].rows if operation["parameters"] else []
     assert [(row[0], row[2]) for row in parameters] == [
-        (f"{one['name']} {one['in']}", shown(one.get("description", ""))) for one in operation["parameters"]
+        (f"{parameter['name']} {parameter['in']}", shown(parameter.get("description", "")))
+        for parameter in operation["parameters"]
     ]
     assert all(row[1] for row in parameters)
     responses = page.tables[f"Responses of {name}"]
@@ -149,13 +150,13 @@ def test_each_kind_of_key_lists_its_operations(pages: dict[str, Page]) -> None:
     }
     for _, _, operation in OPERATIONS:
         kinds = {name.removesuffix("Key") for scheme in operation["security"] for name in scheme}
-        alone = kinds - {"admin"} or kinds
-        assert {kind for kind, ids in listed.items() if operation["operationId"] in ids} == alone
+        documented_kinds = kinds - {"admin"} or kinds
+        assert {kind for kind, ids in listed.items() if operation["operationId"] in ids} == documented_kinds
 
 
 def test_every_link_leads_to_a_page_and_an_id(server: Server, pages: dict[str, Page]) -> None:
     ids = {path: set(page.ids) for path, page in pages.items()}
-    others = set()
+    other_links = set()
     for path, page in pages.items():
         assert len(page.ids) == len(ids[path]), path
         for link in page.links:
@@ -163,9 +164,9 @@ def test_every_link_leads_to_a_page_and_an_id(server: Server, pages: dict[str, P
             if (target or path) in pages:
                 assert not anchor or anchor in ids[target or path], f"{path} links to {link}"
             elif not link.startswith("/api/v1/reports/"):
-                others.add(link)
-    assert "/dashboards/" in others
-    for link in others:
+                other_links.add(link)
+    assert "/dashboards/" in other_links
+    for link in other_links:
         assert server.get(link).status_code in (200, 303), link
 
 
@@ -219,10 +220,10 @@ def test_hostile_text_is_escaped() -> None:
 def test_each_example_is_accepted_unchanged(server: Server, pages: dict[str, Page], title: str) -> None:
     page = pages["/docs/sending"]
     [type_] = re.findall(r"Content-Type: ([a-z/-]+)", page.code[f"{title}, with curl"])
-    answer = server.post(body_shown(page, title), key=server.key(), type_=type_)
-    assert answer.status_code == 202
-    assert answer.json()["rejected"] == []
-    assert answer.json()["accepted"] == (2 if title in ("An array", "NDJSON") else 1)
+    response = server.post(body_shown(page, title), key=server.key(), type_=type_)
+    assert response.status_code == 202
+    assert response.json()["rejected"] == []
+    assert response.json()["accepted"] == (2 if title in ("An array", "NDJSON") else 1)
 
 
 def test_pages_contain_the_service_name_and_the_limits_of_this_server() -> None:
@@ -239,23 +240,23 @@ def test_pages_contain_the_service_name_and_the_limits_of_this_server() -> None:
 
 
 def test_pages_require_no_key_and_head_returns_the_headers_of_get(server: Server) -> None:
-    answer, head = server.get("/docs"), server.ask("HEAD", "/docs")
+    response, head = server.get("/docs"), server.request("HEAD", "/docs")
     assert (head.status_code, head.content) == (200, b"")
-    assert head.headers == answer.headers
-    assert "www-authenticate" not in answer.headers
+    assert head.headers == response.headers
+    assert "www-authenticate" not in response.headers
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 def test_other_methods_are_not_allowed(server: Server, method: str) -> None:
-    answer = server.ask(method, "/docs")
-    assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
-    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    response = server.request(method, "/docs")
+    assert (response.status_code, problem(response)) == (405, "method_not_allowed")
+    assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize("path", ["/docs/nothing", "/docs/reports/nothing", "/docs/api/reading/nothing", "/docs/"])
 def test_unknown_pages_are_not_found(server: Server, path: str) -> None:
-    answer = server.get(path)
-    assert (answer.status_code, problem(answer)) == (404, "not_found")
+    response = server.get(path)
+    assert (response.status_code, problem(response)) == (404, "not_found")
 
 
 def test_a_link_may_carry_parameters(server: Server) -> None:
@@ -265,21 +266,23 @@ def test_a_link_may_carry_parameters(server: Server) -> None:
 def test_an_unchanged_page_answers_304_for_the_same_address_only(server: Server) -> None:
     path = "/docs/sending"
     first = server.get(path)
-    again = server.get(path, headers={"If-None-Match": first.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["etag"] == first.headers["etag"]
-    assert again.headers["content-security-policy"] == first.headers["content-security-policy"]
-    elsewhere = server.get(path, headers={"If-None-Match": first.headers["etag"], "Host": "other.example.com"})
-    assert elsewhere.status_code == 200
-    assert "http://other.example.com/api/v1/events" in elsewhere.text
+    second_response = server.get(path, headers={"If-None-Match": first.headers["etag"]})
+    assert (second_response.status_code, second_response.content) == (304, b"")
+    assert second_response.headers["etag"] == first.headers["etag"]
+    assert second_response.headers["content-security-policy"] == first.headers["content-security-policy"]
+    other_host_response = server.get(
+        path, headers={"If-None-Match": first.headers["etag"], "Host": "other.example.com"}
+    )
+    assert other_host_response.status_code == 200
+    assert "http://other.example.com/api/v1/events" in other_host_response.text
 
 
 def test_pages_need_the_store_only_until_they_are_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path / "data") as server:
         with monkeypatch.context() as patch:
             patch.setattr(server.engine, "store", Store(tmp_path / "never-opened.duckdb"))
-            answer = server.get("/docs")
-            assert (answer.status_code, problem(answer)) == (503, "not_ready")
+            response = server.get("/docs")
+            assert (response.status_code, problem(response)) == (503, "not_ready")
         assert server.get("/docs").status_code == 200
         monkeypatch.setattr(server.engine, "store", Store(tmp_path / "never-opened.duckdb"))
         assert server.get("/docs/reports").status_code == 200
@@ -287,8 +290,8 @@ def test_pages_need_the_store_only_until_they_are_rendered(tmp_path: Path, monke
 
 def test_a_server_that_shows_no_page_does_not_import_jinja2() -> None:
     code = "import sys, embedsink.http.server; print({'jinja2', 'markupsafe'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
 
 
 @pytest.mark.server
@@ -300,7 +303,7 @@ def test_shell_examples_work_when_pasted(tmp_path: Path) -> None:
             code |= Page(server.get(path).body.decode()).code
         keys = {"INGEST_KEY": server.key("ingest"), "READ_KEY": server.key("read")}
         lines = "\n".join(text for label, text in code.items() if label.endswith("with curl"))
-        done = subprocess.run(["sh", "-c", lines], env=os.environ | keys, capture_output=True, text=True, check=True)
-    *answers, header = done.stdout.splitlines()[:5]
-    assert answers == [f'{{"accepted":{count},"rejected":[]}}' for count in (1, 2, 2, 1)]
+        result = subprocess.run(["sh", "-c", lines], env=os.environ | keys, capture_output=True, text=True, check=True)
+    *responses, header = result.stdout.splitlines()[:5]
+    assert responses == [f'{{"accepted":{count},"rejected":[]}}' for count in (1, 2, 2, 1)]
     assert header.startswith("period_start,")

@@ -12,8 +12,8 @@ BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;
 
 def logged_in(server: Server) -> dict[str, str]:
     form = {"content-type": "application/x-www-form-urlencoded"}
-    answer = server.ask("POST", "/login", content=f"key={server.key('read')}", headers=form)
-    return {"cookie": answer.headers["set-cookie"].partition(";")[0]}
+    response = server.request("POST", "/login", content=f"key={server.key('read')}", headers=form)
+    return {"cookie": response.headers["set-cookie"].partition(";")[0]}
 
 
 @pytest.mark.parametrize(
@@ -52,28 +52,28 @@ def test_other_paths_answer_with_json(server: Server) -> None:
 def test_parameters_added_by_other_sites_are_removed(server: Server) -> None:
     headers = logged_in(server)
     asked = "utm_source=mail&tenant=a%26b&fbclid=1&deployment=1&deployment=2"
-    answer = server.get(f"/dashboards/overview?{asked}", headers=headers)
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/dashboards/overview?tenant=a%26b&deployment=1&deployment=2"
+    response = server.get(f"/dashboards/overview?{asked}", headers=headers)
+    assert response.status_code == 303
+    assert response.headers["location"] == "/dashboards/overview?tenant=a%26b&deployment=1&deployment=2"
     assert server.get("/dashboards/?utm_source=mail", headers=headers).headers["location"] == "/dashboards/"
     by_others = "utm_medium=x&gad_source=1&gclid=1&msclkid=1&__hstc=1&_ga=1&ref=slack&li_fat_id=1"
-    answer = server.get(f"/dashboards/overview?{by_others}", headers=headers)
-    assert answer.headers["location"] == "/dashboards/overview"
+    response = server.get(f"/dashboards/overview?{by_others}", headers=headers)
+    assert response.headers["location"] == "/dashboards/overview"
 
 
 def test_the_inspector_removes_the_period_of_a_link(server: Server) -> None:
     asked = "timezone=UTC&period=24h&tenant=acme"
-    answer = server.get(f"/dashboards/inspector?{asked}", headers=logged_in(server))
-    assert answer.headers["location"] == "/dashboards/inspector?tenant=acme"
+    response = server.get(f"/dashboards/inspector?{asked}", headers=logged_in(server))
+    assert response.headers["location"] == "/dashboards/inspector?tenant=acme"
 
 
 def test_too_many_unknown_parameters_are_refused(server: Server) -> None:
     headers, page = logged_in(server), "/dashboards/overview"
     names = [f"other{number}=1" for number in range(UNKNOWN_NAMES_MAX + 1)]
     assert server.get(f"{page}?{'&'.join(names[1:])}", headers=headers).headers["location"] == page
-    answer = server.get(f"{page}?{'&'.join(names)}", headers=headers)
-    assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
-    assert f"has {len(names)} unknown parameters" in answer.json()["detail"]
+    response = server.get(f"{page}?{'&'.join(names)}", headers=headers)
+    assert (response.status_code, problem(response)) == (400, "bad_parameter")
+    assert f"has {len(names)} unknown parameters" in response.json()["detail"]
 
 
 def test_the_query_is_not_parsed_before_the_login(server: Server) -> None:
@@ -91,6 +91,6 @@ def test_a_login_redirects_without_a_query_that_is_too_long(server: Server) -> N
     for length, is_retained in ((NEXT_QUERY_CHARACTERS_MAX, True), (NEXT_QUERY_CHARACTERS_MAX + 1, False)):
         query = f"tenant={'%' * (length - len('tenant='))}"
         location = server.get(f"/dashboards/overview?{query}").headers["location"]
-        there = f"/dashboards/overview?{query}" if is_retained else "/dashboards/overview"
-        assert location == f"/login?next={quote_plus(there)}"
+        destination = f"/dashboards/overview?{query}" if is_retained else "/dashboards/overview"
+        assert location == f"/login?next={quote_plus(destination)}"
         assert server.get(location).status_code == 200

@@ -28,35 +28,35 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 def log_in(server: Server, key: str, *, next_: str = "", headers: dict[str, str] | None = None) -> httpx.Response:
     form = httpx.QueryParams({"key": key, "next": next_})
-    return server.ask("POST", "/login", content=str(form), headers=FORM | (headers or {}))
+    return server.request("POST", "/login", content=str(form), headers=FORM | (headers or {}))
 
 
-def cookie_of(answer: httpx.Response) -> str:
-    assert answer.status_code == 303, answer.text
-    return answer.headers["set-cookie"].partition(";")[0]
+def cookie_of(response: httpx.Response) -> str:
+    assert response.status_code == 303, response.text
+    return response.headers["set-cookie"].partition(";")[0]
 
 
 def with_cookie(server: Server, path: str, cookie: str, **headers: str) -> httpx.Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return server.get(path, headers={"cookie": cookie} | named)
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return server.get(path, headers={"cookie": cookie} | header_fields)
 
 
 def test_without_a_login_a_page_redirects_to_the_form_and_back(server: Server) -> None:
-    answer = server.get(f"{PAGE}?period=30d")
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/login?next=%2Fdashboards%2Foverview%3Fperiod%3D30d"
-    form = server.get(answer.headers["location"])
+    response = server.get(f"{PAGE}?period=30d")
+    assert response.status_code == 303
+    assert response.headers["location"] == "/login?next=%2Fdashboards%2Foverview%3Fperiod%3D30d"
+    form = server.get(response.headers["location"])
     assert form.status_code == 200
     assert 'name="key"' in form.text
     assert 'value="/dashboards/overview?period=30d"' in form.text
 
 
 def test_a_read_key_opens_pages_and_reports(server: Server) -> None:
-    answer = log_in(server, server.key("read"), next_=f"{PAGE}?period=30d")
-    assert answer.headers["location"] == f"{PAGE}?period=30d"
-    attributes = set(answer.headers["set-cookie"].split("; ")[1:])
+    response = log_in(server, server.key("read"), next_=f"{PAGE}?period=30d")
+    assert response.headers["location"] == f"{PAGE}?period=30d"
+    attributes = set(response.headers["set-cookie"].split("; ")[1:])
     assert attributes == {"Max-Age=43200", "Path=/", "HttpOnly", "SameSite=Lax"}
-    cookie = cookie_of(answer)
+    cookie = cookie_of(response)
     assert with_cookie(server, PAGE, cookie).status_code == 200
     assert with_cookie(server, REPORT, cookie, sec_fetch_site="same-origin").status_code == 200
 
@@ -64,9 +64,9 @@ def test_a_read_key_opens_pages_and_reports(server: Server) -> None:
 def test_over_https_the_cookie_is_secure(tmp_path: Any) -> None:
     with open_server(tmp_path, https_only=True) as server:
         form = str(httpx.QueryParams({"key": server.key("read")}))
-        answer = server.ask("POST", "/login", content=form, headers=FORM, base_url="https://test")
-        assert answer.headers["set-cookie"].startswith("__Host-embedsink_login=")
-        assert "; Secure" in answer.headers["set-cookie"]
+        response = server.request("POST", "/login", content=form, headers=FORM, base_url="https://test")
+        assert response.headers["set-cookie"].startswith("__Host-embedsink_login=")
+        assert "; Secure" in response.headers["set-cookie"]
         assert problem(server.get("/login")) == "plain_http"
 
 
@@ -105,9 +105,9 @@ def test_a_restart_ends_all_logins(tmp_path: Any) -> None:
 
 def test_a_login_reads_and_never_writes(server: Server) -> None:
     cookie = cookie_of(log_in(server, server.key("admin")))
-    sent = server.ask("POST", "/api/v1/events", json=view(), headers={"cookie": cookie})
+    sent = server.request("POST", "/api/v1/events", json=view(), headers={"cookie": cookie})
     assert problem(sent) == "no_credential"
-    assert problem(server.ask("POST", "/api/v1/quarantine/replay", headers={"cookie": cookie})) == "no_credential"
+    assert problem(server.request("POST", "/api/v1/quarantine/replay", headers={"cookie": cookie})) == "no_credential"
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -123,7 +123,7 @@ def test_a_form_of_another_site_cannot_log_in_or_out(server: Server) -> None:
     key = server.key("read")
     for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {"origin": "null"}):
         assert problem(log_in(server, key, headers=headers)) == "wrong_origin"
-        assert problem(server.ask("POST", "/logout", headers=headers)) == "wrong_origin"
+        assert problem(server.request("POST", "/logout", headers=headers)) == "wrong_origin"
     assert log_in(server, key, headers={"origin": "http://test", "sec-fetch-site": "same-origin"}).status_code == 303
 
 
@@ -137,9 +137,9 @@ def test_an_invalid_origin_counts_as_another_site(server: Server, origin: str) -
 
 
 def test_logging_out_deletes_the_cookie(server: Server) -> None:
-    answer = server.ask("POST", "/logout")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
-    assert answer.headers["set-cookie"].startswith("embedsink_login=; Max-Age=0; ")
+    response = server.request("POST", "/logout")
+    assert (response.status_code, response.headers["location"]) == (303, "/login")
+    assert response.headers["set-cookie"].startswith("embedsink_login=; Max-Age=0; ")
 
 
 @pytest.mark.parametrize("kind", ["none", "ingest", "revoked"])
@@ -147,20 +147,20 @@ def test_the_form_reports_a_key_that_cannot_read(server: Server, kind: str) -> N
     key = "es_read_wrong" if kind == "none" else server.key("ingest" if kind == "ingest" else "read")
     if kind == "revoked":
         server.revoke(key)
-    answer = log_in(server, key, next_=PAGE)
-    assert answer.status_code == 401
-    assert "set-cookie" not in answer.headers
-    assert key not in answer.text
+    response = log_in(server, key, next_=PAGE)
+    assert response.status_code == 401
+    assert "set-cookie" not in response.headers
+    assert key not in response.text
     message = (
         "This is an ingest key. Dashboards need a read key." if kind == "ingest" else "This key is unknown, expired"
     )
-    assert message in answer.text
-    assert f'value="{PAGE}"' in answer.text
+    assert message in response.text
+    assert f'value="{PAGE}"' in response.text
 
 
 def test_wrong_keys_cause_no_lockout(server: Server) -> None:
-    answers = [log_in(server, f"es_read_{number}") for number in range(40)]
-    assert {answer.status_code for answer in answers} == {401}
+    responses = [log_in(server, f"es_read_{number}") for number in range(40)]
+    assert {response.status_code for response in responses} == {401}
     assert log_in(server, server.key("read")).status_code == 303
 
 
@@ -180,9 +180,9 @@ def test_a_login_never_redirects_to_another_site(server: Server, target: str) ->
 
 
 def test_other_request_bodies_are_refused(server: Server) -> None:
-    assert problem(server.ask("POST", "/login", json={"key": "x"})) == "media_type"
-    assert problem(server.ask("POST", "/login", content=b"k" * 20_000, headers=FORM)) == "body_too_large"
-    assert problem(server.ask("POST", "/login", content=b"&".join([b"a=1"] * 99), headers=FORM)) == "bad_parameter"
+    assert problem(server.request("POST", "/login", json={"key": "x"})) == "media_type"
+    assert problem(server.request("POST", "/login", content=b"k" * 20_000, headers=FORM)) == "body_too_large"
+    assert problem(server.request("POST", "/login", content=b"&".join([b"a=1"] * 99), headers=FORM)) == "bad_parameter"
 
 
 def test_pages_run_only_our_scripts_and_cannot_be_framed(server: Server) -> None:
@@ -197,12 +197,12 @@ def test_pages_run_only_our_scripts_and_cannot_be_framed(server: Server) -> None
 def test_pages_are_rendered_outside_the_event_loop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     writers: list[threading.Thread] = []
 
-    def noted(template: str, **words: Any) -> str:
+    def recorded(template: str, **words: Any) -> str:
         writers.append(threading.current_thread())
         return render(template, **words)
 
-    monkeypatch.setattr(embedsink.http.pages.login, "render", noted)
-    monkeypatch.setattr(embedsink.http.pages.dashboards, "render", noted)
+    monkeypatch.setattr(embedsink.http.pages.login, "render", recorded)
+    monkeypatch.setattr(embedsink.http.pages.dashboards, "render", recorded)
     cookie = cookie_of(log_in(server, server.key("read")))
     for path in (PAGE, "/dashboards/", "/dashboards/inspector", "/login"):
         assert with_cookie(server, path, cookie).status_code == 200
@@ -214,10 +214,10 @@ def test_pages_are_rendered_outside_the_event_loop(server: Server, monkeypatch: 
 def test_configured_origins_may_frame_pages(tmp_path: Any) -> None:
     with open_server(tmp_path, https_only=True, frame_origins="https://app.example.com") as server:
         form = str(httpx.QueryParams({"key": server.key("read")}))
-        answer = server.ask("POST", "/login", content=form, headers=FORM, base_url="https://test")
-        assert "frame-ancestors https://app.example.com" in answer.headers["content-security-policy"]
+        response = server.request("POST", "/login", content=form, headers=FORM, base_url="https://test")
+        assert "frame-ancestors https://app.example.com" in response.headers["content-security-policy"]
         # In a frame, the cookie is a third-party cookie.
-        assert answer.headers["set-cookie"].endswith("; Secure; SameSite=None; Partitioned")
+        assert response.headers["set-cookie"].endswith("; Secure; SameSite=None; Partitioned")
 
 
 def test_two_credentials_are_refused_only_in_headers(server: Server) -> None:
@@ -229,11 +229,11 @@ def test_two_credentials_are_refused_only_in_headers(server: Server) -> None:
 
 
 def test_the_bundle_is_not_built_without_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[bytes] = []
+    built: list[bytes] = []
 
     async def make() -> bytes:
-        made.append(gzip.compress(b"drawn"))
-        return made[-1]
+        built.append(gzip.compress(b"drawn"))
+        return built[-1]
 
     monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_build_in_child", make)
     with open_server(tmp_path) as server:
@@ -241,10 +241,10 @@ def test_the_bundle_is_not_built_without_a_login(tmp_path: Path, monkeypatch: py
         assert problem(server.get(path)) == "not_ready"
         assert server.get(PAGE).status_code == 303
         assert problem(server.get(path)) == "not_ready"
-        assert (made, list(server.folder.path.glob("pages/*"))) == ([], [])
+        assert (built, list(server.folder.path.glob("pages/*"))) == ([], [])
         with_cookie(server, PAGE, cookie_of(log_in(server, server.key("read"))))
         assert server.get(path).text == "drawn"
-        assert len(made) == len(list(server.folder.path.glob("pages/*"))) == 1
+        assert len(built) == len(list(server.folder.path.glob("pages/*"))) == 1
         assert problem(server.get("/pages/vega/0000000000000000.js")) == "not_found"
 
 
@@ -276,7 +276,7 @@ def test_the_demo_opens_without_a_login_only_on_its_own_machine(tmp_path: Path) 
 def test_servers_on_one_host_have_a_cookie_each(server: Server, host: str, name: str) -> None:
     form = str(httpx.QueryParams({"key": server.key("read")}))
     at = {"base_url": f"http://{host}"}
-    cookie = cookie_of(server.ask("POST", "/login", content=form, headers=FORM, **at))
+    cookie = cookie_of(server.request("POST", "/login", content=form, headers=FORM, **at))
     assert cookie.partition("=")[0] == name
     headers = {"cookie": f"{cookie}; embedsink_login_9=of.another.server", "sec-fetch-site": "same-origin"}
     assert server.get(REPORT, headers=headers, **at).status_code == 200

@@ -35,7 +35,7 @@ def test_the_text_lists_the_allowed_values(schema: dict[str, Any], words: str) -
     assert type_text(schema) == words
 
 
-def test_every_parameter_of_the_description_has_words() -> None:
+def test_every_parameter_schema_is_described_in_text() -> None:
     items = [operation for item in describe_api(Settings()).document["paths"].values() for operation in item.values()]
     schemas = [parameter["schema"] for operation in items for parameter in operation["parameters"]]
     assert schemas

@@ -21,7 +21,7 @@ def path_of(server: Server) -> str:
 
 def open_dashboard(server: Server) -> None:
     """Open a page with a login, because only such a page builds the bundle."""
-    login = server.ask("POST", "/login", content=f"key={server.key('read')}", headers=FORM)
+    login = server.request("POST", "/login", content=f"key={server.key('read')}", headers=FORM)
     cookie = login.headers["set-cookie"].partition(";")[0]
     assert server.get("/dashboards/overview", headers={"cookie": cookie}).status_code == 200
 
@@ -38,9 +38,9 @@ def test_a_build_that_takes_too_long_answers_503(tmp_path: Path, monkeypatch: py
     with open_server(tmp_path / "data") as server:
         open_dashboard(server)
         server._runner.run(asyncio.sleep(0.2))
-        answer = server.get(path_of(server))
-        assert (answer.status_code, problem(answer)) == (503, "not_ready")
-        assert "took more than 0.05 s" in answer.json()["detail"]
+        response = server.get(path_of(server))
+        assert (response.status_code, problem(response)) == (503, "not_ready")
+        assert "took more than 0.05 s" in response.json()["detail"]
         assert server.engine.counters["refused.internal_error"] == 0
 
 
@@ -53,12 +53,12 @@ def test_the_bundle_is_compressed_for_browsers_that_accept_it(
 ) -> None:
     with open_server(tmp_path / "data") as server:
         keep_program(server)
-        answer = server.get(path_of(server), headers={"accept-encoding": accepted})
-    assert answer.status_code == 200
-    assert (answer.headers.get("content-encoding") == "gzip") == is_compressed
-    assert answer.content == PROGRAM
-    assert answer.headers["vary"] == "Accept-Encoding"
-    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+        response = server.get(path_of(server), headers={"accept-encoding": accepted})
+    assert response.status_code == 200
+    assert (response.headers.get("content-encoding") == "gzip") == is_compressed
+    assert response.content == PROGRAM
+    assert response.headers["vary"] == "Accept-Encoding"
+    assert response.headers["content-type"] == "text/javascript; charset=utf-8"
 
 
 def test_a_cached_bundle_gets_304_before_it_is_built_again(tmp_path: Path) -> None:
@@ -66,6 +66,6 @@ def test_a_cached_bundle_gets_304_before_it_is_built_again(tmp_path: Path) -> No
         path = path_of(server)
         assert problem(server.get(path)) == "not_ready"
         tag = f'W/"{Path(path).stem}"'
-        answer = server.get(path, headers={"if-none-match": tag})
-        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
-        assert answer.headers["vary"] == "Accept-Encoding"
+        response = server.get(path, headers={"if-none-match": tag})
+        assert (response.status_code, response.content, response.headers["etag"]) == (304, b"", tag)
+        assert response.headers["vary"] == "Accept-Encoding"

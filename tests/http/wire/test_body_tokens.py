@@ -22,7 +22,7 @@ def test_the_key_of_a_delivery_is_found_at_any_position(body: object, indent: in
 
 
 @pytest.mark.parametrize(
-    ("body", "found"),
+    ("body", "tokens"),
     [
         (b"", []),
         (b'{"key":', []),
@@ -33,8 +33,8 @@ def test_the_key_of_a_delivery_is_found_at_any_position(body: object, indent: in
         (b'{"key":"\xff"}', ["\ufffd"]),
     ],
 )
-def test_other_forms_are_not_keys(body: bytes, found: list[str]) -> None:
-    assert list(find_body_tokens(body)) == found
+def test_other_forms_are_not_keys(body: bytes, tokens: list[str]) -> None:
+    assert list(find_body_tokens(body)) == tokens
 
 
 def test_the_search_stops_after_a_few_candidates() -> None:

@@ -78,9 +78,9 @@ def test_an_endless_body_is_cut_after_its_answer(port: int) -> None:
 
 
 def test_a_body_that_stops_after_its_answer_does_not_keep_the_connection_open(port: int) -> None:
-    begun = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+    partial_request = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
     started_at = time.monotonic()
-    assert answer_to(port, begun, b" ", pause_s=0.1).startswith(b"HTTP/1.1 204")
+    assert answer_to(port, partial_request, b" ", pause_s=0.1).startswith(b"HTTP/1.1 204")
     assert time.monotonic() - started_at < TIMEOUT_S + 1
 
 
@@ -129,25 +129,25 @@ def test_a_head_has_at_most_100_fields_independent_of_its_packets(port: int, cut
 
 
 def test_an_endless_head_is_refused_before_much_of_it_is_in_memory(port: int) -> None:
-    begun = b"GET / HTTP/1.1\r\nX: " + b"x" * 3 * HEAD_BYTES_MAX
+    partial_head = b"GET / HTTP/1.1\r\nX: " + b"x" * 3 * HEAD_BYTES_MAX
     started_at = time.monotonic()
-    assert answer_to(port, REQUEST + begun).endswith(b"connection: close\r\n\r\n")
-    assert time.monotonic() - started_at < TIMEOUT_S, "it did not wait for more"
+    assert answer_to(port, REQUEST + partial_head).endswith(b"connection: close\r\n\r\n")
+    assert time.monotonic() - started_at < TIMEOUT_S, "the server did not wait for more bytes"
 
 
 def test_trailers_count_as_fields(port: int) -> None:
-    begun = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
-    assert b"HTTP/1.1 204" in answer_to(port, begun + b"a:\r\n" * (FIELDS_MAX - 1) + b"\r\n")
-    assert answer_to(port, begun + b"a:\r\n" * FIELDS_MAX + b"\r\n").startswith(b"HTTP/1.1 400")
+    request_start = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    assert b"HTTP/1.1 204" in answer_to(port, request_start + b"a:\r\n" * (FIELDS_MAX - 1) + b"\r\n")
+    assert answer_to(port, request_start + b"a:\r\n" * FIELDS_MAX + b"\r\n").startswith(b"HTTP/1.1 400")
 
 
 def test_a_body_of_too_many_chunks_is_refused() -> None:
     chunks = b"1\r\nx\r\n" * BODY_PARTS_MAX
-    begun = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    request_start = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     with crowded(reading_answer) as (first, second):
-        first.sendall(begun + chunks + b"0\r\n\r\n")
+        first.sendall(request_start + chunks + b"0\r\n\r\n")
         assert first.recv(65_536).startswith(b"HTTP/1.1 204")
-        second.sendall(begun + chunks + b"1\r\nx\r\n0\r\n\r\n")
+        second.sendall(request_start + chunks + b"1\r\nx\r\n0\r\n\r\n")
         answered = b""
         while piece := second.recv(65_536):
             answered += piece
@@ -237,8 +237,8 @@ def is_answered(connection: socket.socket) -> bool:
 def test_beyond_the_maximum_the_longest_waiting_connection_is_closed() -> None:
     with crowded(empty_answer) as (first, second):
         assert is_answered(second)
-        assert is_answered(first), "so it is the second now that waits longest"
-        second.sendall(REQUEST[:9])  # A part of a head does not count.
+        assert is_answered(first), "the second connection now waits longest"
+        second.sendall(REQUEST[:9])  # A partial head does not count as a request.
         with socket.create_connection(first.getpeername(), timeout=5) as third:
             assert is_closed(second)
             assert is_answered(third)
@@ -256,10 +256,10 @@ def test_a_connection_whose_second_request_is_being_answered_is_busy() -> None:
 
 
 def slow_after_the_first() -> ASGIApp:
-    answers = iter([empty_answer, slow_answer])
+    responses = iter([empty_answer, slow_answer])
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await next(answers, empty_answer)(scope, receive, send)
+        await next(responses, empty_answer)(scope, receive, send)
 
     return answer
 
@@ -272,7 +272,7 @@ def test_incomplete_bodies_do_not_block_new_connections() -> None:
         with socket.create_connection(first.getpeername(), timeout=5) as third:
             assert is_closed(first)
             assert is_answered(third)
-        second.close()  # Otherwise the server would wait for the rest as it ends.
+        second.close()  # Otherwise, the server would wait for the rest of the body at shutdown.
 
 
 async def reading_answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -307,7 +307,7 @@ def test_clients_that_do_not_read_do_not_block_new_connections() -> None:
         with socket.create_connection(first.getpeername(), timeout=5) as third:
             third.sendall(REQUEST)
             assert received_bytes(third) > ANSWER_BYTES
-        assert received_bytes(first) < ANSWER_BYTES, "it has stalled longest"
+        assert received_bytes(first) < ANSWER_BYTES, "this client has stalled longest"
         assert received_bytes(second) > ANSWER_BYTES
 
 

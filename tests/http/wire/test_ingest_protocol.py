@@ -23,7 +23,7 @@ ANSWER_S_MAX = 5.0
 KEEP_ALIVE_S = 5.0  # uvicorn's default
 PAGE = b"https://app.example.com"
 GOOD = json.dumps(view()).encode()
-# What differs between any two answers.
+# Header lines that differ between any two responses.
 _ITS_OWN = re.compile(rb"(?m)^(?:date|x-request-id): .*\r\n")
 
 
@@ -63,7 +63,7 @@ def answer_on(connection: socket.socket) -> bytes:
     end = received.index(b"\r\n\r\n") + 4 + length
     while len(received) < end:
         received += connection.recv(65_536)
-    assert len(received) == end, "more than one answer"
+    assert len(received) == end, "more than one response"
     return received
 
 
@@ -76,7 +76,7 @@ def in_pieces(server: RunningServer, *pieces: bytes) -> bytes:
     with connected(server) as connection:
         for number, piece in enumerate(pieces):
             if number:
-                # Its own read: by the answer to a probe, the server has read what was sent before it.
+                # When a probe is answered, the server has read all earlier bytes. So each piece is a separate read.
                 assert server.get("/healthz").status == 200
             connection.sendall(piece)
         return _ITS_OWN.sub(b"", answer_on(connection))
@@ -215,11 +215,11 @@ def test_a_credential_in_a_trailer_is_ignored(server: RunningServer, key: bytes)
 
 
 def test_pipelined_requests_are_answered_in_order(server: RunningServer, key: bytes) -> None:
-    good = head(GOOD, b"Authorization: Bearer " + key) + GOOD
-    bad = head(GOOD) + GOOD
+    valid = head(GOOD, b"Authorization: Bearer " + key) + GOOD
+    without_key = head(GOOD) + GOOD
     get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     with connected(server) as connection:
-        connection.sendall(good + bad + get + good)
+        connection.sendall(valid + without_key + get + valid)
         received = b""
         while received.count(b"HTTP/1.1 ") < 4 or not received.endswith(b'{"accepted":1,"rejected":[]}'):
             received += connection.recv(65_536)
@@ -263,7 +263,7 @@ def test_an_event_is_stored_if_the_client_disconnects_after_sending_it(tmp_path:
                 connection.sendall(head(GOOD, b"Authorization: Bearer " + key) + GOOD)
         wait_until(
             lambda: sum(row["view_count"] for row in server.get("/api/v1/reports/views", key=read_key).json()) == 20,
-            what="20 views are counted",
+            description="20 views are counted",
         )
         assert "Traceback" not in server.log.read_text()
 

@@ -31,19 +31,19 @@ def clients_of(listening_socket: socket.socket, stack: ExitStack, count: int) ->
 
 
 def test_connections_that_wait_do_not_need_an_iteration_of_the_loop_each(listening_socket: socket.socket) -> None:
-    made: list[asyncio.BaseTransport] = []
+    transports: list[asyncio.BaseTransport] = []
 
     class Connection(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            made.append(transport)
+            transports.append(transport)
 
     async def count_iterations() -> int:
         loop, count = asyncio.get_running_loop(), 0
         server = await loop.create_server(Connection, sock=listening_socket, ssl=None, backlog=CLIENTS)
-        while len(made) < CLIENTS:
+        while len(transports) < CLIENTS:
             count += 1
             await asyncio.sleep(0)
-        for transport in made:
+        for transport in transports:
             transport.close()
         server.close()
         await server.wait_closed()
@@ -57,9 +57,9 @@ def test_connections_that_wait_do_not_need_an_iteration_of_the_loop_each(listeni
 @pytest.fixture
 def context(tmp_path: Path) -> ssl.SSLContext:
     (tmp_path / "pem").write_text(CERTIFICATE + PRIVATE_KEY)
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(tmp_path / "pem")
-    return made
+    tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls_context.load_cert_chain(tmp_path / "pem")
+    return tls_context
 
 
 def test_a_handshake_too_many_ends_the_oldest_and_so_does_the_end_of_the_server(

@@ -125,7 +125,7 @@ def test_a_disconnect_within_a_body_is_not_a_bug(
     head = b"%b %b HTTP/1.1\r\nHost: x\r\nContent-Type: %b\r\n" % (method, path, type_)
     with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:
         connection.sendall(head + b"Authorization: Bearer %b\r\nContent-Length: 100\r\n\r\nkey=" % key)
-        time.sleep(BODY_TIMEOUT_S / 5)  # it is being read
+        time.sleep(BODY_TIMEOUT_S / 5)  # the server is reading the body
     time.sleep(BODY_TIMEOUT_S / 5)
     assert b'embedsink_refused_requests_total{reason="internal_error"} 0.0' in server.get("/metrics").body
     assert b'"bug"' not in server.log.read_bytes()
@@ -162,8 +162,8 @@ def test_unread_bodies_do_not_stay_in_memory(server: RunningServer, request_: by
             connection.setblocking(False)
             with suppress(BlockingIOError, ConnectionError):
                 connection.send(request_)
-        assert server.get("/healthz").status == 200, "all of them were read"
-        # Kept, they take 72 MiB.
+        assert server.get("/healthz").status == 200, "the server has read all requests"
+        # If the server kept the bodies, they would take 72 MiB.
         assert resident_mib(server.pid) - before < 50
 
 

@@ -47,12 +47,12 @@ async def in_parts(body: bytes, size: int) -> AsyncIterator[bytes]:
 def test_the_body_size_limit_is_exact(small: Server, size: int, part_bytes: int, declared: bool) -> None:
     body = (b"[" + envelope(1_000)).ljust(size - 1) + b"]"
     headers = {"content-length": str(size)} if declared else {}
-    answer = small.post(in_parts(body, part_bytes), key=small.key(), **headers)
+    response = small.post(in_parts(body, part_bytes), key=small.key(), **headers)
     if size <= LIMIT:
-        assert answer.status_code == 202
+        assert response.status_code == 202
     else:
-        assert (answer.status_code, problem(answer)) == (413, "body_too_large")
-        assert f"{LIMIT:,} (EMBEDSINK_BODY_BYTES_MAX)" in answer.json()["detail"]
+        assert (response.status_code, problem(response)) == (413, "body_too_large")
+        assert f"{LIMIT:,} (EMBEDSINK_BODY_BYTES_MAX)" in response.json()["detail"]
 
 
 def test_a_declared_length_beyond_the_limit_is_refused(small: Server) -> None:
@@ -81,19 +81,19 @@ def test_gzip_with_one_or_several_members_is_decompressed(server: Server) -> Non
     body = envelope(500)
     several = gzip.compress(body[:100]) + gzip.compress(body[100:])
     for packed in (gzip.compress(body), several):
-        answer = server.post(packed, key=server.key(), content_encoding="gzip")
-        assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
+        response = server.post(packed, key=server.key(), content_encoding="gzip")
+        assert (response.status_code, response.json()["accepted"]) == (202, 1)
 
 
 @pytest.mark.parametrize("coding", ["br", "deflate", "gzip, gzip", "zstd", "x"])
 def test_unknown_and_stacked_encodings_are_refused(server: Server, coding: str) -> None:
-    answer = server.post(gzip.compress(gzip.compress(envelope(500))), key=server.key(), content_encoding=coding)
-    assert (answer.status_code, problem(answer)) == (415, "encoding")
+    response = server.post(gzip.compress(gzip.compress(envelope(500))), key=server.key(), content_encoding=coding)
+    assert (response.status_code, problem(response)) == (415, "encoding")
 
 
 def test_stacked_encodings_in_two_headers_are_refused(server: Server) -> None:
     headers = [(b"content-type", b"text/plain"), (b"content-encoding", b"gzip"), (b"content-encoding", b"gzip")]
-    answer = server.ask("POST", "/api/v1/events", key=server.key(), headers=headers, content=b"x")
+    answer = server.request("POST", "/api/v1/events", key=server.key(), headers=headers, content=b"x")
     assert problem(answer) == "encoding"
 
 
@@ -110,8 +110,8 @@ def test_stacked_encodings_in_two_headers_are_refused(server: Server) -> None:
 )
 def test_damaged_gzip_is_refused_and_not_stored(server: Server, body: bytes) -> None:
     before = len(server.journaled())
-    answer = server.post(body, key=server.key(), content_encoding="gzip")
-    assert (answer.status_code, problem(answer)) == (415, "encoding")
+    response = server.post(body, key=server.key(), content_encoding="gzip")
+    assert (response.status_code, problem(response)) == (415, "encoding")
     assert len(server.journaled()) == before
 
 
@@ -125,16 +125,16 @@ def test_a_gzip_bomb_is_refused_at_the_limit(server: Server) -> None:
 @pytest.mark.parametrize("excess", [0, 1])
 def test_the_limit_after_decompression_is_exact(small: Server, excess: int) -> None:
     body = envelope(1_000).ljust(LIMIT + excess)
-    answer = small.post(gzip.compress(body), key=small.key(), content_encoding="gzip")
-    assert answer.status_code == (413 if excess else 202)
+    response = small.post(gzip.compress(body), key=small.key(), content_encoding="gzip")
+    assert response.status_code == (413 if excess else 202)
 
 
 def test_a_body_of_empty_gzip_members_is_refused_quickly(server: Server) -> None:
     body = gzip.compress(b"") * 50_000
     started_at = time.perf_counter()
-    answer = server.post(body, key=server.key(), content_encoding="gzip")
-    assert problem(answer) == "encoding"
-    assert f"more than {GZIP_MEMBERS_MAX}" in answer.json()["detail"]
+    response = server.post(body, key=server.key(), content_encoding="gzip")
+    assert problem(response) == "encoding"
+    assert f"more than {GZIP_MEMBERS_MAX}" in response.json()["detail"]
     assert time.perf_counter() - started_at < 0.5
 
 
@@ -146,11 +146,11 @@ def test_a_slow_body_answers_408_and_closes_the_connection(tmp_path: Path, first
 
     with open_server(tmp_path, body_timeout_s=0.1) as server:
         key = server.key()
-        for _ in range(2):  # the timer of the first must not be spent
+        for _ in range(2):  # The second request has its own timer.
             started_at = time.perf_counter()
-            answer = server.post(slow(), key=key)
-            assert (answer.status_code, problem(answer)) == (408, "body_too_slow")
-            assert answer.headers["connection"] == "close"
+            response = server.post(slow(), key=key)
+            assert (response.status_code, problem(response)) == (408, "body_too_slow")
+            assert response.headers["connection"] == "close"
             assert 0.08 < time.perf_counter() - started_at < 2
             assert server.post(view(), key=key).status_code == 202
 
@@ -168,9 +168,9 @@ def test_trickling_bytes_do_not_extend_the_timeout(tmp_path: Path) -> None:
 def test_a_client_that_disconnects_gets_no_answer_and_stores_nothing(server: Server) -> None:
     before = len(server.journaled())
     authorization = (b"authorization", f"Bearer {server.key()}".encode())
-    begun: Message = {"type": "http.request", "body": b"[", "more_body": True}
-    left: Message = {"type": "http.disconnect"}
-    for messages in ([left], [begun, left]):
+    first_part: Message = {"type": "http.request", "body": b"[", "more_body": True}
+    disconnect: Message = {"type": "http.disconnect"}
+    for messages in ([disconnect], [first_part, disconnect]):
         assert server.run(messages, [authorization, (b"content-type", b"text/plain")]) == []
     assert len(server.journaled()) == before
 
@@ -179,16 +179,16 @@ def test_bytes_in_flight_are_released(tmp_path: Path) -> None:
     with open_server(tmp_path, inflight_bytes_max=1_048_576) as server:
         key = server.key()
         for _ in range(5):
-            answer = server.post(in_parts(envelope(60_000).ljust(900_000), 100_000), key=key)
-            assert answer.status_code == 202
+            response = server.post(in_parts(envelope(60_000).ljust(900_000), 100_000), key=key)
+            assert response.status_code == 202
 
 
 @pytest.mark.parametrize("type_", ["application/json", "text/plain", "application/x-ndjson"])
 def test_no_body_causes_a_500(server: Server, type_: str) -> None:
-    key, chance = server.key(), random.Random(7)
+    key, rng = server.key(), random.Random(7)
     for _ in range(50):
-        answer = server.post(chance.randbytes(chance.randrange(200)), key=key, type_=type_)
-        assert answer.status_code == 400
+        response = server.post(rng.randbytes(rng.randrange(200)), key=key, type_=type_)
+        assert response.status_code == 400
 
 
 def test_an_anonymous_body_is_read_only_as_far_as_the_key_may_be(server: Server) -> None:
@@ -200,9 +200,9 @@ def test_an_anonymous_body_is_read_only_as_far_as_the_key_may_be(server: Server)
             read += 16_384
             yield b'{"a":1,"a":1,"a":'.ljust(16_384)
 
-    answer = server.post(endless())
-    assert (answer.status_code, problem(answer)) == (401, "no_credential")
-    assert "65,536 bytes" in answer.json()["detail"]
+    response = server.post(endless())
+    assert (response.status_code, problem(response)) == (401, "no_credential")
+    assert "65,536 bytes" in response.json()["detail"]
     assert read <= ANONYMOUS_BYTES_MAX + 2 * 16_384
 
 

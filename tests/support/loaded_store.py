@@ -15,8 +15,8 @@ from tests.support.envelopes import RECEIVED_AT
 from tests.support.stores import open_store
 
 
-class Loading:
-    """A store, and the segments that are loaded into it: one segment per call."""
+class LoadedStore:
+    """A store into which each call loads one segment."""
 
     def __init__(self, folder: Path, limits: StoreLimits | None = None) -> None:
         self.folder = folder
@@ -26,7 +26,7 @@ class Loading:
     def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> LoadCounts:
         """Parse these bodies and load them."""
         parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
-        return self.lines(*[delivery_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
+        return self.lines(*[delivery_lines(delivery, key_id="k_1", new_id=uuid4) for delivery in parsed])
 
     def lines(self, *lines: bytes) -> LoadCounts:
         """Load these journal lines."""
@@ -35,14 +35,14 @@ class Loading:
         segment.write_bytes(b"".join(line + trailer(line) for line in lines))
         return self.store.load(inspect(segment))
 
-    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query of the store."""
         return self.store._load_connection().execute(sql).fetchall()
 
-    def offending(self) -> dict[str, int]:
-        """Return the checks that report rows, with their counts."""
-        found = {name: len(self.ask(sql)) for name, sql in read_sql("checks").items()}
-        return {name: count for name, count in found.items() if count}
+    def failed_checks(self) -> dict[str, int]:
+        """Return the number of offending rows of each check of `sql/checks` that returns rows."""
+        row_counts = {name: len(self.query(sql)) for name, sql in read_sql("checks").items()}
+        return {name: count for name, count in row_counts.items() if count}
 
 
 def ledger(received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0) -> LoadCounts:
