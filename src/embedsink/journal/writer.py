@@ -256,8 +256,10 @@ class Journal:
                 self._segment = self._open_segment()
             self._segment.write(group)
         except OSError as error:
-            if is_disk_full(error) and self._undo_write():
-                return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
+            if is_disk_full(error):
+                is_undone = self._undo_write()
+                if is_undone:
+                    return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
             if error.errno in NO_FREE_DESCRIPTOR:  # No segment could be opened, so nothing was written.
                 return Unavailable(Reason.OVERLOADED, "server: has no free file descriptor. Wait, then resend.")
             return self._fail(error)

@@ -220,8 +220,11 @@ class Loader:
             self._disk_space.require()
             self._roll_up()
         self._advance_past_damaged()
-        if self._roll_up() or self.quarantine.purge_when_due():
-            self._wake.set()  # More may remain, but newly sealed segments come first.
+        may_have_more = self._roll_up()
+        if not may_have_more:
+            may_have_more = self.quarantine.purge_when_due()
+        if may_have_more:
+            self._wake.set()  # The next round continues, after newly sealed segments.
 
     def _synchronize_with_store(self) -> None:
         """Open the store if it is closed. After an error, read again which segments it has.

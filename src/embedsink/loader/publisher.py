@@ -227,7 +227,8 @@ class Publisher:
         """If a new copy has no space, delete old ones: first damaged databases, then the previous snapshot."""
         copy_bytes = self._folder.store.stat().st_size
         while shutil.disk_usage(self._folder.path).free < copy_bytes + FREE_BYTES_MIN:
-            if self._damaged.delete_oldest_database():
+            is_deleted = self._damaged.delete_oldest_database()
+            if is_deleted:
                 continue
             if not self._folder.previous.exists():
                 return
