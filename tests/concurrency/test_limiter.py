@@ -263,12 +263,12 @@ def test_each_use_of_a_limiter_passes_the_key() -> None:
         for line in path.read_text().splitlines()
         if "engine.limiters." in line
     ]
-    # `slots = …` chooses one of two limiters for a later call.
+    # `limiter = …` chooses one of two limiters for a later call.
     wrong = [
         use
         for use in uses
         if not re.search(
-            r"\.slot\(.*key_id|key_id=key\.key_id|^slots = |^throttle=engine\.limiters\.dashboards,$|\.slot\(\"k_", use
+            r"\.slot\(.*key_id|key_id=key\.key_id|^limiter = |^throttle=engine\.limiters\.dashboards,$|\.slot\(\"k_", use
         )
     ]
     assert len(uses) > 8

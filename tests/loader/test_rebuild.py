@@ -439,6 +439,8 @@ def test_databases_in_damaged_have_a_retention_but_segments_and_notes_have_none(
         for path in (folder.snapshot, folder.store):
             path.unlink(missing_ok=True)
             path.write_text(str(number))
+        time.sleep(0.01)  # Unlinking changes the ctime of the copies, and the file system's clock advances every 4 ms.
+        for path in (folder.snapshot, folder.store):
             keeper.link_database(path, "is damaged")
     assert [path.read_text() for path in keeper.databases()] == ["4", "4"]
     if age_days:

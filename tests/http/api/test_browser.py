@@ -105,7 +105,7 @@ def test_compression_is_deterministic() -> None:
 def test_an_unknown_name_is_not_found(server: Server, name: str) -> None:
     response = server.get(f"/{name}")
     assert problem(response) == "not_found"
-    assert "/forwarder.js, /actions.js" in response.json()["detail"]
+    assert "/forwarder.js, /forwarder.d.ts, /actions.js" in response.json()["detail"]
 
 
 def test_modules_need_no_key_and_allow_only_get(server: Server) -> None:
