@@ -239,7 +239,7 @@ def test_all_histories_of_up_to_four_events_agree_with_the_oracle(connection: du
 
 
 # Most events belong to one dashboard and session, and to three instants, so that their order matters.
-OTHER_PLACES: list[dict[str, Any]] = [
+OTHER_DASHBOARDS: list[dict[str, Any]] = [
     {"deployment": 2},
     {"deployment": None},
     {"session": "s2"},
@@ -270,7 +270,7 @@ AT_LIMITS = [[timedelta(), DAY], [timedelta(), DAY, DAY + timedelta(milliseconds
 def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
     return st.builds(
         lambda dashboard, **fields: Event(**fields, **dashboard),
-        place=st.sampled_from([{}] * 20 + OTHER_PLACES),
+        dashboard=st.sampled_from([{}] * 20 + OTHER_DASHBOARDS),
         type=st.sampled_from(["view"] * 5 + ["dashboard-loaded"] * 5 + ["download", "drilldown", "error", "navigate"]),
         after=st.sampled_from(moments),
         public_id=st.sampled_from(["d1"] * 5 + ["d2", "d2", None, None, None, ""]),
