@@ -22,7 +22,7 @@ def test_sigterm_ends_a_benchmark_with_its_server_and_deletes_its_data(tmp_path:
     command = [sys.executable, "-m", "bench", "visible", "--data-root", str(tmp_path)]
     bench = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: bool(children_of(bench.pid)), description="the benchmark starts its server")
+        wait_until(lambda: any(tmp_path.glob("*/store.duckdb")), description="the server opens its store")
         [server] = children_of(bench.pid)
     finally:
         bench.terminate()

@@ -268,7 +268,8 @@ def test_each_use_of_a_limiter_passes_the_key() -> None:
         use
         for use in uses
         if not re.search(
-            r"\.slot\(.*key_id|key_id=key\.key_id|^limiter = |^throttle=engine\.limiters\.dashboards,$|\.slot\(\"k_", use
+            r"\.slot\(.*key_id|key_id=key\.key_id|^limiter = |^throttle=engine\.limiters\.dashboards,$|\.slot\(\"k_",
+            use,
         )
     ]
     assert len(uses) > 8

@@ -44,12 +44,13 @@ WINDOW: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 # Targets with a side below 44 px. Points of the area chart may be narrower: the same data has larger targets.
 SMALL_TARGETS = """[...document.querySelectorAll("a, button, label, [role=button], input[name=question]")]
-  .filter((element) => one.checkVisibility({ visibilityProperty: true }) && !one.closest("section.area .mark"))
+  .filter((element) => element.checkVisibility({ visibilityProperty: true }) && !element.closest("section.area .mark"))
   .filter((element) => {
-    const { width, height } = (one.closest("li.event") ?? one.querySelector(".reach") ?? one).getBoundingClientRect();
+    const target = element.closest("li.event") ?? element.querySelector(".reach") ?? element;
+    const { width, height } = target.getBoundingClientRect();
     return Math.min(width, height) < 44;
   })
-  .map((element) => one.outerHTML.slice(0, 90))"""
+  .map((element) => element.outerHTML.slice(0, 90))"""
 LOADED = ["ready", "view", "dashboard-loaded"]
 # Browser errors appear on the console. This listener also writes violations of the policy there.
 WATCH_POLICY = """addEventListener("securitypolicyviolation",
@@ -134,7 +135,7 @@ class DemoWindow:
     def names(self) -> list[str]:
         """Return the types in the panel, oldest first."""
         names: list[str] = self.page.locator("#events > li").evaluate_all(
-            "(lines) => lines.map((element) => one.dataset.type)"
+            "(lines) => lines.map((element) => element.dataset.type)"
         )
         return names[::-1]
 
@@ -148,7 +149,7 @@ class DemoWindow:
 
     def style(self, selector: str, name: str) -> str:
         """Return a computed style inside the embed."""
-        value: str = self.embed.locator(selector).first.evaluate(f"(element) => getComputedStyle(one).{name}")
+        value: str = self.embed.locator(selector).first.evaluate(f"(element) => getComputedStyle(element).{name}")
         return value
 
     def assert_no_errors(self) -> None:
@@ -201,7 +202,9 @@ class TestEvents:
             demo_window.wait_for(name, count=count)
 
         ids = set(
-            demo_window.page.locator("#events > li").evaluate_all("(lines) => lines.map((element) => one.dataset.id)")
+            demo_window.page.locator("#events > li").evaluate_all(
+                "(lines) => lines.map((element) => element.dataset.id)"
+            )
         )
         events = {event["event_id"]: event for event in stored(demo_window.demo)}
         assert ids <= events.keys(), "the panel shows the event as visible, but it is not in the store"
@@ -496,7 +499,7 @@ class TestActions:
                 "background-color", "rgb(156, 54, 181)"
             )
             chosen = action_window.page.locator("#actions input:checked").evaluate_all(
-                "(all) => all.map((element) => one.value)"
+                "(all) => all.map((element) => element.value)"
             )
             assert chosen == ["dark", "plum", "de-AT", "South"]
 
@@ -543,10 +546,11 @@ class TestLooks:
         expect(newest).to_be_hidden()
         demo_window.page.set_viewport_size(PHONE)
         # The main targets are visible without scrolling inside the embed.
-        foot = demo_window.embed.locator("footer").evaluate("(element) => one.getBoundingClientRect().top")
+        foot = demo_window.embed.locator("footer").evaluate("(element) => element.getBoundingClientRect().top")
         for selector in (".suggestion.answers", "[data-widget=w_regions] .mark:last-child"):
             assert (
-                demo_window.embed.locator(selector).evaluate("(element) => one.getBoundingClientRect().bottom") < foot
+                demo_window.embed.locator(selector).evaluate("(element) => element.getBoundingClientRect().bottom")
+                < foot
             ), selector
         demo_window.page.evaluate("scrollTo(0, 0)")
         demo_window.embed.locator(".suggestion.hangs").click()
@@ -570,7 +574,7 @@ class TestLooks:
 
     def test_the_page_has_the_logo_of_the_dashboards_and_links_to_them(self, reused_window: DemoWindow) -> None:
         marks = reused_window.page.locator("link[rel=icon], .brand img").evaluate_all(
-            "(all) => all.map((element) => one.href ?? one.src)"
+            "(all) => all.map((element) => element.href ?? element.src)"
         )
         assert marks == [f"{reused_window.demo.server.url}/pages/mark.svg"] * 2
         assert fetch(marks[0]).headers["content-type"].startswith("image/svg+xml")
@@ -645,9 +649,8 @@ class TestServers:
 def post_from_embed(demo_window: DemoWindow, changes: list[dict[str, Any]]) -> None:
     """Send view events from the embed, each with changed fields."""
     envelope = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "surface": "dashboard"}
-    post = (
-        """(envelopes) => envelopes.forEach((element) => parent.postMessage({ timestamp: Date.now(), ...one }, "*"))"""
-    )
+    post = """(envelopes) => envelopes.forEach(
+        (envelope) => parent.postMessage({ timestamp: Date.now(), ...envelope }, "*"))"""
     demo_window.embed.locator("html").evaluate(
         f"(_, envelopes) => ({post})(envelopes)", [envelope | change for change in changes]
     )
