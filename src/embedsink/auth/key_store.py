@@ -111,7 +111,7 @@ class KeyStore:
 
     @contextmanager
     def _open_for_change(self, now: float) -> Iterator[list[Key]]:
-        """Lock the file and yield the list of all keys. Write the list after the block, unless the block raises."""
+        """Lock the file and yield the list of all keys. After the block, write the keys to retain, unless it raises."""
         try:
             with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # Closing the file releases the lock.

@@ -101,7 +101,7 @@ class LimitedConnection(IngestProtocol):
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """Stop writing, and let the connection be evicted, because the client does not read."""
+        """Stop writing because the client does not read, and allow the eviction of the connection."""
         super().pause_writing()
         self._registry.add_stalled(self, self.transport.get_write_buffer_size())
 
