@@ -86,7 +86,7 @@ class KeyStore:
         """Revoke a key. Running servers refuse the key within a second. A second revocation changes nothing.
 
         Args:
-            key_id: the id of the key, or the token, because only the token of a leaked key may be known.
+            key_id: the id of the key; or the token, for a leaked key whose id is not known.
             now: the time of revocation, in epoch seconds.
 
         Raises:
@@ -151,7 +151,7 @@ def _with_revocation(key: Key, now: float) -> Key:
 
 
 def _retained_keys(keys: list[Key], now: float) -> list[Key]:
-    """Return all live keys, and the last `ENDED_KEYS_MAX` keys that ended in the last `ENDED_DAYS_MAX` days."""
+    """Return all live keys, and up to `ENDED_KEYS_MAX` keys that ended most recently, within `ENDED_DAYS_MAX` days."""
     ended_since = now - ENDED_DAYS_MAX * SECONDS_PER_DAY
     recently_ended = [
         (ended_at, key.key_id) for key in keys if (ended_at := key.ended_at(now)) is not None and ended_at > ended_since

@@ -116,7 +116,7 @@ def _is_delivery(scope: Scope) -> bool:
 def has_valid_key(scope: Scope) -> bool:
     """Return whether the `Authorization` header contains a live key, or a cookie belongs to a session.
 
-    Ingest keys don't count: they are public, and valid for ingest only.
+    An ingest key doesn't count, because ingest keys are public, and valid for ingest only.
     """
     engine: Engine = scope["state"]["engine"]
     sessions: Sessions = scope["state"]["sessions"]

@@ -93,7 +93,7 @@ def create_app(
     """Return the ASGI application of a data folder.
 
     Args:
-        folder: the data folder. The application opens it at its start, and closes it at its end.
+        folder: the data folder. The application opens the folder at the start, and closes the folder at the end.
         settings: the limits.
         transport: the connections over which keys are accepted.
         on_journal_failure: called in another thread when the disk has failed and the program should end.

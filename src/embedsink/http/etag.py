@@ -23,7 +23,7 @@ class EtagCheck:
     def of(cls, request: Request, key: Key, *, depends_on_clock: bool) -> Self:
         """Return the check for a request. Call this before the query: rows that are loaded later must change the tag.
 
-        The tag depends on the URL, the key's deployments, and the last load of these deployments. It also changes:
+        The tag depends on the URL, the key's deployments, and the last load of these deployments. The tag also changes:
 
         - every minute, if the response depends on the clock;
         - every day, if the key has a scope (docs/decisions/0018).

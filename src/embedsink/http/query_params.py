@@ -55,7 +55,7 @@ class QueryLimits:
 
 
 def _query_size_error(query: bytes) -> str | None:
-    """Return the error message for a query string beyond the limits; None within them."""
+    """Return the error message for a query string beyond the limits; None if it is within the limits."""
     if len(query) > QUERY_BYTES_MAX:
         return f"url: its query has {len(query):,} bytes; the limit is {QUERY_BYTES_MAX:,}. Shorten it."
     parameter_count = query.count(b"&") + 1

@@ -40,7 +40,7 @@ class TokenBuckets:
             full_at = now
         elif full_at < now:
             full_at = now
-        next_full_at = full_at + amount / self.rate_per_s  # Without tokens, the bucket is full later.
+        next_full_at = full_at + amount / self.rate_per_s  # Each taken token delays this time.
         if next_full_at - now > BURST_S:
             # The bucket contains fewer tokens. A full bucket is still sufficient for an amount larger than a bucket.
             wait_s = self.wait_s(name, amount, now)

@@ -87,7 +87,7 @@ def _adapter(service_name: str) -> TypeAdapter[Any]:
 
 
 def count_field(service_name: str) -> str:
-    """Return the name of the field that counts cubes. It is `svcCount` for the service name `svc`."""
+    """Return the name of the field that counts cubes, such as `svcCount` for the service name `svc`."""
     return f"{service_name}Count"
 
 

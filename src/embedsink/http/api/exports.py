@@ -72,7 +72,7 @@ async def show_summary(request: Request) -> Response:
 
 
 async def show_snapshot(request: Request) -> Response:
-    """Answer with the snapshot. It contains every deployment, so the key must have no scope."""
+    """Answer with the snapshot. The key must have no scope, because the snapshot contains all deployments."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, allowed=())
     if key.deployments is not None:

@@ -54,7 +54,7 @@ async def show_live(request: Request) -> Response:
 def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
     """Return the position after which a client resumes; None for a new client.
 
-    A position is the number of a loaded segment. Clients send it back as the id of the last message that they received.
+    A position is the number of a loaded segment. Clients send the position back as the id of the last received message.
 
     Raises:
         Refused: the client sent a text that does not have the form of an id (`bad_parameter`).

@@ -93,7 +93,7 @@ class LimitedConnection(IngestProtocol):
         self._end_delay()
 
     def evict(self) -> None:
-        """Close at once. Drop all bytes that a stalled client has not read, including the kernel's buffer."""
+        """Close the connection at once. Drop all bytes that a stalled client has not read, even in the kernel."""
         is_stalled = self.flow.write_paused
         if is_stalled:
             self._abort()

@@ -10,7 +10,7 @@ class Evictable(Protocol):
     """A connection that can be closed to make room for others."""
 
     def evict(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
 
 
 class ConnectionRegistry:

@@ -185,7 +185,7 @@ class IngestProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_handler()
 
     def _abort(self) -> None:
-        """Close at once. Drop all unsent bytes, also those in the kernel's buffer."""
+        """Close the connection at once. Drop all unsent bytes, including the kernel's buffer."""
         if not self.transport.is_closing():
             descriptor = self.transport.get_extra_info("socket").fileno()
             # A duplicate, so that closing the Python socket does not close the connection's descriptor.
