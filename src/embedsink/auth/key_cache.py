@@ -33,7 +33,7 @@ class KeyCache:
         return key if key is not None and key.is_live(self._clock()) else None
 
     def is_live(self, key: Key) -> bool:
-        """Return whether a key is still neither revoked nor expired. It may have changed since `find` returned it."""
+        """Return whether a key that `find` returned is still in the file, and neither revoked nor expired."""
         current = self._keys.get(key.digest)
         return current is not None and current.is_live(self._clock())
 
@@ -42,16 +42,16 @@ class KeyCache:
         return next((key for key in self._keys.values() if key.key_id == key_id), None)
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed, and return whether its keys were replaced.
+        """Read the file again if it has changed. Return whether the keys in memory were replaced.
 
         If the file can't be read or is damaged, the keys stay as they were, and `problem` describes the error until
         the file is valid again. A missing file is valid and has no keys.
 
         Raises:
-            Misconfigured: the file can't be read or is damaged. The same error is raised only once.
+            Misconfigured: the file can't be read or is damaged. Further calls with the same error return False.
         """
         is_unchanged = self._file.stamp() == self._stamp
-        # After an error, read the file at each call: chmod makes it readable without changing its stamp.
+        # After an error, read the file at each call: chmod makes a file readable without changing the stamp.
         if is_unchanged and self.problem is None:
             return False
         try:
@@ -65,14 +65,14 @@ class KeyCache:
         return True
 
     def origins(self) -> frozenset[str] | None:
-        """Return the origins of all live ingest keys; None if one of these keys allows any origin."""
+        """Return the origins of all live ingest keys; None if any live ingest key allows all origins."""
         ingest_keys = [key for key in self._live_keys() if key.kind is KeyKind.INGEST]
         if any(not key.origins for key in ingest_keys):
             return None
         return frozenset(chain.from_iterable(key.origins for key in ingest_keys))
 
     def deployments(self) -> list[int]:
-        """Return the deployments that live keys are limited to. A deployment of several keys is repeated."""
+        """Return the deployments to which live keys are limited, in order. A deployment occurs once for each key."""
         scopes = [key.deployments for key in self._live_keys() if key.deployments is not None]
         return sorted(chain.from_iterable(scopes))
 
@@ -81,6 +81,7 @@ class KeyCache:
         return [key for key in self._keys.values() if key.is_live(now)]
 
     def _read(self) -> None:
+        """Read the file, and replace the keys in memory."""
         # Take the stamp before reading: if the file changes in between, the next refresh reads it again.
         stamp = self._file.stamp()
         keys = self._file.keys()

@@ -16,13 +16,14 @@ from embedsink.errors import Misconfigured, preview
 
 
 def _parse_time(text: object) -> float:
+    """Return an ISO 8601 time with a zone in epoch seconds. Raise ValueError for anything else."""
     if not isinstance(text, str):
         raise ValueError("not a string")  # Pydantic doesn't catch a TypeError.
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
+    parsed_time = datetime.fromisoformat(text)
+    if parsed_time.tzinfo is None:
         raise ValueError("no time zone")
     try:
-        return time.astimezone(UTC).timestamp()
+        return parsed_time.astimezone(UTC).timestamp()
     except OverflowError as error:
         raise ValueError("outside the years 1 to 9999") from error
 
@@ -34,6 +35,7 @@ def _check_printable(text: str) -> str:
 
 
 def _parse_origin(origin: str) -> str:
+    """Normalize an origin. Raise ValueError, which pydantic catches, for anything else."""
     try:
         return normalize_origin(origin)
     except Misconfigured as error:
@@ -83,7 +85,7 @@ def to_entry(key: Key) -> dict[str, Any]:
 
 
 def to_document(keys: list[Key]) -> dict[str, Any]:
-    """Return the content of `keys.json`."""
+    """Return the JSON object of `keys.json`: an entry for each key, and a checksum of the entries."""
     entries = [to_entry(key) for key in keys]
     return {"checksum": _checksum(entries), "keys": entries}
 
@@ -92,7 +94,8 @@ def parse_file(content: bytes) -> list[Key]:
     """Return all keys of a `keys.json`. The checksum is optional: an edited file has none.
 
     Raises:
-        Misconfigured: the content is not in the form that `to_document` returns.
+        Misconfigured: the content is not JSON in the form that `to_document` returns, an entry is invalid, two entries
+            have the same id or digest, or the checksum is wrong.
     """
     try:
         document = json.loads(content, object_pairs_hook=_reject_duplicate_fields)
@@ -118,7 +121,7 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
         path: the path of the entry in the file, for error messages.
 
     Raises:
-        Misconfigured: a field is missing, unknown or invalid.
+        Misconfigured: a field is missing, unknown or invalid, or a sync key has origins.
     """
     try:
         valid_entry = KeyEntry.model_validate(entry)
@@ -146,7 +149,7 @@ def _to_key(entry: KeyEntry) -> Key:
 
 
 def _error_message(error: ValidationError, entry: object, path: str) -> str:
-    """Return a sentence about the first invalid field. Unknown fields come first: they may be misspelt."""
+    """Return a sentence about one error: an unknown field, which may be misspelt, or else the first invalid field."""
     field_names = ", ".join(KeyEntry.model_fields)
     if not isinstance(entry, dict):
         return f"{path}: {preview(entry)} is not an object with the fields {field_names}."
@@ -154,13 +157,13 @@ def _error_message(error: ValidationError, entry: object, path: str) -> str:
     for detail in errors:
         if detail["type"] == "extra_forbidden":
             return f"{path}: {preview(detail['loc'][0])} is not a field of a key. The fields are {field_names}."
-    first = errors[0]
-    name = str(first["loc"][0])
+    first_error = errors[0]
+    name = str(first_error["loc"][0])
     field = _field_path(path, name)
-    if first["type"] == "missing":
+    if first_error["type"] == "missing":
         return f"{field}: is missing. The fields are {field_names}."
-    if first["type"] == "value_error" and name == "origins":
-        origin_error = str(first["ctx"]["error"])  # It begins with "origin:".
+    if first_error["type"] == "value_error" and name == "origins":
+        origin_error = str(first_error["ctx"]["error"])  # It begins with "origin:", like a field name.
         return _field_path(path, origin_error)
     return f"{field}: {preview(entry[name])} is not {KeyEntry.model_fields[name].description}."
 
@@ -170,7 +173,7 @@ def _field_path(path: str, name: str) -> str:
 
 
 def _check_unique(keys: list[Key]) -> None:
-    """Raise Misconfigured if two entries are the same key: one could be revoked, and the other still valid."""
+    """Raise Misconfigured if two entries have the same id or digest: one may be revoked, and the other still valid."""
     key_ids: set[str] = set()
     digests: set[str] = set()
     for index, key in enumerate(keys):
@@ -181,11 +184,12 @@ def _check_unique(keys: list[Key]) -> None:
 
 
 def _checksum(entries: list[Any]) -> str:
-    """Return the SHA-256 of all entries, in hex. It doesn't depend on the indentation of the file."""
+    """Return the SHA-256 of all entries, in hex. The indentation of the file doesn't change the checksum."""
     return sha256(json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _reject_duplicate_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a JSON object as a dict. Raise ValueError if two fields have the same name."""
     # JSON parsers use the last of two equal names: a `revoked_at` inserted above the old one would have no effect.
     unique_fields = dict(fields)
     if len(unique_fields) < len(fields):

@@ -39,7 +39,7 @@ class KeyStore:
         label: str = "",
         now: float,
     ) -> tuple[Key, str]:
-        """Create a key. Return it with its token, which is not stored anywhere.
+        """Create and store a key. Return the key and the token. The token is not stored anywhere.
 
         Raises:
             Misconfigured: an argument is invalid, or the file can't be read or written.
@@ -83,16 +83,16 @@ class KeyStore:
             raise Misconfigured(f"{self.path.name}: {error} Correct or restore the file.") from None
 
     def revoke(self, key_id: str, *, now: float) -> Key:
-        """Revoke a key. Running servers refuse it within a second. Revoking it again changes nothing.
+        """Revoke a key. Running servers refuse the key within a second. A second revocation changes nothing.
 
         Args:
-            key_id: the id or the token. Of a leaked key, only the token may be known.
+            key_id: the id of the key; or the token, for a leaked key whose id is not known.
             now: the time of revocation, in epoch seconds.
 
         Raises:
             Misconfigured: there is no such key, or the file can't be read or written.
         """
-        digest = digest_of(key_id)
+        digest = digest_of(key_id)  # used if the argument is a token
         with self._open_for_change(now) as keys:
             for index, key in enumerate(keys):
                 if key_id == key.key_id or digest == key.digest:
@@ -102,27 +102,27 @@ class KeyStore:
             raise Misconfigured(f"key {preview(key_id)} does not exist. {advice}")
 
     def stamp(self) -> FileStamp | None:
-        """Return the mtime in ns, the size and the inode, which change with the content; None if there is no file."""
+        """Return the mtime in ns, the size and the inode, to detect changes; None if the file can't be examined."""
         try:
             status = self.path.stat()
         except OSError:
-            return None  # keys() raises an error if the file exists and can't be read.
+            return None  # The file is missing, or `keys` raises an error.
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     @contextmanager
     def _open_for_change(self, now: float) -> Iterator[list[Key]]:
-        """Lock the file and yield its keys. Write them back after the block, unless it raises."""
+        """Lock the file and yield the list of all keys. After the block, write the keys to retain, unless it raises."""
         try:
             with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # Closing the file releases the lock.
                 keys = self.keys()
                 yield keys
-                self._write(_prune_ended(keys, now))
+                self._write(_retained_keys(keys, now))
         except OSError as error:
             raise Misconfigured(f"{self.path}: {error.strerror}. Fix the cause, then run the command again.") from error
 
     def _write(self, keys: list[Key]) -> None:
-        """Replace the file atomically: after a crash or a power loss, it is the old file or the new one."""
+        """Replace the file atomically: after a crash or a power loss, the path refers to the old or to the new file."""
         from embedsink.auth.key_schema import to_document  # Loads pydantic.
 
         draft = self.path.with_name(f"{self.path.name}.new")
@@ -144,13 +144,14 @@ def _validated(key: Key) -> Key:
 
 
 def _with_revocation(key: Key, now: float) -> Key:
+    """Return the key with this time of revocation, unless it was revoked before."""
     if key.revoked_at is not None:
         return key  # The first revocation counts.
     return _validated(replace(key, revoked_at=now))
 
 
-def _prune_ended(keys: list[Key], now: float) -> list[Key]:
-    """Return the keys without those that ended too long ago. Of the others, retain the latest `ENDED_KEYS_MAX`."""
+def _retained_keys(keys: list[Key], now: float) -> list[Key]:
+    """Return all live keys, and up to `ENDED_KEYS_MAX` keys that ended most recently, within `ENDED_DAYS_MAX` days."""
     ended_since = now - ENDED_DAYS_MAX * SECONDS_PER_DAY
     recently_ended = [
         (ended_at, key.key_id) for key in keys if (ended_at := key.ended_at(now)) is not None and ended_at > ended_since
@@ -160,7 +161,7 @@ def _prune_ended(keys: list[Key], now: float) -> list[Key]:
 
 
 def _open_private(path: Path) -> TextIO:
-    """Open a file for writing, and create it if it is missing. Only its owner can read it."""
+    """Open a file for writing. If the file is missing, create it so that only the owner can read it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     if os.geteuid() == 0:
         # After `sudo embedsink keys revoke` the server must be able to read the file, or it would still accept the key.

@@ -42,14 +42,14 @@ class Key:
 
     def is_live(self, now: float) -> bool:
         """Return whether the key is neither revoked nor expired."""
-        # Ignore the time of revocation: setting the clock back must not restore a revoked key.
+        # Don't compare the time of revocation with `now`: setting the clock back must not restore a revoked key.
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def ended_at(self, now: float) -> float | None:
-        """Return the time of revocation or expiry, whichever came first; None while the key is live."""
+        """Return the time of revocation or of expiry, the earlier of both; None while the key is live."""
         if self.is_live(now):
             return None
-        return min(time for time in (self.revoked_at, self.expires_at) if time is not None)
+        return min(end for end in (self.revoked_at, self.expires_at) if end is not None)
 
     def allows_origin(self, origin: str) -> bool:
         """Return whether a page of this origin may use the key."""

@@ -27,7 +27,7 @@ def parse_duration(text: str) -> int:
         Misconfigured: the text is not a number with a unit (s, m, h, d, w), or not between 1 second and 100 years.
     """
     match = _DURATION.fullmatch(text)
-    seconds = int(match["count"]) * _SECONDS_BY_UNIT[match["unit"]] if match else 0
+    seconds = int(match["count"]) * _SECONDS_BY_UNIT[match["unit"]] if match else 0  # 0 is refused.
     if not 1 <= seconds <= DURATION_DAYS_MAX * _SECONDS_BY_UNIT["d"]:
         raise Misconfigured(
             f"duration: {preview(text)} is not a number with s, m, h, d or w, from 1s to {DURATION_DAYS_MAX}d. "
@@ -37,14 +37,14 @@ def parse_duration(text: str) -> int:
 
 
 def parse_deployment(text: str, *, name: str = "deployment") -> int:
-    """Return the id of a deployment from its decimal digits. Leading zeros are refused.
+    """Return the deployment id that a text of decimal digits represents. Leading zeros are refused.
 
     Args:
         text: what the user typed.
         name: the name of the parameter, for the error message.
 
     Raises:
-        Misconfigured: the text is not an integer within the limits of the protocol.
+        Misconfigured: the text is not an integer within `DEPLOYMENT_MAX`, or has leading zeros.
     """
     number = int(text) if _DEPLOYMENT.fullmatch(text) else None
     if number is None or abs(number) > DEPLOYMENT_MAX or str(number) != text:
@@ -70,6 +70,8 @@ def parse_label(text: str) -> str:
 
 def normalize_origin(origin: str) -> str:
     """Return an origin as browsers send it in the `Origin` header (RFC 6454, section 6.2).
+
+    The result is in lower case, without a default port and without a slash at the end.
 
     Raises:
         Misconfigured: the text is not the origin of a web page.

@@ -14,13 +14,13 @@ _TOKEN = re.compile(rf"(?P<body>{TOKEN_PREFIX.pattern}[0-9A-Za-z]{{43}})(?P<chec
 
 
 def looks_like_key(token: str) -> bool:
-    """Return whether a text has the form and a correct checksum of a token. It may belong to no key."""
+    """Return whether a text has the form of a token and a correct checksum. A key with this token may not exist."""
     match = _TOKEN.fullmatch(token)
     return match is not None and match["checksum"] == _checksum(match["body"])
 
 
 def new_token(kind: KeyKind) -> str:
-    """Return a new random token: prefix, 256 random bits in 43 digits, checksum."""
+    """Return a new random token: a prefix, 256 random bits in 43 digits, and a checksum of 32 bits in 6 digits."""
     body = f"es_{kind.value}_{_to_base62(secrets.randbits(256), length=43)}"
     return body + _checksum(body)
 
@@ -32,6 +32,7 @@ def digest_of(token: str) -> str:
 
 
 def _checksum(body: str) -> str:
+    """Return the last 6 digits of a token, computed from the characters before them."""
     return _to_base62(zlib.crc32(body.encode()), length=6)
 
 

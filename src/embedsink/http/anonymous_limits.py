@@ -37,7 +37,7 @@ class AnonymousLimits:
         self._delayed_count = 0
 
     def charge(self, scope: Scope, *, cost: float, is_probe: bool = False) -> Unavailable | None:
-        """Charge a request to its address. If the address exceeds its rate, charge nothing and return the error.
+        """Charge a request to the client's address. Beyond the rate, charge nothing, and return the error.
 
         Args:
             scope: the ASGI scope of the request.
@@ -51,15 +51,16 @@ class AnonymousLimits:
         if wait_s > 0:
             limit = f"{self._buckets.rate_per_s:,} requests/s without a valid key (EMBEDSINK_RATE_ANONYMOUS_PER_S)"
             detail = f"address {address}: sends more than {limit}. Send a key, or wait."
-            return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)
+            return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)  # rounded up
         self._buckets.charge(bucket_name, cost, now)
         return None
 
     def delay_response(self, scope: Scope, respond: Callable[[], None]) -> None:
         """Call `respond` after a second, plus a wait in the queue of all delayed responses.
 
-        The queue empties at the rate of one address. Meanwhile the server may close the connection to make room for
-        others. If the client disconnects, `respond` is called at once, so a connection has at most one entry.
+        The queue empties at the rate of one address. During the delay, the server may close the connection to make room
+        for other connections. If the client disconnects, `respond` is called at once, so a connection has at most one
+        entry in the queue.
         """
 
         def leave_queue() -> None:
@@ -85,27 +86,29 @@ class AnonymousLimitMiddleware:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on. Beyond the rate, delay it, and answer it with `rate_limited` unless it is a probe."""
+        """Pass on a request within the rate. Delay others, and then pass on a probe and answer the rest with 429."""
         if scope["type"] != "http" or _is_delivery(scope) or has_valid_key(scope):
             await self._app(scope, receive, send)
             return
         is_probe = scope["path"] in _PROBES
-        rate_limited = self._limits.charge(scope, cost=request_cost(scope), is_probe=is_probe)
-        if rate_limited is not None:
+        rate_error = self._limits.charge(scope, cost=request_cost(scope), is_probe=is_probe)
+        if rate_error is not None:
             await self._delay(scope)
-        if rate_limited is None or is_probe:
+        if rate_error is None or is_probe:
             await self._app(scope, receive, send)
         else:
-            response = problem_response(Request(scope), rate_limited)
+            response = problem_response(Request(scope), rate_error)
             await response(scope, receive, send)
 
     async def _delay(self, scope: Scope) -> None:
+        """Wait as long as a response to this request is delayed."""
         delay_ended = asyncio.Event()
         self._limits.delay_response(scope, delay_ended.set)
         await delay_ended.wait()
 
 
 def _is_delivery(scope: Scope) -> bool:
+    """Return whether the ingest endpoint limits the rate of this request itself."""
     is_delivery: bool = scope["path"] == INGEST_PATH and scope["method"] == "POST"
     return is_delivery
 
@@ -113,7 +116,7 @@ def _is_delivery(scope: Scope) -> bool:
 def has_valid_key(scope: Scope) -> bool:
     """Return whether the `Authorization` header contains a live key, or a cookie belongs to a session.
 
-    Ingest keys don't count: they are public, and valid for ingest only.
+    An ingest key doesn't count, because ingest keys are public, and valid for ingest only.
     """
     engine: Engine = scope["state"]["engine"]
     sessions: Sessions = scope["state"]["sessions"]
@@ -127,7 +130,7 @@ def has_valid_key(scope: Scope) -> bool:
 
 
 def request_cost(scope: Scope) -> float:
-    """Return the cost of a request for the rate of its address: 1, and more for a large body."""
+    """Return the cost of a request, in requests: 1, plus a part that grows with the declared size of the body."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return 1 + int(value) / BODY_BYTES_PER_REQUEST

@@ -93,7 +93,7 @@ def create_app(
     """Return the ASGI application of a data folder.
 
     Args:
-        folder: the data folder. The application opens it at its start, and closes it at its end.
+        folder: the data folder. The application opens the folder at the start, and closes the folder at the end.
         settings: the limits.
         transport: the connections over which keys are accepted.
         on_journal_failure: called in another thread when the disk has failed and the program should end.
@@ -124,7 +124,7 @@ def create_app(
 def _create_lifespan(
     create_engine: Callable[[], Engine], components: _Components, *, is_demo: bool
 ) -> Callable[[Starlette], AbstractAsyncContextManager[State]]:
-    """Return the function that opens the engine at the start of the application, and closes everything at its end."""
+    """Return the lifespan function, which opens the engine at the start, and closes all components at the end."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
@@ -140,6 +140,7 @@ def _create_lifespan(
 
 
 def _create_components(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Components:
+    """Create all components except the engine."""
     endpoint = IngestEndpoint(settings)
     dashboards = DashboardRegistry(folder.dashboards)
     vega = VegaBundle(folder)
@@ -160,9 +161,9 @@ def _create_components(folder: DataFolder, settings: Settings, transport: Transp
 
 
 def _tune_garbage_collector() -> None:
-    """Exempt the objects that exist at the start from garbage collection, and collect others less often.
+    """Exempt the objects that exist at the start from garbage collection, and collect other objects less often.
 
-    A full collection of these objects takes 10 ms. Without it, the 99th percentile of ingest falls from 14 to 4 ms.
+    A full collection takes 10 ms with these objects. Without them, the 99th percentile of ingest falls from 14 to 4 ms.
     """
     gc.collect()
     gc.freeze()

@@ -25,14 +25,15 @@ _KEY_IN_URL_MESSAGE = (
 
 
 def parse_bearer_token(authorization: list[str], query: str) -> str | None:
-    """Return the token of the `Authorization` header; None if the request has no credential.
+    """Return the token of the `Authorization` header; None without the header.
 
     Args:
         authorization: the values of all `Authorization` headers.
         query: the query string of the URL, which must contain no key.
 
     Raises:
-        Refused: `bad_credential` for a malformed token or a token in the URL, `two_credentials` for two headers.
+        Refused: there are several headers (`two_credentials`), the URL contains a key, or the header is not a bearer
+            token (`bad_credential`).
     """
     if len(authorization) > 1:
         raise Refused(Reason.TWO_CREDENTIALS, "authorization: is given twice. Send one key.")
@@ -49,10 +50,10 @@ def parse_bearer_token(authorization: list[str], query: str) -> str | None:
 
 
 def find_key(token: str | None, engine: Engine) -> Key:
-    """Return the live key of a token.
+    """Return the live key with this token.
 
     Raises:
-        Refused: `no_credential` or `bad_credential`.
+        Refused: the token is None (`no_credential`), or no live key has this token (`bad_credential`).
     """
     if token is None:
         raise Refused(Reason.NO_CREDENTIAL, "authorization: is missing. Send `Authorization: Bearer <key>`.")
@@ -83,18 +84,20 @@ def check_origin(key: Key, origin: str | None) -> None:
 
 
 def require_key(request: Request, *kinds: KeyKind) -> Key:
-    """Return the key of a request, after checks of its transport, kind and origin. Ingest has its own checks.
+    """Return the key of a request, after checking the transport, and the kind and origins of the key.
 
-    A request without a token may come from a page of this server. Then its key is that of the session.
+    A request without a token is authenticated by the browser session. The ingest endpoint does not use this function.
 
     Raises:
-        Refused: the transport, the credential, the kind or the origin is not allowed.
+        Refused: the connection is not encrypted (`plain_http`), the credential is missing or not valid
+            (`no_credential`, `bad_credential`, `two_credentials`), or the key has another kind (`wrong_kind`) or other
+            origins (`wrong_origin`).
     """
     check_transport(request.scope)
     token = parse_bearer_token(request.headers.getlist("authorization"), request.url.query)
     key = session_key(request) if token is None else None
     if key is None:
-        key = find_key(token, request.state.engine)
+        key = find_key(token, request.state.engine)  # Refuses a request without a token and without a session.
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
@@ -103,11 +106,13 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
 
 
 def session_key(request: Request, *, allow_cross_site_navigation: bool = False) -> Key | None:
-    """Return the live key of a session; None without one. Sessions are only valid for GET from this server's pages.
+    """Return the live key of the request's session.
+
+    Return None without a session, for methods other than GET and HEAD, and for requests of other sites' pages.
 
     Args:
         request: the request with the cookie.
-        allow_cross_site_navigation: whether to accept a click on a link of another site.
+        allow_cross_site_navigation: whether to accept a click on a link in a page of another site.
     """
     sessions: Sessions = request.state.sessions
     is_read = request.method in ("GET", "HEAD")

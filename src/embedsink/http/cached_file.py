@@ -48,6 +48,6 @@ class TaggedFile:
             if accepts_gzip:
                 all_headers["Content-Encoding"] = "gzip"
                 content = self.compressed
-            elif not content:
+            elif not content:  # Only the compressed content is stored.
                 content = await run_in_threadpool(gzip.decompress, self.compressed)
         return Response(content, headers=all_headers, media_type=self.media_type)

@@ -16,23 +16,23 @@ _ADDRESS_WITH_PORT = re.compile(r"^(?P<address>\[.*\]|[\d.]+):\d+$")
 def client_address(scope: Scope) -> str:
     """Return the client's IPv4 address, or its IPv6 network with a prefix of 64 bits.
 
-    Behind a proxy this is the last entry of `X-Forwarded-For`. The proxy added it; the client may have forged the
-    entries before it. Without the header it is the address of the proxy.
+    Behind a proxy, return the last entry of `X-Forwarded-For`, which the proxy added: the client may have forged the
+    entries before it. Without that header, return the address of the proxy.
     """
     if scope["state"].get("transport") is Transport.FORWARDED:
         forwarded_for = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
         if forwarded_for:
             last_entry = forwarded_for[-1].decode("latin-1").rpartition(",")[2]
-            return _normalize(last_entry.strip())
+            return _normalize_address(last_entry.strip())
     client = scope.get("client")
     address: str = client[0] if client else ""
     # An IPv4 address of the socket is already normalized. Parsing it would take 2 µs.
     is_ipv6 = ":" in address
-    return _normalize(address) if is_ipv6 else address
+    return _normalize_address(address) if is_ipv6 else address
 
 
-def _normalize(address: str) -> str:
-    """Return an address without its port and zone: IPv4 as it is, IPv6 as the network of the client."""
+def _normalize_address(address: str) -> str:
+    """Return an address without its port and zone: IPv4 unchanged, IPv6 as a network, and "unknown" if invalid."""
     without_port = _ADDRESS_WITH_PORT.sub(r"\g<address>", address).strip("[]")
     without_zone = without_port.partition("%")[0]
     try:

@@ -11,18 +11,21 @@ INGEST_PATH = "/api/v1/events"
 
 
 def cors_headers(request: Request) -> dict[str, str]:
-    """Return the CORS headers of an error response. A page can read the response if its origin is allowed."""
+    """Return the CORS headers of an error response to an ingest request; none without `Origin` or for other paths.
+
+    If no live ingest key allows the origin, return only `Vary`, so that the page can't read the response.
+    """
     origin = request.headers.get("origin")
     engine = request.scope.get("state", {}).get("engine")
     if origin is None or engine is None or request.scope["path"] != INGEST_PATH:
         return {}
-    if not is_allowed(origin, engine):
+    if not is_origin_allowed(origin, engine):
         return {"Vary": "Origin"}
     return allow_origin_headers(origin)
 
 
-def is_allowed(origin: str, engine: Engine) -> bool:
-    """Return whether pages of this origin may use a live ingest key."""
+def is_origin_allowed(origin: str, engine: Engine) -> bool:
+    """Return whether pages of this origin may use at least one live ingest key."""
     allowed_origins = engine.keys.origins()  # None allows any origin.
     return allowed_origins is None or origin in allowed_origins
 
@@ -37,7 +40,11 @@ def allow_origin_headers(origin: str) -> dict[str, str]:
 
 
 async def answer_preflight(request: Request) -> Response:
-    """Answer `OPTIONS`. A preflight has no key, so every origin of any ingest key is allowed."""
+    """Answer `OPTIONS` with 204. A preflight has no key, so the origins of all live ingest keys are allowed.
+
+    Raises:
+        Refused: the origin is missing, or no live ingest key allows it (`wrong_origin`).
+    """
     engine: Engine = request.state.engine
     origin = request.headers.get("origin")
     if origin is None:
@@ -45,7 +52,7 @@ async def answer_preflight(request: Request) -> Response:
             Reason.WRONG_ORIGIN,
             "origin: is missing. A preflight contains the origin of its page. Programs can POST without a preflight.",
         )
-    if not is_allowed(origin, engine):
+    if not is_origin_allowed(origin, engine):
         raise Refused(
             Reason.WRONG_ORIGIN, f"origin: {preview(origin)} belongs to no ingest key. Create a key with --origin."
         )

@@ -42,7 +42,7 @@ class DashboardRegistry:
 
         Raises:
             Misconfigured: a built-in dashboard names an unknown report or column.
-            Unavailable: `not_ready` while the store, which describes the reports, is not open.
+            Unavailable: the store, which describes the reports, is not open (`not_ready`).
         """
         if self._reports:
             return
@@ -54,7 +54,7 @@ class DashboardRegistry:
         errors = lint(operator_dashboards, reports.values())
         for name, error in errors.items():
             self._add_error(name, error)
-        # Replaced and not changed, because other threads may be iterating over it.
+        # Replace the dict instead of changing it, because other threads may be iterating over it.
         self.by_name = {name: dashboard for name, dashboard in self.by_name.items() if name not in errors}
         self._reports = reports
 
@@ -62,29 +62,30 @@ class DashboardRegistry:
         """Return all reports by name, for the queries of a dashboard.
 
         Raises:
-            Refused: `not_found` for an unknown dashboard.
-            Unavailable: `not_ready` while the store is not open, and for an invalid dashboard.
+            Refused: the dashboard does not exist (`not_found`).
+            Unavailable: the store is not open, or the dashboard is invalid (`not_ready`).
         """
         try:
             self.check(engine)
         except Misconfigured as error:
             log.error("dashboard_invalid", extra={"detail": str(error)})
             raise Unavailable(Reason.NOT_READY, _with_advice(error), retry_after_s=60) from error
-        self.find(name)  # Raises the error of this dashboard, if it has one.
+        self.find(name)  # Raises if the dashboard does not exist or is invalid.
         return self._reports
 
     def find(self, name: str) -> Dashboard:
-        """Return the dashboard of this name.
+        """Return the dashboard with this name.
 
         Raises:
-            Refused: `not_found` for an unknown dashboard.
-            Unavailable: `not_ready` for an invalid dashboard.
+            Refused: the dashboard does not exist (`not_found`).
+            Unavailable: the dashboard is invalid (`not_ready`).
         """
         if name in self.errors:
             raise Unavailable(Reason.NOT_READY, self.errors[name], retry_after_s=60)
         return find_dashboard(self.by_name, name)
 
     def _add_error(self, name: str, error: Misconfigured) -> None:
+        """Log the error of a dashboard, and store it for `find`."""
         detail = _with_advice(error)
         log.error("dashboard_invalid", extra={"detail": detail})
         self.errors[name] = detail

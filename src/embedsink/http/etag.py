@@ -21,9 +21,9 @@ class EtagCheck:
 
     @classmethod
     def of(cls, request: Request, key: Key, *, depends_on_clock: bool) -> Self:
-        """Return the check for a request. Call it before the query: rows loaded later must change the tag.
+        """Return the check for a request. Call this before the query: rows that are loaded later must change the tag.
 
-        The tag depends on the URL, the key's deployments, and the last load of these deployments. It also changes:
+        The tag depends on the URL, the key's deployments, and the last load of these deployments. The tag also changes:
 
         - every minute, if the response depends on the clock;
         - every day, if the key has a scope (docs/decisions/0018).
@@ -31,12 +31,12 @@ class EtagCheck:
         engine: Engine = request.state.engine
         now = datetime.now(UTC)
         if depends_on_clock:
-            valid_for = now.strftime("%Y-%m-%dT%H:%M")
+            time_part = now.strftime("%Y-%m-%dT%H:%M")
         elif key.deployments is not None:
-            valid_for = now.strftime("%Y-%m-%d")
+            time_part = now.strftime("%Y-%m-%d")
         else:
-            valid_for = ""
-        parts = (engine.store.revisions.of(key.deployments), *representation_key(request, key), valid_for)
+            time_part = ""
+        parts = (engine.store.revisions.of(key.deployments), *representation_key(request, key), time_part)
         tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
         return cls(tag, is_not_modified(request, tag))
 
@@ -50,7 +50,7 @@ class EtagCheck:
 
 
 def representation_key(request: Request, key: Key) -> tuple[str, ...]:
-    """Return the path, the query parameters and the key's deployments. They identify a response until the next load."""
+    """Return the path, the query and the key's deployments, which identify a response until the next load."""
     deployments = None if key.deployments is None else sorted(key.deployments)
     return request.url.path, repr(sorted(request.query_params.multi_items())), repr(deployments)
 
@@ -61,7 +61,7 @@ def content_etag(content: bytes) -> str:
 
 
 def is_not_modified(request: Request, tag: str) -> bool:
-    """Return whether `If-None-Match` contains this tag, so that the client already has the response."""
+    """Return whether `If-None-Match` contains this tag or `*`, so that the client already has the response."""
     # Compare without the `W/`, which proxies may remove. The opaque part begins and ends with a quote, so a search in
     # the header value finds whole tags only. Splitting a long list of tags would take milliseconds.
     opaque_tag = tag.removeprefix("W/")

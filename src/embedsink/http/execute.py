@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`. Cancel it when the client disconnects, as browsers do when a user clicks a link.
+    """Return the result of `work`. Cancel `work` when the client disconnects, as browsers do when a user clicks a link.
 
     Raises:
-        ClientDisconnect: the client has disconnected.
+        ClientDisconnect: the client has disconnected before the result was known.
     """
     work_task = asyncio.ensure_future(work)
     disconnect_task = asyncio.ensure_future(_wait_for_disconnect(request.receive))
@@ -37,7 +37,7 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -
     finally:
         work_task.cancel()
         disconnect_task.cancel()
-        # Wait until both have ended. Ignore their errors: the client is gone, or the result is already known.
+        # Wait until both tasks have ended. Ignore errors: the client has disconnected, or the result is already known.
         await asyncio.gather(work_task, disconnect_task, return_exceptions=True)
 
 
@@ -59,9 +59,10 @@ async def run_query(
         is_short: whether to use a reader for short queries.
 
     Raises:
-        Unavailable: too many queries wait, the store is not open, or the query exceeds the time limit.
+        Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), or the store is not open
+            (`not_ready`).
     """
-    readers: list[Reader] = []
+    readers: list[Reader] = []  # contains the reader once the thread has opened it
 
     def read() -> T:
         with engine.store.reader(variables, uses_one_thread=is_short) as reader:
@@ -82,10 +83,11 @@ async def run_query(
 
 
 async def run_short_query(engine: Engine, key: Key, query: Callable[[Reader], T]) -> T:
-    """Run a query of a few milliseconds, such as reading descriptions of views. It does not wait for reports.
+    """Run a query of a few milliseconds, such as reading descriptions of views, without waiting for reports.
 
     Raises:
-        Unavailable: too many queries wait, or the store is not open.
+        Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), or the store is not open
+            (`not_ready`).
     """
     return await run_query(engine, engine.limiters.live.slot(key.key_id), EVERYTHING, query, is_short=True)
 
@@ -95,7 +97,7 @@ async def query_timeout(engine: Engine) -> AsyncIterator[None]:
     """Cancel the block after the time limit of a report, so that no query occupies its slot forever.
 
     Raises:
-        Unavailable: the time limit was exceeded.
+        Unavailable: the time limit was exceeded (`overloaded`).
     """
     limit_s = engine.settings.report_timeout_s
     try:
@@ -107,7 +109,7 @@ async def query_timeout(engine: Engine) -> AsyncIterator[None]:
 
 
 async def interrupt_and_wait(running: asyncio.Future[Any], interrupt: Callable[[], None]) -> None:
-    """Interrupt a query until its thread has ended. Until then it occupies its slot."""
+    """Interrupt a query repeatedly, and wait until its thread has ended. The caller holds the slot until then."""
     while not running.done():
         interrupt()
         with contextlib.suppress(asyncio.CancelledError):  # The caller is already handling a cancellation.

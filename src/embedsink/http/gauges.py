@@ -24,6 +24,7 @@ def read_gauges(engine: Engine, section: Section, *, is_hidden: bool) -> dict[st
 
 
 def _loading_delay_s(engine: Engine) -> float:
+    """Return how long the oldest event waits for loading; 0 if no event waits."""
     waiting_since = engine.loader.waiting_since()
     if waiting_since is None:
         return 0.0
@@ -31,6 +32,7 @@ def _loading_delay_s(engine: Engine) -> float:
 
 
 def _snapshot_age_s(engine: Engine) -> float | None:
+    """Return the age of the snapshot; None before the first snapshot."""
     published_at = engine.loader.status.snapshot_at
     if published_at is None:
         return None

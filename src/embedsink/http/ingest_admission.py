@@ -64,7 +64,8 @@ class RequestMeta:
         """Parse the headers of a request.
 
         Raises:
-            Refused: `bad_credential` or `two_credentials`.
+            Refused: there are several `Authorization` headers (`two_credentials`), the URL contains a key, or the
+                header is not a bearer token (`bad_credential`).
         """
         meta = cls(scope, scope["state"]["engine"])
         authorization: list[str] = []
@@ -87,7 +88,7 @@ class RequestMeta:
 
     @property
     def valid_key(self) -> Key:
-        """The sender's key. It is known after the admission."""
+        """The sender's key, which is known once `admit_body` has returned."""
         assert self.key is not None  # noqa: S101  a bug otherwise
         return self.key
 
@@ -114,7 +115,7 @@ class Admission:
 
         Raises:
             Refused: the transport, the key, the media type, the encoding or the length is not allowed.
-            Unavailable: `rate_limited`.
+            Unavailable: the key or the address exceeds its rate (`rate_limited`).
         """
         check_transport(scope)
         meta = RequestMeta.parse(scope)
@@ -128,10 +129,11 @@ class Admission:
             self.rates.admit(meta.sender, meta.length)
             meta.charged_bytes = meta.length
         elif meta.length > ANONYMOUS_BYTES_MAX:
-            # Don't read a large body of an address that exceeds its rate. The charge follows if its key is invalid.
-            rate_limited = self.anonymous_limits.charge(scope, cost=0)
-            if rate_limited is not None:
-                raise rate_limited
+            # Don't read a large body from an address that exceeds its rate. A cost of 0 only checks the rate. If the
+            # key is invalid, the address is charged later.
+            rate_error = self.anonymous_limits.charge(scope, cost=0)
+            if rate_error is not None:
+                raise rate_error
         return meta
 
     async def read(self, meta: RequestMeta, receive: Receive) -> bytes:
@@ -148,11 +150,11 @@ class Admission:
         return await self.bodies.read(receive, Sender(client_address(meta.scope)), authenticate=authenticate)
 
     def admit_body(self, meta: RequestMeta, body: bytes) -> None:
-        """Check a complete body before it is parsed: its key, its size and its rate.
+        """Check a complete body before it is parsed: the key, the size, and the rate of the sender.
 
         Raises:
             Refused: the key or the size is not allowed.
-            Unavailable: `rate_limited`.
+            Unavailable: the sender exceeds its rate (`rate_limited`).
         """
         if meta.key is None:
             self._authenticate_by_body(meta, body)
@@ -162,12 +164,13 @@ class Admission:
             self.rates.charge_bytes(meta.sender, uncharged_bytes)
 
     def check_key(self, meta: RequestMeta, result: ParseResult) -> Key:
-        """Return the key of a parsed body. The parser must have read the same token as the search before it.
+        """Return the sender's key, after checking that the parser read the same token as the search before it.
 
         Raises:
-            Refused: `no_credential`, `bad_credential` or `two_credentials`.
+            Refused: header and body both contain a key (`two_credentials`), the body contains two valid keys
+                (`bad_credential`), the parser reached no key (`no_credential`), or the body was refused unparsed.
         """
-        if result.body_key == meta.body_token:
+        if result.body_key == meta.body_token:  # Both are None if only the header contains a key.
             return meta.valid_key
         if meta.body_token is None:
             raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
@@ -182,11 +185,12 @@ class Admission:
         raise Refused(Reason.NO_CREDENTIAL, detail)
 
     def _authenticate_by_body(self, meta: RequestMeta, beginning: bytes) -> Sender:
-        """Find the key in the first bytes of a body, and check it. Return its sender.
+        """Find the key in the first bytes of a body, and check the key. Return the sender.
 
         Raises:
-            Refused: `no_credential` or `bad_credential`, or the key may not send events.
-            Unavailable: `rate_limited`.
+            Refused: the bytes contain no key (`no_credential`), no live key (`bad_credential`), or a key that may not
+                send events from this origin (`wrong_kind`, `wrong_origin`).
+            Unavailable: the key exceeds its rate (`rate_limited`).
         """
         beginning = beginning[:ANONYMOUS_BYTES_MAX]
         if meta.encoding == "gzip":
@@ -203,7 +207,7 @@ class Admission:
         return meta.sender
 
     def _authenticate(self, meta: RequestMeta, token: str) -> None:
-        """Store the key of a token and its sender in `meta`. Check that the key may send events from this origin."""
+        """Store the key of a token, and the sender, in `meta`. Check that the key may send events from this origin."""
         key = find_key(token, meta.engine)
         meta.key = key
         meta.sender = Sender(client_address(meta.scope), key.key_id)

@@ -50,6 +50,7 @@ def _all_accepted_response(count: int, origin: str | None) -> RawResponse:
 
 
 def _accepted_response(content: dict[str, Any], origin: str | None) -> RawResponse:
+    """Return a 202 with this JSON, which a page of the origin can read."""
     body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if origin is not None:

@@ -63,7 +63,8 @@ class LiveFilter:
         """Return the filter of a request.
 
         Raises:
-            Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
+            Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope
+                (`out_of_scope`).
         """
         variables = parse_event_filter(query, key) | {"service_name": service_name}
         return cls(
@@ -93,15 +94,17 @@ class LiveStream:
         self._key_id = key.key_id
         self._notifier = engine.load_notifier
         self._filter = filter
+        # The number of the last segment whose events were sent or filtered out. A key with a scope must not learn this
+        # number, so message ids contain the visible position: the last segment with rows of the key's deployments.
         if resume_after is None:
             self._position = self._notifier.position
             self._visible_position = _visible_position(engine, filter, self._position)
             self._recent_count = filter.recent_count
         else:
             self._position = self._visible_position = resume_after
-            self._recent_count = 0  # A client that resumes already has these rows.
+            self._recent_count = 0  # A client that resumes already has the recent rows.
         self._wakeup = wakeup
-        self._sent_at = time.monotonic()
+        self._last_activity_at = time.monotonic()  # when a message or a heartbeat was last sent
 
     async def messages(self) -> AsyncGenerator[bytes]:
         """Yield messages until the server stops, or the stream reaches its maximum duration."""
@@ -112,12 +115,15 @@ class LiveStream:
         while time.monotonic() < ends_at and not self._notifier.closed.is_set():
             if message := await self._loaded_message():
                 yield message
-            elif time.monotonic() >= self._sent_at + HEARTBEAT_S:
+            elif time.monotonic() >= self._last_activity_at + HEARTBEAT_S:
                 yield self._heartbeat()
             await self._wait(ends_at)
 
     async def _loaded_message(self) -> bytes | None:
-        """Return a message about the loads since the last message; None if they contain nothing for this client."""
+        """Return a message about the loads since the last message.
+
+        Return None without a load, if the loads contain nothing for this client, or if the query fails.
+        """
         self._wakeup.clear()
         span = SegmentRange(self._position, self._notifier.position)
         if span.last <= span.after:
@@ -135,16 +141,16 @@ class LiveStream:
         return self._message("loaded", {"after": previous_id, "segment": self._message_id()} | loaded)
 
     async def _wait(self, ends_at: float) -> None:
-        """Wait until the next poll. If there was no load until then, wait for a load, a heartbeat or the end."""
+        """Wait until the next poll. If nothing was loaded, wait longer: for a load, a heartbeat or the end."""
         # All streams poll at multiples of the interval, so that they share queries.
         until_poll_s = POLL_INTERVAL_S - time.monotonic() % POLL_INTERVAL_S
-        await _wait_for(self._notifier.closed, until_poll_s)
+        await _wait_for_event(self._notifier.closed, until_poll_s)
         if self._notifier.position <= self._position and not self._notifier.closed.is_set():
-            heartbeat_at = self._sent_at + HEARTBEAT_S
-            await _wait_for(self._wakeup, min(ends_at, heartbeat_at) - time.monotonic())
+            heartbeat_at = self._last_activity_at + HEARTBEAT_S
+            await _wait_for_event(self._wakeup, min(ends_at, heartbeat_at) - time.monotonic())
 
     async def _recent_rows(self) -> list[dict[str, Any]]:
-        """Return the newest rows. Search more segments only if the newest few contain too few rows."""
+        """Return the newest rows; none if the query fails. First search only the newest few segments."""
         rows: list[dict[str, Any]] = []
         for span in self._recent_spans():
             with suppress(Unavailable):  # On an error, the stream begins with new events.
@@ -154,7 +160,7 @@ class LiveStream:
         return rows
 
     def _recent_spans(self) -> list[SegmentRange]:
-        """Return the newest few segments, and then all segments in which recent rows are searched."""
+        """Return two ranges to search for recent rows: the newest few segments, and all segments within the limits."""
         newest = SegmentRange(max(0, self._position - NEWEST_SEGMENTS), self._position)
         if self._filter.deployments is None:
             return [newest, SegmentRange(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
@@ -168,19 +174,19 @@ class LiveStream:
         return f"{self._engine.number_cipher.encrypt(self._visible_position):016x}"
 
     def _connected_message(self) -> bytes:
-        """Return the first message. It also sets the time after which browsers reconnect."""
+        """Return the first message, which also sets the time after which browsers reconnect."""
         content = {"revision": revision_of(self._engine, self._filter.deployments), "segment": self._message_id()}
         return b"retry: %d\n%b" % (RETRY_MS, self._message("connected", content))
 
     def _message(self, name: str, content: Any) -> bytes:
-        """Return a message in the format of server-sent events. Its data is JSON in one line."""
-        self._sent_at = time.monotonic()
+        """Return a message in the format of server-sent events, with the content as one line of JSON."""
+        self._last_activity_at = time.monotonic()
         data = orjson.dumps(content, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(self._message_id()).encode(), name.encode(), data)
 
     def _heartbeat(self) -> bytes:
         """Return a comment, which browsers ignore."""
-        self._sent_at = time.monotonic()
+        self._last_activity_at = time.monotonic()
         return b":\n\n"
 
 
@@ -190,9 +196,10 @@ def revision_of(engine: Engine, deployments: frozenset[int] | None) -> str:
 
 
 def _visible_position(engine: Engine, filter: LiveFilter, position: int) -> int:
-    """Return the newest segment up to `position` that has rows of the key's deployments.
+    """Return the newest segment up to `position` that the key may learn of.
 
-    A key with a scope must not learn of later segments, which have rows of other deployments only.
+    Without a scope, this is `position`. With a scope, this is the newest segment with rows of the key's deployments,
+    because later segments contain only rows of other deployments.
     """
     if filter.deployments is None:
         return position
@@ -232,13 +239,14 @@ async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, 
 
 
 def _read_load(reader: Reader, *, wants_rows: bool) -> tuple[IngestedCounts, list[dict[str, Any]]]:
+    """Return the counts and the newest rows of a load, read in one transaction; no rows unless they are wanted."""
     with reader.consistent():
         counts = count_ingested(reader)
         rows = newest_ingested(reader) if wants_rows else []
     return counts, rows
 
 
-async def _wait_for(event: asyncio.Event, timeout_s: float) -> None:
-    """Wait for an event, but at most for this time."""
+async def _wait_for_event(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait until the event is set, or until the timeout."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), max(0.0, timeout_s))

@@ -45,7 +45,7 @@ class _EngineCollector:
         yield CounterMetricFamily("embedsink_syncs", "Results of dbt syncs made durable.", counters["syncs"])
         refused = CounterMetricFamily("embedsink_refused_requests", "Requests refused, by reason.", labels=["reason"])
         for reason in Reason:
-            if reason.status is not None:  # The other reasons reject one envelope and not the request.
+            if reason.status is not None:  # The other reasons reject an envelope, not a request.
                 refused.add_metric([str(reason)], counters[f"refused.{reason}"])
         yield refused
         yield CounterMetricFamily(

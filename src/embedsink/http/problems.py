@@ -49,7 +49,7 @@ _REASON_BY_STATUS = {404: Reason.NOT_FOUND, 405: Reason.METHOD_NOT_ALLOWED}
 
 
 def advice_on(reason: Reason) -> str:
-    """Return what the client does next."""
+    """Return the advice to the client: the advice on the reason, or else on the status of the reason."""
     if reason in _ADVICE_BY_REASON:
         return _ADVICE_BY_REASON[reason]
     return ADVICE[reason.status]
@@ -84,7 +84,7 @@ class ProblemResponse(Response):
         }
         if members is not None:
             body |= members
-        # All reasons of a request have a status.
+        # Only reasons that reject an envelope have no status. Problems have other reasons.
         super().__init__(orjson.dumps(body), 500 if reason.status is None else reason.status, headers)
         if reason in _CHALLENGES:
             self.headers["WWW-Authenticate"] = _CHALLENGES[reason]
@@ -94,7 +94,7 @@ class ProblemResponse(Response):
 
 
 async def answer_refusal(request: Request, error: EmbedsinkError) -> Response:
-    """Answer an expected error with a problem. Count it, and log one line without the body and without secrets."""
+    """Answer an expected error with a problem. Count the error, and log one line without the body and secrets."""
     return problem_response(request, error)
 
 
@@ -125,7 +125,7 @@ def problem_response(request: Request, error: Exception) -> Response:
 
 
 def unavailable_response(request: Request, error: Unavailable, *, members: dict[str, Any] | None = None) -> Response:
-    """Return a 429 or 503 with `Retry-After`."""
+    """Count and log an error, and return a 429 or 503 with `Retry-After`."""
     # The jitter spreads the retries after an outage.
     jitter_s = random.randint(0, error.retry_after_s)  # noqa: S311
     headers = {"Retry-After": str(error.retry_after_s + jitter_s)}
@@ -135,7 +135,7 @@ def unavailable_response(request: Request, error: Unavailable, *, members: dict[
 def nothing_accepted_response(
     request: Request, listed_rejections: list[dict[str, Any]], rejected_count: int
 ) -> Response:
-    """Return the 422 for a request whose envelopes were all rejected. It lists the same rejections as a 202 would."""
+    """Return the 422 for a request whose envelopes were all rejected. The body lists the rejections, as a 202 does."""
     members: dict[str, Any] = {"accepted": 0, "rejected": listed_rejections}
     if rejected_count > len(listed_rejections):
         members["rejectedCount"] = rejected_count
@@ -150,11 +150,11 @@ def nothing_accepted_response(
 
 def invalid_body_response(request: Request, errors: list[tuple[str, str]]) -> Response:
     """Return the 422 that lists the first invalid fields, each with a sentence about its error."""
-    listed = [{"field": field, "detail": f"{field}: {sentence}"} for field, sentence in errors[:ERRORS_LISTED_MAX]]
-    detail = " ".join(error["detail"] for error in listed)
-    if len(errors) > len(listed):
-        detail += f" {len(errors) - len(listed):,} more errors are not listed."
-    return _report_problem(request, Reason.INVALID_BODY, detail, members={"errors": listed})
+    entries = [{"field": field, "detail": f"{field}: {sentence}"} for field, sentence in errors[:ERRORS_LISTED_MAX]]
+    detail = " ".join(entry["detail"] for entry in entries)
+    if len(errors) > len(entries):
+        detail += f" {len(errors) - len(entries):,} more errors are not listed."
+    return _report_problem(request, Reason.INVALID_BODY, detail, members={"errors": entries})
 
 
 def unsatisfiable_range_response(request: Request, size: int) -> Response:
@@ -183,6 +183,7 @@ def _report_problem(
 
 
 def _count_and_log(request: Request, reason: Reason, request_id: str, bug: Exception | None) -> None:
+    """Count a problem by reason, and log one line: an error with the traceback for a bug, otherwise a warning."""
     state = request.scope.get("state", {})
     if "engine" in state:
         state["engine"].counters[f"refused.{reason}"] += 1

@@ -46,7 +46,7 @@ class QueryLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with `bad_parameter`."""
-        error_message = _check_query_size(scope["query_string"]) if scope["type"] == "http" else None
+        error_message = _query_size_error(scope["query_string"]) if scope["type"] == "http" else None
         if error_message is None:
             await self._app(scope, receive, send)
         else:
@@ -54,8 +54,8 @@ class QueryLimits:
             await response(scope, receive, send)
 
 
-def _check_query_size(query: bytes) -> str | None:
-    """Return the error message for a query string beyond the limits; None within them."""
+def _query_size_error(query: bytes) -> str | None:
+    """Return the error message for a query string beyond the limits; None if it is within the limits."""
     if len(query) > QUERY_BYTES_MAX:
         return f"url: its query has {len(query):,} bytes; the limit is {QUERY_BYTES_MAX:,}. Shorten it."
     parameter_count = query.count(b"&") + 1
@@ -64,11 +64,11 @@ def _check_query_size(query: bytes) -> str | None:
     return None
 
 
-def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
-    """Raise Refused (`bad_parameter`) for an unknown parameter, and for one that is given twice."""
+def check_parameters(query: QueryParams, allowed: Sequence[str]) -> None:
+    """Raise Refused (`bad_parameter`) if a parameter is not allowed, or is repeated and not `REPEATABLE`."""
     for name in query:
-        if name not in known:
-            advice = suggestion(name, known) if known else "This path has no parameters."
+        if name not in allowed:
+            advice = suggestion(name, allowed) if allowed else "This path has no parameters."
             raise Refused(Reason.BAD_PARAMETER, f"parameter {preview(name)} does not exist. {advice}")
         if name not in REPEATABLE and len(query.getlist(name)) > 1:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: is given more than once. Give it once.")
@@ -78,7 +78,7 @@ def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum:
     """Return the integer of a parameter, such as a number of rows or seconds; `default` if the parameter is missing.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: the text is not an integer from `minimum` to `maximum` (`bad_parameter`).
     """
     number = parse_integer(name, text, minimum=minimum, maximum=maximum)
     return default if number is None else number
@@ -88,7 +88,7 @@ def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
     """Return the requested scope, within the key's scope.
 
     Raises:
-        Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
+        Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
     """
     params = {name: query.get(name) for name in PARAMETERS}
     return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.deployments)
@@ -98,7 +98,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     """Return the filter for received events, within the key's scope, as session variables.
 
     Raises:
-        Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
+        Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
     """
     scope = parse_scope(
         {name: query.get(name) for name in ("since", "until", "tenant")},
@@ -120,9 +120,13 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
 
 
 def _parse_type(query: QueryParams) -> str | None:
-    """Return a type without its prefix: `svc:event:view` and `view` are equivalent.
+    """Return the requested type without its prefix, such as `view` for `svc:event:view`; None if it is missing.
 
-    An unknown type is refused if it is similar to a known one. Others pass, because rejections may have any type.
+    Rejections may have any type. So an unknown type is refused only if it is probably a typing error: if it is similar
+    to a known type, and the parameter `outcome` does not limit the request to rejections.
+
+    Raises:
+        Refused: the type is probably a typing error, or contains a NUL or a lone surrogate (`bad_parameter`).
     """
     text = parse_text(query, "type")
     if text is None:
@@ -141,7 +145,7 @@ def parse_csv_options(query: QueryParams) -> CsvOptions:
     """Return the options of the CSV format.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: an option is neither on nor off (`bad_parameter`).
     """
     return CsvOptions(
         guard=parse_switch(query, "guard", default=True),
@@ -155,7 +159,7 @@ def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> Pa
     Args:
         query: the query parameters.
         name: the name of the report.
-        cipher: encrypts the cursors for a key with a scope.
+        cipher: encrypts the cursors for a key with a scope; None for other keys.
     """
     scope = sorted((parameter, value) for parameter, value in query.multi_items() if parameter in PARAMETERS)
     return PageRequest(
@@ -168,6 +172,7 @@ def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> Pa
 
 
 def _parse_choice(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
+    """Return a parameter; None if it is missing. Raise Refused (`bad_parameter`) if it is not one of the choices."""
     value = query.get(name)
     if value is not None and value not in choices:
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of {', '.join(choices)}.")
@@ -175,10 +180,10 @@ def _parse_choice(query: QueryParams, name: str, choices: Sequence[str]) -> str 
 
 
 def parse_text(query: QueryParams, name: str) -> str | None:
-    """Return a text parameter.
+    """Return a text parameter; None if it is missing.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: the text contains a NUL or a lone surrogate (`bad_parameter`).
     """
     text = query.get(name)
     if has_bad_text(text):
@@ -190,7 +195,7 @@ def parse_switch(query: QueryParams, name: str, *, default: bool) -> bool:
     """Return whether a switch is on; `default` if the parameter is missing.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: the value is neither on nor off (`bad_parameter`).
     """
     value = query.get(name)
     if value is None:

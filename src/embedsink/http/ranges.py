@@ -13,10 +13,11 @@ class Unsatisfiable(Exception):
 
 
 def is_range_requested(request: Request, *, etag: str, size: int) -> bool:
-    """Return whether the response is a part of the file instead of the whole file.
+    """Return whether to send the requested range of the file instead of the whole file.
 
-    A server may ignore a header that is not a single range of bytes (section 14.2). It must ignore a range of another
-    version of the file. A date in `If-Range` never matches, because a file may be replaced twice in a second.
+    A server may ignore a `Range` header that is not a single range of bytes (section 14.2). A server must ignore the
+    header if `If-Range` names another version of the file. A date in `If-Range` never matches, because a file may be
+    replaced twice in a second.
 
     Args:
         request: the request with `Range` and `If-Range`.
@@ -32,11 +33,11 @@ def is_range_requested(request: Request, *, etag: str, size: int) -> bool:
         return False
     first, last = match["first"], match["last"]
     if not first and not last:
-        return False
+        return False  # `bytes=-` is invalid, so it is ignored.
     if not first:
         contains_bytes = int(last) > 0  # `bytes=-5` requests the last five bytes.
     elif last and int(last) < int(first):
-        return False
+        return False  # `bytes=5-2` is invalid too.
     else:
         contains_bytes = int(first) < size
     if not contains_bytes:

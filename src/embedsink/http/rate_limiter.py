@@ -9,7 +9,7 @@ from embedsink.reasons import Reason
 
 # The size of a bucket: the tokens of this many seconds.
 BURST_S = 2.0
-# Beyond this number, a new bucket replaces one of the oldest.
+# Beyond this number, a new bucket replaces one of the oldest `_EVICTION_CANDIDATES` buckets.
 BUCKETS_MAX = 65_536
 _EVICTION_CANDIDATES = 32
 # The factor for rejected bytes, which use the slow parser and space in the quarantine.
@@ -40,9 +40,9 @@ class TokenBuckets:
             full_at = now
         elif full_at < now:
             full_at = now
-        next_full_at = full_at + amount / self.rate_per_s  # Without tokens, the bucket is full later.
+        next_full_at = full_at + amount / self.rate_per_s  # Each taken token delays this time.
         if next_full_at - now > BURST_S:
-            # The bucket contains fewer tokens. It may be full, and the amount larger than a bucket.
+            # The bucket contains fewer tokens. A full bucket is still sufficient for an amount larger than a bucket.
             wait_s = self.wait_s(name, amount, now)
             if wait_s > 0:
                 return wait_s
@@ -51,7 +51,7 @@ class TokenBuckets:
 
     def refund(self, name: object, amount: float) -> None:
         """Return tokens to a bucket, so that it is full earlier."""
-        if name in self._full_at:  # The bucket may have been dropped meanwhile.
+        if name in self._full_at:  # Otherwise the bucket was evicted, and is full.
             self._full_at[name] -= amount / self.rate_per_s
 
     def wait_s(self, name: object, amount: float, now: float) -> float:
@@ -62,7 +62,7 @@ class TokenBuckets:
         return max(0.0, round(required_s - available_s, 6))  # Rounded, because refunds leave a small error.
 
     def charge(self, name: object, amount: float, now: float) -> None:
-        """Take tokens for work that is already done, so that the bucket is full later. Its debt is at most its size."""
+        """Take tokens for work that is already done, even if there are too few. The debt is at most one full bucket."""
         if name not in self._full_at:
             self._evict_beyond_limit(now)
         full_in_s = self._full_in_s(name, now) + amount / self.rate_per_s
@@ -74,7 +74,7 @@ class TokenBuckets:
         return max(0.0, self._full_at.get(name, now) - now)
 
     def _evict_beyond_limit(self, now: float) -> None:
-        """Make room for a new bucket: drop a full one, which has no effect, or else the oldest."""
+        """Make room for a new bucket: drop a full bucket, which has no effect, or else the oldest bucket."""
         if len(self._full_at) < self._count_max:
             return
         candidates = list(islice(self._full_at, _EVICTION_CANDIDATES))
@@ -102,75 +102,75 @@ class RateLimiter:
         bytes_per_s: int = _UNLIMITED_PER_S,
         address_bytes_per_s: int = _UNLIMITED_PER_S,
     ) -> None:
-        self._events = TokenBuckets(events_per_s)
-        self._key_bytes = TokenBuckets(bytes_per_s)
-        self._address_bytes = TokenBuckets(address_bytes_per_s)
-        self._work = TokenBuckets(address_bytes_per_s)
+        self._event_buckets = TokenBuckets(events_per_s)
+        self._key_byte_buckets = TokenBuckets(bytes_per_s)
+        self._address_byte_buckets = TokenBuckets(address_bytes_per_s)
+        self._work_buckets = TokenBuckets(address_bytes_per_s)
 
     def admit(self, sender: Sender, byte_count: int) -> None:
         """Charge one event and the declared bytes to a key and an address.
 
         Raises:
-            Unavailable: `rate_limited`; nothing is charged.
+            Unavailable: the key or the address exceeds its rate (`rate_limited`). Nothing is charged.
         """
         now = time.monotonic()
-        wait_s = self._events.take(sender.key_id, 1, now)
+        wait_s = self._event_buckets.take(sender.key_id, 1, now)
         if wait_s > 0:
-            raise self._events_limited(sender.key_id, wait_s)
+            raise self._event_rate_error(sender.key_id, wait_s)
         try:
             self.charge_bytes(sender, byte_count, now=now)
         except Unavailable:
-            self._events.refund(sender.key_id, 1)
+            self._event_buckets.refund(sender.key_id, 1)
             raise
 
     def charge_bytes(self, sender: Sender, byte_count: int, *, now: float | None = None) -> None:
         """Charge bytes to a key and an address.
 
         Raises:
-            Unavailable: `rate_limited`; nothing is charged.
+            Unavailable: the key or the address exceeds its rate (`rate_limited`). Nothing is charged.
         """
         now = time.monotonic() if now is None else now
-        wait_s = self._key_bytes.take(sender.key_id, byte_count, now)
+        wait_s = self._key_byte_buckets.take(sender.key_id, byte_count, now)
         if wait_s > 0:
-            limit = f"{self._key_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
-            raise _limited(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
-        wait_s = self._address_bytes.take(sender, byte_count, now)
+            limit = f"{self._key_byte_buckets.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
+            raise _rate_error(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
+        wait_s = self._address_byte_buckets.take(sender, byte_count, now)
         if wait_s > 0:
-            self._key_bytes.refund(sender.key_id, byte_count)
-            raise self._address_limited(sender, wait_s)
+            self._key_byte_buckets.refund(sender.key_id, byte_count)
+            raise self._address_rate_error(sender, wait_s)
 
     def charge_events(self, key_id: str, count: int) -> None:
-        """Charge all events of a request. `admit` charged one event, because the number was not known yet.
+        """Charge all events of a request instead of the one event that `admit` charged before the number was known.
 
         Raises:
-            Unavailable: `rate_limited`; one event stays charged.
+            Unavailable: the key exceeds its rate (`rate_limited`). One event stays charged.
         """
         now = time.monotonic()
-        self._events.refund(key_id, 1)
-        wait_s = self._events.take(key_id, count, now)
+        self._event_buckets.refund(key_id, 1)
+        wait_s = self._event_buckets.take(key_id, count, now)
         if wait_s > 0:
-            self._events.take(key_id, 1, now)
-            raise self._events_limited(key_id, wait_s)
+            self._event_buckets.take(key_id, 1, now)
+            raise self._event_rate_error(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
         """Raise Unavailable (`rate_limited`) if the sender's bucket for worker bytes and rejections is empty."""
-        wait_s = self._work.wait_s(sender, 1, time.monotonic())
+        wait_s = self._work_buckets.wait_s(sender, 1, time.monotonic())
         if wait_s > 0:
-            raise self._address_limited(sender, wait_s)
+            raise self._address_rate_error(sender, wait_s)
 
     def charge_work(self, sender: Sender, byte_count: int) -> None:
         """Charge bytes that the worker parses, or bytes that were rejected."""
-        self._work.charge(sender, byte_count, time.monotonic())
+        self._work_buckets.charge(sender, byte_count, time.monotonic())
 
-    def _events_limited(self, key_id: str | None, wait_s: float) -> Unavailable:
-        limit = f"{self._events.rate_per_s:,} events/s (EMBEDSINK_RATE_EVENTS_PER_S)"
-        return _limited(f"key {key_id}: sends more than {limit}. Wait.", wait_s)
+    def _event_rate_error(self, key_id: str | None, wait_s: float) -> Unavailable:
+        limit = f"{self._event_buckets.rate_per_s:,} events/s (EMBEDSINK_RATE_EVENTS_PER_S)"
+        return _rate_error(f"key {key_id}: sends more than {limit}. Wait.", wait_s)
 
-    def _address_limited(self, sender: Sender, wait_s: float) -> Unavailable:
-        limit = f"{self._address_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_ADDRESS_BYTES_PER_S)"
+    def _address_rate_error(self, sender: Sender, wait_s: float) -> Unavailable:
+        limit = f"{self._address_byte_buckets.rate_per_s:,} bytes/s (EMBEDSINK_RATE_ADDRESS_BYTES_PER_S)"
         detail = f"address {sender.address}: sends more than {limit}. Rejected bodies count more. Wait."
-        return _limited(detail, wait_s)
+        return _rate_error(detail, wait_s)
 
 
-def _limited(detail: str, wait_s: float) -> Unavailable:
-    return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)
+def _rate_error(detail: str, wait_s: float) -> Unavailable:
+    return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)  # rounded up

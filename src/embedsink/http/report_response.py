@@ -64,7 +64,7 @@ class RowsRequest:
 
 
 async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response:
-    """Answer with all rows or a page of them; 304 if the client already has them."""
+    """Answer with all rows, or with one page of rows; 304 if the client already has the response."""
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
     scope = await run_in_threadpool(parse_report_scope, query, key)
@@ -73,7 +73,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     csv_options = parse_csv_options(query)
     etag = EtagCheck.of(request, key, depends_on_clock=rows.depends_on_clock or scope.is_relative)
     if etag.is_not_modified:
-        # A client may send `If-None-Match: *` without an earlier response, so check its columns nevertheless.
+        # A client may send `If-None-Match: *` without an earlier response, so check the requested columns nevertheless.
         if page.is_partial:
             await run_short_query(engine, key, partial(page.check, view=rows.view))
         return etag.not_modified_response(NO_CACHE)
@@ -112,7 +112,7 @@ def rows_content(formats: Sequence[Format]) -> dict[str, Schema]:
 
 
 def _next_page_headers(request: Request, next_cursor: Cursor | None, page: PageRequest) -> dict[str, str]:
-    """Return the headers with the next page: its link (RFC 8288), and its cursor. The last page has none."""
+    """Return headers with the link (RFC 8288) and the cursor of the next page; none on the last page."""
     if next_cursor is None:
         return {}
     cursor = next_cursor.encode(page.query_id, page.cipher)

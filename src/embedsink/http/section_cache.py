@@ -33,15 +33,15 @@ class SectionCache:
     ) -> tuple[str, bytes]:
         """Return the entity tag and the body of a response, from the cache or from a throttled query.
 
-        Requests with the same API key share a query while it waits in the throttle, because it will include all loads
-        until it starts. Different API keys don't share: the first one may have many queries in the queue.
+        Requests with the same API key share a query that waits in the throttle: when the query starts, it will include
+        all loads so far. Different API keys don't share, because one key may have many queries in the queue.
 
         Args:
             request_key: identifies the response until the next load.
             current_tag: returns the tag of a query that would start now.
             query: runs the query.
             throttle: the queue of queries.
-            key_id: the API key whose turn in the queue is used.
+            key_id: the API key under which the query waits in the queue.
         """
         tag = current_tag()
         if tag in self._responses or (key_id, tag) in self._in_progress:
@@ -69,9 +69,10 @@ class SectionCache:
         return await self._in_progress.run((key_id, tag), query_and_store)
 
     def _store(self, tag: str, response: bytes) -> None:
+        """Store a response. Beyond the limits, drop the least recently used responses."""
         self._responses[tag] = response
         while self._exceeds_limits():
-            self._responses.popitem(last=False)  # the least recently used one
+            self._responses.popitem(last=False)
 
     def _exceeds_limits(self) -> bool:
         byte_count = sum(map(len, self._responses.values()))

@@ -12,7 +12,7 @@ _FORBID_ALL = dict.fromkeys(("default-src", "base-uri", "form-action", "frame-an
 
 
 def policy_headers(allowed: Mapping[str, str], *, referrer: str) -> dict[str, str]:
-    """Return the security headers of a page. Everything that `allowed` does not allow is forbidden.
+    """Return the security headers of a page. They forbid everything that `allowed` does not contain.
 
     Args:
         allowed: the directives of the Content-Security-Policy. Without any, a page runs no scripts, loads nothing,

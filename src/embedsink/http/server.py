@@ -65,7 +65,7 @@ class ListenOptions:
             )
 
     def check_certificate(self) -> None:
-        """Raise Misconfigured unless certificate and private key can be read and match."""
+        """Raise Misconfigured if a certificate and a private key are given, and can't be read or don't match."""
         if self.certificate is None or self.private_key is None:
             return
         try:
@@ -81,6 +81,7 @@ class ListenOptions:
             ) from None
 
     def _refuse_password(self) -> str:
+        """Raise Misconfigured, because the private key is encrypted."""
         # A server that restarts automatically can't ask for a password.
         raise Misconfigured(f"--private-key {self.private_key}: is encrypted. Decrypt it: `openssl pkey -in … -out …`.")
 
@@ -103,20 +104,25 @@ class ListenOptions:
             yield sockets
 
     def _bind_all(self, stack: ExitStack, read_timeout_s: float) -> list[socket.socket]:
-        """Bind a socket to each local address of the host name. Skip addresses of other machines, if there are any."""
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)  # without duplicates
+        """Bind a socket to each local address of the host name. Skip addresses of other machines.
+
+        Raises:
+            OSError: no address is local, or an address can't be bound.
+        """
+        results = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = dict.fromkeys((family, address) for family, _, _, _, address in results)  # without duplicates
         sockets: list[socket.socket] = []
-        not_local: OSError | None = None
+        not_local_error: OSError | None = None
         for family, address in addresses:
             try:
                 sockets.append(stack.enter_context(_bind(family, address, read_timeout_s)))
             except OSError as error:
                 if error.errno not in _NOT_LOCAL:
                     raise
-                not_local = error  # `localhost` resolves to an IPv6 address even if IPv6 is disabled.
-        if not_local is not None and not sockets:
-            raise not_local
+                # For example, `localhost` resolves to an IPv6 address even if IPv6 is disabled.
+                not_local_error = error
+        if not_local_error is not None and not sockets:
+            raise not_local_error
         return sockets
 
     def _bind_error(self, error: Exception) -> str:
@@ -157,7 +163,7 @@ def _serve_on(
 ) -> int:
     """Run the application on bound sockets. Return the exit code."""
     has_journal_failed = False
-    # Replaced below: the application needs the server, and the configuration of the server needs the application.
+    # `server.config` is replaced below: the application needs the server, and the configuration needs the application.
     server = _Server(uvicorn.Config(lambda: None, log_config=None))
 
     def stop_after_journal_failure() -> None:
@@ -175,7 +181,7 @@ def _serve_on(
         signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=sockets)
-    except SystemExit:  # uvicorn raises this if the start fails.
+    except SystemExit:  # uvicorn raises SystemExit if the start fails.
         if middleware.start_error is None:
             return 1
     if middleware.start_error is not None:
@@ -200,7 +206,7 @@ def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: L
         loop="embedsink.http.server:new_loop",
         http=limited_protocol_factory(  # type: ignore[arg-type]
             connections_max=connections_max(settings),
-            # A body in chunks of one byte is six times as large when encoded.
+            # A body in chunks of one byte is six times as large when encoded. Allow some more bytes for the head.
             request_bytes_max=8 * settings.body_bytes_max,
         ),
     )
@@ -222,7 +228,7 @@ class _StartErrorMiddleware:
         """Run the start and the shutdown of the application. Store an expected error, and log a bug."""
 
         async def send_without_traceback(message: dict[str, Any]) -> None:
-            if "message" in message:  # Starlette's traceback, which uvicorn would log.
+            if "message" in message:  # the traceback from Starlette, which uvicorn would log
                 message = {**message, "message": ""}
             await send(message)
 
@@ -262,7 +268,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def connections_max(settings: Settings) -> int:
-    """Raise the limit of file descriptors if necessary. Return the maximum number of connections that it allows."""
+    """Return the maximum number of connections. If necessary, raise the limit of file descriptors before."""
     required = settings.connections_max + _DESCRIPTORS_RESERVED
     descriptors, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors < required:

@@ -34,14 +34,14 @@ class Sessions:
     def login_cookie(self, key: Key, request: Request) -> str:
         """Return the `Set-Cookie` value of a new session."""
         value = self._signer.sign(key.key_id).decode()
-        return self._set_cookie(request, value, self._timeout_s)
+        return self._cookie_header(request, value, self._timeout_s)
 
     def logout_cookie(self, request: Request) -> str:
         """Return the `Set-Cookie` value that ends a session."""
-        return self._set_cookie(request, "", 0)
+        return self._cookie_header(request, "", 0)
 
     def key_of(self, request: Request, keys: KeyCache) -> Key | None:
-        """Return the live key of a request's session; None without a valid session cookie."""
+        """Return the live key of a request's session; None without a valid session cookie or without a live key."""
         cookie_value = _cookie_value(request)
         if not cookie_value:
             return None
@@ -52,7 +52,8 @@ class Sessions:
         key = keys.by_id(key_id)
         return key if key is not None and keys.is_live(key) else None
 
-    def _set_cookie(self, request: Request, value: str, max_age_s: int) -> str:
+    def _cookie_header(self, request: Request, value: str, max_age_s: int) -> str:
+        """Return the `Set-Cookie` value for a value of the session cookie."""
         attributes = [f"Max-Age={max_age_s}", "Path=/", "HttpOnly"]
         if is_https(request):
             attributes.append("Secure")
@@ -65,7 +66,7 @@ class Sessions:
 
 
 def _cookie_value(request: Request) -> str | None:
-    """Return the value of the session cookie; None without one."""
+    """Return the value of the session cookie; None without the cookie."""
     # `request.cookies` parses all cookies, and takes 0.2 s for a quoted cookie of 16 KiB.
     # This search finds the name after a semicolon, and takes the text until the next semicolon.
     cookies = ";" + ";".join(request.headers.getlist("cookie")).replace("; ", ";")

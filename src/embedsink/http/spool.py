@@ -44,14 +44,14 @@ async def spool_query(
         key_id: the key whose share of slots is used.
 
     Raises:
-        Unavailable: too many queries wait, the store is not open, the disk is almost full, or the query exceeds the
-            time limit.
+        Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), the store is not open
+            (`not_ready`), or the disk is almost full (`storage_low`).
     """
     async with engine.limiters.reports.slot(key_id), query_timeout(engine):
         query = _SpooledQuery(engine, variables)
         running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, query.run, write)
         try:
-            while not await _ends_within(running, SPACE_CHECK_INTERVAL_S):
+            while not await _has_ended_within(running, SPACE_CHECK_INTERVAL_S):
                 if query.is_file_too_large() or query.is_spilling_without_space():
                     query.interrupt()
         except asyncio.CancelledError:
@@ -61,11 +61,12 @@ async def spool_query(
         result = await running
         if query.is_file_too_large():
             query.file.close()
-            raise _no_space(_ALMOST_FULL)
+            raise _no_space_error(_ALMOST_FULL)
         return query.file, result
 
 
-async def _ends_within(running: asyncio.Future[Any], timeout_s: float) -> bool:
+async def _has_ended_within(running: asyncio.Future[Any], timeout_s: float) -> bool:
+    """Wait for a task, at most for the timeout. Return whether the task has ended."""
     done, _ = await asyncio.wait({running}, timeout=timeout_s)
     return bool(done)
 
@@ -85,22 +86,26 @@ class _SpooledQuery:
             self.file = _DiskFile(engine.folder.path)
 
     def run(self, write: Callable[[Reader, "SpoolFile"], T]) -> T:
-        """Run the query in this thread. If it fails, close the file."""
+        """Run the query in this thread, and return the result of `write`. After a failure, close the file.
+
+        Raises:
+            Unavailable: the store is not open (`not_ready`), or the disk has no space (`storage_low`).
+        """
         try:
             with self._engine.store.reader(self._variables) as reader, reader.consistent():
                 self._reader = reader
                 return write(reader, self.file)
         except OSError as error:
             self.file.close()
-            raise _no_space(str(error.strerror)) from error
+            raise _no_space_error(str(error.strerror)) from error
         except BaseException as error:
             self.file.close()
             if self.file.refuses_writes:
-                raise _no_space(_ALMOST_FULL) from error
+                raise _no_space_error(_ALMOST_FULL) from error
             raise
 
     def is_file_too_large(self) -> bool:
-        """Return whether the file is too large for the free space on the disk, or for memory."""
+        """Return whether a file in memory exceeds its limit, or the disk is almost full for a file on the disk."""
         if isinstance(self.file, _MemoryFile):
             return self.file.byte_count > IN_MEMORY_BYTES_MAX
         return self.file.byte_count > SPOOLED_BYTES_MAX and self._is_disk_almost_full()
@@ -166,16 +171,16 @@ class _MemoryFile(FileIO):
     _scratch: "_MemoryFile | None" = None
 
     def open_scratch(self) -> "_MemoryFile":
-        """Open a second temporary file. Its size counts as a part of this file."""
+        """Open a second temporary file, whose size counts as a part of this file."""
         self._scratch = _MemoryFile(os.memfd_create("scratch"), "w+")
         return self._scratch
 
     @property
     def byte_count(self) -> int:
-        """The size in memory, with that of the second file."""
-        own_bytes = 0 if self.closed else os.fstat(self.fileno()).st_size
+        """The size in memory, including the second file."""
+        file_bytes = 0 if self.closed else os.fstat(self.fileno()).st_size
         scratch_bytes = 0 if self._scratch is None else self._scratch.byte_count
-        return own_bytes + scratch_bytes
+        return file_bytes + scratch_bytes
 
     def write(self, chunk: Any) -> int:
         """Write a chunk, unless the query was interrupted or the file would be too large for memory."""
@@ -188,7 +193,7 @@ class _MemoryFile(FileIO):
 SpoolFile = _MemoryFile | _DiskFile
 
 
-def _no_space(cause: str) -> Unavailable:
+def _no_space_error(cause: str) -> Unavailable:
     """Return the error of a report for which the disk has no space."""
     detail = f"disk: {cause}. The server writes reports to it before it sends them. Request fewer rows, or retry later."
     return Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=5)

@@ -67,7 +67,7 @@ def page_routes(
         base_path: the path of `index.html`, with a slash at the end.
         pages: the pages by name.
         headers: the headers of all responses.
-        loopback_only: whether the pages contain keys, so that only URLs with a loopback host may show them.
+        loopback_only: whether to refuse URLs whose host is not a loopback host, because the pages contain keys.
     """
     routes: list[BaseRoute] = []
     for name, page in pages.items():
@@ -78,6 +78,7 @@ def page_routes(
 
 
 def _page_route(path: str, page: Page, headers: Mapping[str, str], *, loopback_only: bool) -> BaseRoute:
+    """Return the route of a page, with an entity tag."""
     file = TaggedFile(page.media_type, content_etag(page.content), page.content)
 
     async def show_page(request: Request) -> Response:
@@ -89,7 +90,7 @@ def _page_route(path: str, page: Page, headers: Mapping[str, str], *, loopback_o
 
 
 def _check_host(request: Request) -> None:
-    """Raise Refused (`not_found`) if the URL has another host than a loopback name."""
+    """Raise Refused (`not_found`) if the host in the URL is not a loopback host."""
     if not is_loopback_host(request):
         host = preview(request.headers.get("host", ""))
         raise Refused(

@@ -114,7 +114,7 @@ def download_response(
     file_name: str | None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a download of a spool file. With a file name, browsers save it instead of showing it."""
+    """Return a download of a spool file. If `file_name` is given, browsers save the file instead of showing it."""
     engine: Engine = request.state.engine
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
@@ -133,7 +133,7 @@ async def _read_chunks(file: IO[bytes]) -> AsyncGenerator[bytes]:
 
 
 def _send_while_live(send: Send, is_key_live: Callable[[], bool]) -> Send:
-    """Return an ASGI `send` that raises _Revoked once the key is no longer valid."""
+    """Return an ASGI `send` that raises _Revoked when the key is no longer valid."""
 
     async def checked_send(message: Message) -> None:
         if not is_key_live():
@@ -145,13 +145,14 @@ def _send_while_live(send: Send, is_key_live: Callable[[], bool]) -> Send:
 
 @contextlib.asynccontextmanager
 async def _abort_when_revoked(scope: Scope, is_key_live: Callable[[], bool]) -> AsyncIterator[None]:
-    """Abort the connection when the key is revoked. Bytes that are buffered for a slow client are dropped."""
-    # The server's protocol provides the function. Other ASGI servers don't.
+    """Abort the connection when the key is revoked, and drop the bytes that are buffered for a slow client."""
+    # This server's protocol provides the function. Other ASGI servers don't provide it.
     abort: Callable[[], None] = scope.get("state", {}).get("abort", lambda: None)
     loop = asyncio.get_running_loop()
     next_check: asyncio.TimerHandle | None = None
 
     def check() -> None:
+        """Abort if the key is revoked. Otherwise check again later."""
         nonlocal next_check
         if is_key_live():
             next_check = loop.call_later(KEY_CHECK_INTERVAL_S, check)

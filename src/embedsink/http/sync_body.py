@@ -29,7 +29,7 @@ CLOCK_DIFFERENCE_US_MAX = 5 * 60 * 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_AN_INSTANT = "not an ISO 8601 timestamp"
 # As in envelopes, fields that the vendor adds are not errors.
-_open = with_config(ConfigDict(strict=True, extra="ignore"))
+_ignore_extra_fields = with_config(ConfigDict(strict=True, extra="ignore"))
 
 FieldErrors = list[tuple[str, str]]
 """The path of each invalid field, with a sentence about its error."""
@@ -46,14 +46,14 @@ Instant = Annotated[
 ]
 
 
-@_open
+@_ignore_extra_fields
 class GeneratedFile(TypedDict):
     """Spec 2.2: a file that the sync generated and committed."""
 
     path: Annotated[str, Field(max_length=PATH_CHARACTERS_MAX)]
 
 
-@_open
+@_ignore_extra_fields
 class ManifestStats(TypedDict):
     """Spec 2.3: counts read from the dbt manifest."""
 
@@ -64,7 +64,7 @@ class ManifestStats(TypedDict):
 
 @lru_cache(maxsize=8)
 def result_type(service_name: str) -> Any:
-    """Return the type of a sync result (spec 2.1). The name of the field that counts cubes has the service name."""
+    """Return the type of a sync result (spec 2.1). One field name depends on the service name: the count of cubes."""
     fields: dict[str, Any] = {
         "syncJobId": Annotated[str, Field(min_length=1, max_length=JOB_ID_CHARACTERS_MAX)],
         # Reports the first wrong file only.
@@ -78,7 +78,7 @@ def result_type(service_name: str) -> Any:
     make_typed_dict: Any = TypedDict
     dbt_sync_result = make_typed_dict("DbtSyncResult", fields)
     dbt_sync_result.__doc__ = "Spec 2.1: the result of a completed dbt sync."
-    return _open(dbt_sync_result)
+    return _ignore_extra_fields(dbt_sync_result)
 
 
 @lru_cache(maxsize=8)
@@ -87,7 +87,7 @@ def _adapter(service_name: str) -> TypeAdapter[Any]:
 
 
 def count_field(service_name: str) -> str:
-    """Return the name of the field that counts cubes. It is `svcCount` for the service name `svc`."""
+    """Return the name of the field that counts cubes, such as `svcCount` for the service name `svc`."""
     return f"{service_name}Count"
 
 
@@ -112,7 +112,7 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
 
 
 def _sibling_count(value: Any) -> int:
-    """Return the number of files beyond the first. Files are siblings, so more files don't nest deeper."""
+    """Return the number of files beyond the first, which don't nest deeper; 0 if the body has no list of files."""
     files = value.get("generatedFiles") if isinstance(value, dict) else None
     if not isinstance(files, list):
         return 0
@@ -121,14 +121,14 @@ def _sibling_count(value: Any) -> int:
 
 
 def _text_errors(value: Any) -> FieldErrors:
-    """Return the top-level fields that contain text that the store can't contain."""
+    """Return an error for each top-level field with text that the store can't contain."""
     members = value.items() if isinstance(value, dict) else [("body", value)]
     bad_names = [name for name, child in members if has_bad_text({name: child})]
     return [(field_path((name,)), "a string contains a NUL or a lone surrogate. Remove it.") for name in bad_names]
 
 
 def _limit_errors(sync: Sync, *, completed_at: str) -> FieldErrors:
-    """Return the error of a result that finishes in the future, or whose unspecified fields are too large."""
+    """Return an error if the result is completed in the future, or its unspecified fields are too large."""
     if sync.completed_at > sync.received_at * 1_000 + CLOCK_DIFFERENCE_US_MAX:
         detail = f"{preview(completed_at)} is more than five minutes later than the server's clock"
         return [("completedAt", f"{detail}. Send the result when the sync has finished.")]
@@ -140,7 +140,7 @@ def _limit_errors(sync: Sync, *, completed_at: str) -> FieldErrors:
 
 
 def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
-    """Return the fields that violate the spec, or a job id that differs from the URL."""
+    """Return the errors of fields that violate the spec, or else the error of a job id that differs from the URL."""
     if not isinstance(value, dict):
         return [("body", f"{preview(value)} is not an object. Send the result unchanged, as the platform returned it.")]
     try:
@@ -181,7 +181,10 @@ def _to_sync(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
 
 
 def _extra_fields(value: dict[str, Any], service_name: str) -> dict[str, Any] | None:
-    """Return the fields that are not in the spec, nested as in the body; files by their index. None without any."""
+    """Return the fields that are not in the spec, nested as in the body; None if the spec contains all fields.
+
+    Files are listed by their index.
+    """
     extra = _unspecified_fields(value, result_type(service_name))
     if extra_stats := _unspecified_fields(value["manifestStats"], ManifestStats):
         extra["manifestStats"] = extra_stats
@@ -195,11 +198,12 @@ def _extra_fields(value: dict[str, Any], service_name: str) -> dict[str, Any] | 
 
 
 def _unspecified_fields(value: dict[str, Any], specified_type: Any) -> dict[str, Any]:
+    """Return the fields of an object that its type does not specify."""
     return {name: child for name, child in value.items() if name not in specified_type.__annotations__}
 
 
 def parse_instant_us(text: str) -> int:
-    """Return an ISO 8601 timestamp as epoch microseconds. Without a zone it is UTC.
+    """Return an ISO 8601 timestamp as epoch microseconds. A timestamp without a zone is in UTC.
 
     Raises:
         PydanticCustomError: the text is not a timestamp of the years 1 to 9999.

@@ -19,7 +19,7 @@ class Transport(Enum):
 
 
 def check_transport(scope: Scope) -> None:
-    """Raise Refused (`plain_http`) for an unencrypted request to a server that is not on loopback."""
+    """Raise Refused (`plain_http`) for an unencrypted request to a server that other machines can reach."""
     transport: Transport = scope["state"]["transport"]
     if transport is Transport.ANYTHING or scope["scheme"] == "https":
         return
@@ -48,7 +48,7 @@ def is_https(request: Request) -> bool:
 
 
 def is_own_page(request: Request, *, allow_cross_site_navigation: bool = False) -> bool:
-    """Return whether no page of another site sent the request, according to Fetch Metadata and `Origin`.
+    """Return whether the request is not from a page of another site, according to Fetch Metadata and `Origin`.
 
     Args:
         request: a request with a cookie, which browsers also send with requests of other sites' pages.
@@ -66,7 +66,7 @@ def is_own_page(request: Request, *, allow_cross_site_navigation: bool = False) 
 
 
 def check_own_page(request: Request) -> None:
-    """Raise Refused (`wrong_origin`) for a form that a page of another site sent."""
+    """Raise Refused (`wrong_origin`) if a page of another site sent the form."""
     if not is_own_page(request):
         raise Refused(
             Reason.WRONG_ORIGIN,

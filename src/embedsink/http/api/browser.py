@@ -19,7 +19,7 @@ UNVERSIONED_MAX_AGE_S = 300
 
 
 async def show_file(request: Request) -> Response:
-    """Answer with a module or its types. The version in the name is optional."""
+    """Answer with a browser module or its TypeScript types. The version in the file name is optional."""
     name = request.url.path.removeprefix("/")
     if file := browser_files().get(name):
         return await _file_response(request, file, f"public, max-age={UNVERSIONED_MAX_AGE_S}")
@@ -60,6 +60,7 @@ def operations(_: Settings) -> list[Operation]:
 
 
 def _file_operation(suffix: str, *, operation_id: str, summary: str) -> Operation:
+    """Describe the route of the files with this suffix."""
     files = [file for name, file in browser_files().items() if name.endswith(suffix)]
     module_names = [file.name.removesuffix(suffix) for file in files]
     schema = {"type": "string", "pattern": rf"^({'|'.join(module_names)})(\.[0-9a-f]{{16}})?$"}

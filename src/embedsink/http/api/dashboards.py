@@ -54,7 +54,7 @@ _LISTED_FIELDS = {"title", "description"}
 async def list_dashboards(request: Request) -> Response:
     """Answer with all valid dashboards."""
     require_key(request, KeyKind.READ)
-    check_parameters(request.query_params, ())
+    check_parameters(request.query_params, allowed=())
     dashboards: DashboardRegistry = request.state.dashboards
     listed_dashboards = [
         {"name": name} | dashboard.model_dump(include=_LISTED_FIELDS) for name, dashboard in dashboards.by_name.items()
@@ -65,7 +65,7 @@ async def list_dashboards(request: Request) -> Response:
 async def show_dashboard(request: Request) -> Response:
     """Answer with the definition of a dashboard: the JSON of its file."""
     require_key(request, KeyKind.READ)
-    check_parameters(request.query_params, ())
+    check_parameters(request.query_params, allowed=())
     dashboards: DashboardRegistry = request.state.dashboards
     definition = dashboards.find(request.path_params["name"]).model_dump_json(exclude_unset=True)
     return Response(definition, media_type="application/json", headers=NO_CACHE)
@@ -76,7 +76,7 @@ async def show_section(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     section = _find_section(request)
     period = await run_in_threadpool(parse_period, request, key)
-    etag = _check_etag(request, key)
+    etag = _etag_check(request, key)
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
     if all(isinstance(tile, Gauge) for tile in section.tiles):
@@ -92,7 +92,8 @@ def parse_period(request: Request, key: Key) -> Period:
     """Return the requested period, within the key's scope.
 
     Raises:
-        Refused: `bad_parameter` or `out_of_scope`.
+        Refused: a parameter is unknown or invalid (`bad_parameter`), or a deployment is outside the key's scope
+            (`out_of_scope`).
     """
     query = request.query_params
     check_parameters(query, PERIOD_PARAMETERS)
@@ -101,7 +102,8 @@ def parse_period(request: Request, key: Key) -> Period:
     return period_of(params, deployments=query.getlist("deployment"), allowed=key.deployments, now=now)
 
 
-def _check_etag(request: Request, key: Key) -> EtagCheck:
+def _etag_check(request: Request, key: Key) -> EtagCheck:
+    """Return the entity tag of a section, and whether the client has the section with this tag."""
     # Relative periods and pending AI queries depend on the current time.
     return EtagCheck.of(request, key, depends_on_clock=True)
 
@@ -110,8 +112,8 @@ def _find_section(request: Request) -> Section:
     """Return the section in the URL.
 
     Raises:
-        Refused: `not_found` for an unknown dashboard or section.
-        Unavailable: `not_ready` for an invalid dashboard.
+        Refused: the dashboard or the section does not exist (`not_found`).
+        Unavailable: the dashboard is invalid (`not_ready`).
     """
     dashboards: DashboardRegistry = request.state.dashboards
     name, section_id = request.path_params["name"], request.path_params["section"]
@@ -131,7 +133,7 @@ async def _cached_section(request: Request, key: Key, section: Section) -> tuple
     cache: SectionCache = request.state.section_cache
     return await cache.get(
         representation_key(request, key),
-        current_tag=lambda: _check_etag(request, key).tag,
+        current_tag=lambda: _etag_check(request, key).tag,
         query=lambda: _query_section(request, key, section),
         throttle=engine.limiters.dashboards,
         key_id=key.key_id,
@@ -139,16 +141,16 @@ async def _cached_section(request: Request, key: Key, section: Section) -> tuple
 
 
 async def _query_section(request: Request, key: Key, section: Section) -> bytes:
-    """Run the query of a section. Return its JSON."""
+    """Query the data of a section's charts. Return the body of the response."""
     engine: Engine = request.state.engine
-    # Compute a relative period when the query starts, like its tag. The request may have arrived much earlier.
+    # Compute a relative period when the query starts, as for the entity tag. The request may have arrived much earlier.
     period = await run_in_threadpool(parse_period, request, key)
     read = partial(_read_section, request=request, section=section, period=period)
     return await run_query(engine, engine.limiters.reports.slot(key.key_id), period.scope.variables(), read)
 
 
 def _read_section(reader: Reader, *, request: Request, section: Section, period: Period) -> bytes:
-    """Return the JSON of a section. It runs in a thread."""
+    """Return the body of the response for a section. This function runs in a thread."""
     dashboards: DashboardRegistry = request.state.dashboards
     reports: dict[str, Report] = dashboards.reports(request.state.engine, request.path_params["name"])
     now = datetime.now(UTC)
@@ -160,7 +162,8 @@ def _section_content(
     request: Request, section: Section, period: Period, *, now: datetime, charts: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the members of the response: the charts' data from a query, and the current values of gauges."""
-    # Gauges are totals over all deployments, so a key with a scope must not see them.
+    # Gauges are totals over all deployments, so a key with a scope must not see them. Only for such a key is
+    # `hides_ingest_seq` true.
     has_scoped_key = period.scope.hides_ingest_seq
     return {
         "span": span_of(period.scope, now=now),

@@ -65,7 +65,7 @@ async def _show_result(request: Request) -> Response:
 
 
 async def _record_result(request: Request) -> Response:
-    """Authenticate, read the body within its limits, validate it, store it durably, answer."""
+    """Authenticate the request, read and validate the body, store the result durably, and answer with the result."""
     key = require_key(request, KeyKind.SYNC)
     deployment, job_id = _parse_path(request, key)
     engine: Engine = request.state.engine
@@ -81,7 +81,7 @@ async def _record_result(request: Request) -> Response:
         async with engine.limiters.sync_parsing.slot(key.key_id):
             parsed = await run_in_threadpool(decode_and_parse)
     except Refused:
-        # A compressed body may have been decompressed up to the limit.
+        # A compressed body may have been decompressed up to the limit of the body size.
         byte_count = engine.settings.body_bytes_max if encoding else len(body)
         admission.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
         raise
@@ -95,12 +95,13 @@ async def _record_result(request: Request) -> Response:
 
 
 def _parse_path(request: Request, key: Key) -> tuple[int, str]:
-    """Return the deployment, which is in the key's scope, and the job id.
+    """Return the deployment and the job id in the path.
 
     Raises:
-        Refused: `bad_parameter` or `out_of_scope`.
+        Refused: the URL has parameters, or the deployment is not an integer (`bad_parameter`), or is outside the key's
+            scope (`out_of_scope`).
     """
-    check_parameters(request.query_params, ())
+    check_parameters(request.query_params, allowed=())
     try:
         deployment = parse_deployment(request.path_params["deploymentId"], name="deploymentId")
     except Misconfigured as error:
@@ -115,8 +116,8 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
     """Return the body without decoding it, and its `Content-Encoding`.
 
     Raises:
-        Refused: the media type, the encoding, the size or the duration.
-        Unavailable: `rate_limited` or `overloaded`.
+        Refused: the media type, the encoding, the size or the duration of the body is not allowed.
+        Unavailable: the sender exceeds its rate (`rate_limited`), or too many bytes are in memory (`overloaded`).
     """
     headers = request.headers
     parse_media_type(headers.get("content-type", ""), ("application/json",))
@@ -132,7 +133,7 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
 
 
 def _result_response(result: dict[str, Any], engine: Engine) -> Response:
-    """Return the response with a stored result. Its count has the vendor's field name, such as `svcCount`."""
+    """Return the response with a stored result. The count of cubes has the vendor's field name, such as `svcCount`."""
     vendor_field = count_field(engine.settings.service_name)
     body = {vendor_field if field == CUBE_COUNT_FIELD else field: value for field, value in result.items()}
     return Response(orjson.dumps(body), media_type="application/json", headers=NO_STORE)
@@ -173,6 +174,7 @@ def operations(_: Settings) -> list[Operation]:
 
 
 def _path_parameters() -> Sequence[Schema]:
+    """Return the Parameter Objects of the path."""
     job_id = {"type": "string", "minLength": 1, "maxLength": JOB_ID_CHARACTERS_MAX}
     return [
         parameter("deploymentId", DEPLOYMENT, "The deployment of the sync.", location="path"),

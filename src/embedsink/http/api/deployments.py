@@ -58,11 +58,16 @@ async def list_deployments(request: Request) -> Response:
 
 
 def _read_rows(reader: Reader) -> list[tuple[Any, ...]]:
+    """Return the rows of the view, from all of the reader's batches."""
     return list(chain.from_iterable(reader.rows(VIEW)))
 
 
 def _parse_cursor(cursor: str | None) -> int | None:
-    """Return the deployment id after which the page begins; None for the first page."""
+    """Return the deployment id after which the page begins; None for the first page.
+
+    Raises:
+        Refused: the cursor is not the id of a deployment (`bad_parameter`).
+    """
     if cursor is None:
         return None
     try:

@@ -72,7 +72,7 @@ class IngestEndpoint:
         await raw_response.send(send)
 
     def _ingest_body(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
-        """Authenticate, limit, validate, journal and answer a delivery. Its headers are already checked."""
+        """Authenticate, limit, validate, journal and answer a delivery whose headers are already checked."""
         try:
             self.admission.admit_body(meta, body)
             result = self._validate(meta, body)
@@ -84,7 +84,7 @@ class IngestEndpoint:
             self._reply_error(meta.scope, error, reply)
 
     def _validate(self, meta: RequestMeta, body: bytes) -> ParseResult | None:
-        """Validate a small body on the event loop. Return None if the worker has to validate it."""
+        """Validate a small body on the event loop. Return None for a body that the worker has to validate."""
         content = self._inflate_small(meta, body)
         if content is None:
             return None
@@ -100,7 +100,7 @@ class IngestEndpoint:
         return parse_and_encode(meta.parse_job(body), rules, body_bytes_max=self._body_bytes_max)
 
     def _inflate_small(self, meta: RequestMeta, body: bytes) -> bytes | None:
-        """Return the decompressed body; None if it is damaged, or too large for the event loop."""
+        """Return the body, decompressed if necessary; None for a damaged body, or one too large for the event loop."""
         if len(body) > LOOP_BYTES_MAX:
             return None
         if meta.encoding != "gzip":
@@ -111,7 +111,7 @@ class IngestEndpoint:
             return None
 
     def _validate_in_worker(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
-        """Validate a body in the worker process, then journal it. Meanwhile its bytes count as in flight."""
+        """Validate a body in the worker process, and then journal it. Count its bytes until it is validated."""
         sender, body_bytes = meta.sender, len(body)
         rates, inflight = self.admission.rates, self.admission.bodies.inflight
         rates.check_work(sender)
@@ -159,24 +159,25 @@ class IngestEndpoint:
             )
 
     def _charge_rejections(self, meta: RequestMeta, result: ParseResult, rejected_count: int) -> None:
+        """Charge a refused body or rejected envelopes to the sender, at `REJECTED_FACTOR` times their size."""
         if result.refusal is not None:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * result.body_bytes)
         elif rejected_count:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(result.rejection_lines))
 
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
-        """Answer with an error. If an address without a valid key exceeds its rate, delay a 429 instead."""
+        """Answer with an error, or with a delayed 429 if the address sends too many requests without a valid key."""
         limits = self.admission.anonymous_limits
         has_valid_key = "key_id" in scope["state"]
         is_bug = not isinstance(error, EmbedsinkError)
         if has_valid_key or is_bug:
             reply(error_response(scope, error))
             return
-        rate_limited = limits.charge(scope, cost=request_cost(scope))
-        if rate_limited is None:
+        rate_error = limits.charge(scope, cost=request_cost(scope))
+        if rate_error is None:
             reply(error_response(scope, error))
         else:
-            limits.delay_response(scope, lambda: reply(error_response(scope, rate_limited)))
+            limits.delay_response(scope, lambda: reply(error_response(scope, rate_error)))
 
 
 def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
@@ -188,7 +189,7 @@ def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
 def _reply_when_durable(
     meta: RequestMeta, result: ParseResult, rejected_count: int, reply: Reply
 ) -> Callable[[Unavailable | None], None]:
-    """Return the callback of the journal, which answers with a receipt or with an error."""
+    """Return the callback that the journal calls after the fsync or a failure, and that answers the client."""
     # The callback must not refer to the result: its lines are freed before the fsync (docs/decisions/0006).
     accepted_count = result.accepted_count
     listed_rejections = result.listed_rejections

@@ -72,9 +72,9 @@ async def show_summary(request: Request) -> Response:
 
 
 async def show_snapshot(request: Request) -> Response:
-    """Answer with the snapshot. It contains every deployment, so the key must have no scope."""
+    """Answer with the snapshot. The key must have no scope, because the snapshot contains all deployments."""
     key = require_key(request, KeyKind.READ)
-    check_parameters(request.query_params, ())
+    check_parameters(request.query_params, allowed=())
     if key.deployments is not None:
         detail = "analytics.duckdb: contains every deployment. Use a read key without a scope."
         raise Refused(Reason.OUT_OF_SCOPE, detail)
@@ -89,7 +89,7 @@ async def show_snapshot(request: Request) -> Response:
 
 
 def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
-    """Return the whole file, a range of it, 304 or 416 (RFC 9110). Take over the descriptor, and close it."""
+    """Return a 200 with the file, a 206 with a range, a 304 or a 416 (RFC 9110). In all cases, close the descriptor."""
     engine: Engine = request.state.engine
     status = os.fstat(descriptor)
     # A strong tag: each snapshot is a new file, which is written completely and then renamed.

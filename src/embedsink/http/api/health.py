@@ -19,7 +19,7 @@ from embedsink.settings import Settings
 
 
 async def healthz(request: Request) -> Response:
-    """Answer 200: the process runs."""
+    """Answer 200, because the process runs."""
     return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
 
 
@@ -49,7 +49,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def _test_journal_write(engine: Engine) -> str | None:
-    """Write an empty group to the journal and sync it to the disk. Return the error, or None."""
+    """Write an empty group to the journal and sync it to the disk. Return the error message; None after a success."""
     started_at = time.monotonic()
     try:
         await asyncio.wait_for(engine.journal.append(b""), engine.settings.journal_timeout_s)

@@ -29,7 +29,7 @@ WAIT_S_MAX = 30
 
 
 async def inspect(request: Request) -> Response:
-    """Answer with counts by type and the rejections, once all acknowledged events are loaded or the wait has ended."""
+    """Answer with counts by type and the rejections, when all acknowledged events are loaded or the wait has ended."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
@@ -51,6 +51,7 @@ async def inspect(request: Request) -> Response:
 
 
 def _read_ingested(reader: Reader) -> tuple[IngestedCounts, list[dict[str, Any]]]:
+    """Return the counts and the first rejections, read in one transaction."""
     with reader.consistent():
         return count_ingested(reader), first_rejections(reader)
 

@@ -54,10 +54,10 @@ async def show_live(request: Request) -> Response:
 def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
     """Return the position after which a client resumes; None for a new client.
 
-    A position is the number of a loaded segment. Clients send it back as the id of the last message that they received.
+    A position is the number of a loaded segment. Clients send the position back as the id of the last received message.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: the client sent a text that does not have the form of an id (`bad_parameter`).
     """
     last_id = request.headers.get("last-event-id") or request.query_params.get("after")
     if last_id is None:
@@ -66,22 +66,26 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
         return _parse_opaque_id(last_id, engine)
     is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= len(str(_POSITION_MAX))
     if not is_number:
-        raise _invalid_id(last_id)
+        raise _invalid_id_error(last_id)
     newest = engine.load_notifier.position
-    oldest = max(0, newest - RESUME_SEGMENTS_MAX)
+    oldest = max(0, newest - RESUME_SEGMENTS_MAX)  # A client can't resume further back.
     return max(oldest, min(int(last_id), newest))
 
 
 def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
-    """Return the position in an encrypted id. An id of an earlier process gives the first position of this process."""
+    """Return the position in an encrypted id; for an id of an earlier process, the first position of this process.
+
+    Raises:
+        Refused: the text does not have the form of an id (`bad_parameter`).
+    """
     if not _OPAQUE_ID.fullmatch(opaque_id):
-        raise _invalid_id(opaque_id)
+        raise _invalid_id_error(opaque_id)
     first, newest = engine.load_notifier.first_position, engine.load_notifier.position
     position = engine.number_cipher.decrypt(int(opaque_id, 16))
     return position if first <= position <= newest else first
 
 
-def _invalid_id(message_id: str) -> Refused:
+def _invalid_id_error(message_id: str) -> Refused:
     return Refused(
         Reason.BAD_PARAMETER,
         f"after: {preview(message_id)} is not the id of a message. Leave it out to begin with new events.",

@@ -12,7 +12,7 @@ from embedsink.settings import Settings
 
 
 async def show_description(request: Request) -> Response:
-    """Answer with the description. It contains this server's limits and service name."""
+    """Answer with the description, which contains the limits and the service name of this server."""
     openapi: OpenApi = request.state.openapi
     # The first use builds the document, which takes a tenth of a second, so it runs in a thread.
     document = await asyncio.to_thread(lambda: openapi.json)

@@ -8,14 +8,14 @@ from embedsink.errors import Refused, preview
 from embedsink.http.openapi.errors import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
-from embedsink.http.openapi.parts import reason_of, ref
+from embedsink.http.openapi.parts import reason_schema, ref
 from embedsink.http.problems import advice_on
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
 
 async def explain_problem(request: Request) -> Response:
-    """Answer with the meaning of a reason, and what the client does next."""
+    """Answer with the meaning of a reason, and the advice to the client."""
     name = request.path_params["reason"]
     reasons = {reason.value: reason for reason in Reason}
     if name not in reasons:
@@ -39,6 +39,6 @@ def operations(_: Settings) -> list[Operation]:
             summary="Read the meaning of a problem type",
             success=Success(200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
             error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
-            parameters=[parameter("reason", reason_of(Reason), location="path")],
+            parameters=[parameter("reason", reason_schema(Reason), location="path")],
         )
     ]

@@ -36,7 +36,7 @@ LIMIT_MAX = 1_000
 
 
 async def quarantine(request: Request) -> Response:
-    """Dispatch by method: GET lists, DELETE purges."""
+    """Dispatch by method: GET lists the rejections, DELETE purges them."""
     if request.method == "DELETE":
         return await purge(request)
     return await list_quarantine(request)
@@ -84,6 +84,7 @@ async def replay(request: Request) -> Response:
 
 
 def _check_unscoped(key: Key) -> None:
+    """Raise Refused (`out_of_scope`) if the key is limited to deployments."""
     if key.deployments is not None:
         detail = "quarantine: contains rejections of all deployments. Use an admin key without a scope."
         raise Refused(Reason.OUT_OF_SCOPE, detail)
@@ -95,6 +96,7 @@ def _read_json(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> byt
 
 
 def _parse_id(text: str | None) -> UUID | None:
+    """Return the id in a parameter; None without it. Raise Refused (`bad_parameter`) for a text that is not a UUID."""
     if text is None:
         return None
     try:

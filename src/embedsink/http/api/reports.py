@@ -32,7 +32,7 @@ PATH = "/api/v1/reports"
 async def list_reports(request: Request) -> Response:
     """Answer with all reports: the question, the grain and the columns of each."""
     key = require_key(request, KeyKind.READ)
-    check_parameters(request.query_params, ())
+    check_parameters(request.query_params, allowed=())
     return JSONResponse(await run_short_query(request.state.engine, key, _read_reports), headers=NO_CACHE)
 
 
@@ -40,7 +40,7 @@ async def show_schema(request: Request) -> Response:
     """Answer with the description of a report, and the JSON Schema of its rows."""
     key = require_key(request, KeyKind.READ)
     name = check_report_name(request.path_params["name"])
-    check_parameters(request.query_params, ())
+    check_parameters(request.query_params, allowed=())
     description = await run_short_query(request.state.engine, key, partial(describe_report, name=name))
     return JSONResponse(description, headers=NO_CACHE)
 
@@ -104,12 +104,13 @@ def operations(_: Settings) -> list[Operation]:
             success=Success(200, "The report.", {"application/json": ref("ReportSchema")}),
             error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
             key_kinds=READERS,
-            parameters=[_name_parameter(())],
+            parameters=[_name_parameter(formats=())],
         ),
     ]
 
 
 def _name_parameter(formats: Sequence[Format]) -> Schema:
+    """Return the parameter `name`: the name of a report, which may have one of these formats as suffix."""
     suffix = rf"(\.({'|'.join(formats)}))?" if formats else ""
     pattern = {"type": "string", "pattern": f"^({'|'.join(report_names())}){suffix}$"}
     return parameter("name", pattern, "The report, and optionally the format of its rows.", location="path")

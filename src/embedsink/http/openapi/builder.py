@@ -51,6 +51,7 @@ class OpenApi:
         return [Group(tag.name, tag.description, self._operations(tag)) for tag in self._tags]
 
     def _operations(self, tag: Tag) -> list[Operation]:
+        """Return the operations of all resources with this tag."""
         operations: list[Operation] = []
         for resource in tag.resources:
             operations += resource.operations(self.settings)

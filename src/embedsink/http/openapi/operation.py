@@ -116,11 +116,11 @@ class Operation:
         success = OperationResponse(
             self.success.status, self.success.description, self.success.content, self.response_headers
         )
-        others = [
+        other_responses = [
             OperationResponse(status, meaning, self.success.content if status == HTTPStatus.PARTIAL_CONTENT else {})
             for status, meaning in self.other_statuses.items()
         ]
-        return [success, *others, *self._error_responses()]
+        return [success, *other_responses, *self._error_responses()]
 
     def _error_responses(self) -> list[OperationResponse]:
         """Return one response for each status of an error, in the order of the statuses."""
@@ -141,6 +141,7 @@ class Group:
 
 
 def _error_response(status: int, reasons: Sequence[Reason]) -> OperationResponse:
+    """Return the response for an error status: its reasons, the advice on each, and the schema of the problem."""
     reason_names = tuple(sorted({str(reason) for reason in reasons}))
     schema_name = next((_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS), "Problem")
     members = {"status": {"const": status}, "reason": {"enum": list(reason_names)}}

@@ -26,26 +26,26 @@ def object_of(properties: dict[str, Schema], *, optional: Sequence[str] = ()) ->
     return {"type": "object", "properties": properties, "required": required}
 
 
-def reason_of(reasons: Iterable[Reason]) -> Schema:
+def reason_schema(reasons: Iterable[Reason]) -> Schema:
     """Return the schema of a value that is one of these reasons."""
     return {"enum": [str(reason) for reason in reasons]}
 
 
 def plain_text() -> dict[str, Schema]:
-    """Return content of the type `text/plain`."""
+    """Return the schema of a text response, by its media type."""
     return {"text/plain": TEXT}
 
 
 def html_page() -> dict[str, Schema]:
-    """Return content of the type `text/html`."""
+    """Return the schema of an HTML response, by its media type."""
     return {"text/html": TEXT}
 
 
 def content(schemas: dict[str, Schema]) -> Schema:
-    """Return schemas by media type as the OpenAPI `content` object."""
+    """Return the OpenAPI `content` object for schemas by media type."""
     return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
 
 
 def headers_of(descriptions: dict[str, str]) -> Schema:
-    """Return header descriptions as the OpenAPI `headers` object."""
+    """Return the OpenAPI `headers` object for descriptions by header name."""
     return {name: {"description": text, "schema": TEXT} for name, text in descriptions.items()}

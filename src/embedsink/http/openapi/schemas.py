@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from embedsink.auth.keys import KeyKind
-from embedsink.http.openapi.parts import TEXT, Schema, array, object_of, reason_of, ref
+from embedsink.http.openapi.parts import TEXT, Schema, array, object_of, reason_schema, ref
 from embedsink.http.sync_body import result_type
 from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX
 from embedsink.protocol.messages import Catalog, Delivery, catalog_for
@@ -20,7 +20,7 @@ _BOOLEAN: Schema = {"type": "boolean"}
 
 
 def schemas(settings: Settings) -> dict[str, Schema]:
-    """Return all schemas to which operations refer, by name."""
+    """Return, by name, all schemas to which operations refer."""
     catalog = catalog_for(settings.service_name)
     request_schemas = _request_schemas(catalog, result_type(settings.service_name))
     request_schemas["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
@@ -53,9 +53,14 @@ def _request_schemas(catalog: Catalog, sync_result_type: Any) -> dict[str, Schem
 
 def _problem_schemas() -> dict[str, Schema]:
     """Return the schemas of error responses, and of the explanation of a reason."""
-    problem = {"type": TEXT, "title": TEXT, "status": _INTEGER, "reason": reason_of(Reason), "detail": TEXT}
+    problem = {"type": TEXT, "title": TEXT, "status": _INTEGER, "reason": reason_schema(Reason), "detail": TEXT}
     wrong_field = object_of({"field": TEXT, "detail": TEXT})
-    explanation = {"reason": reason_of(Reason), "title": TEXT, "status": {"type": ["integer", "null"]}, "advice": TEXT}
+    explanation = {
+        "reason": reason_schema(Reason),
+        "title": TEXT,
+        "status": {"type": ["integer", "null"]},
+        "advice": TEXT,
+    }
     return {
         "Problem": object_of(problem) | {"description": "RFC 9457 problem details."},
         "NothingAccepted": {"allOf": [ref("Problem"), _receipt_schema()]},
@@ -66,7 +71,7 @@ def _problem_schemas() -> dict[str, Schema]:
 
 def _receipt_schemas() -> dict[str, Schema]:
     """Return the schemas of responses to deliveries, purges and replays."""
-    rejection = {"index": _COUNT, "id": _TEXT_OR_NULL, "reason": reason_of(Reason), "detail": TEXT}
+    rejection = {"index": _COUNT, "id": _TEXT_OR_NULL, "reason": reason_schema(Reason), "detail": TEXT}
     return {
         "Receipt": _receipt_schema(),
         "Rejection": object_of(rejection),
@@ -76,17 +81,19 @@ def _receipt_schemas() -> dict[str, Schema]:
 
 
 def _receipt_schema() -> Schema:
+    """Return the schema of the response to a delivery: the accepted count, and the first rejections."""
     rejections = array(ref("Rejection")) | {"maxItems": REJECTIONS_LISTED_MAX}
     receipt = {"accepted": _COUNT, "rejected": rejections, "rejectedCount": _COUNT}
     return object_of(receipt, optional=("rejectedCount",))
 
 
 def _inspection_schema() -> Schema:
+    """Return the schema of the response to an inspection: counts, and the first rejections."""
     count_by_type = {"type": "object", "additionalProperties": _COUNT}
     rejection = {
         "id": TEXT,
         "receivedAt": TEXT | {"format": "date-time"},
-        "reason": reason_of(Reason),
+        "reason": reason_schema(Reason),
         "path": _TEXT_OR_NULL,
         "detail": TEXT,
         "direction": {"enum": ["event", "action"]},

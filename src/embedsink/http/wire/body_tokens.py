@@ -10,7 +10,7 @@ _FIELDS_MAX = 8
 
 
 def find_body_tokens(beginning: bytes) -> Iterator[str]:
-    """Yield the values of the first 8 fields named `key`, at any depth. One may be the key of the delivery.
+    """Yield the text in each of the first 8 fields named `key`, at any depth. One field may be the delivery's key.
 
     Args:
         beginning: the first bytes of a JSON body.

@@ -54,8 +54,8 @@ class LimitedConnection(IngestProtocol):
     _head_bytes_at_most = 0  # with that chunk
     _dropped_bytes = 0  # the bytes of the current body that arrived after its response
     _request_bytes = 0  # the bytes of the current request that arrived after its head
-    _framing_bytes = 0  # those of them that are not in the body
-    _head_timer: asyncio.TimerHandle | None = None
+    _framing_bytes = 0  # the part of `_request_bytes` that is not in the body
+    _receive_timer: asyncio.TimerHandle | None = None  # for a head, or for a body after its response
     _delayed_response: Callable[[], None] | None = None
     _delay_timer: asyncio.TimerHandle | None = None
     _is_shutting_down = False
@@ -75,13 +75,13 @@ class LimitedConnection(IngestProtocol):
         """Wait for the first head. Beyond the maximum, close a waiting connection: this one if no other waits."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        self._start_head_timer()
+        self._start_receive_timer()
         self._registry.add_waiting(self)
         self._registry.evict_beyond_limit(len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers, and remove the connection from the registry. A delayed response ends without being sent."""
-        self._stop_head_timer()
+        """Stop all timers, leave the registry, and complete a delayed response, which is no longer sent."""
+        self._stop_receive_timer()
         self._registry.remove(self)
         super().connection_lost(exc)
         self._end_delay()
@@ -93,7 +93,7 @@ class LimitedConnection(IngestProtocol):
         self._end_delay()
 
     def evict(self) -> None:
-        """Close at once. Drop the bytes that a stalled client has not read, also those in the kernel's buffer."""
+        """Close the connection at once. Drop all bytes that a stalled client has not read, even in the kernel."""
         is_stalled = self.flow.write_paused
         if is_stalled:
             self._abort()
@@ -101,7 +101,7 @@ class LimitedConnection(IngestProtocol):
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """Stop writing, and let the connection be evicted, because the client does not read."""
+        """Stop writing because the client does not read, and allow the eviction of the connection."""
         super().pause_writing()
         self._registry.add_stalled(self, self.transport.get_write_buffer_size())
 
@@ -124,7 +124,7 @@ class LimitedConnection(IngestProtocol):
         self._registry.add_waiting(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Append a header field or trailer, up to the maximum number."""
+        """Store a header field or trailer. Refuse a head with too many fields."""
         if len(self.headers) == FIELDS_MAX:
             self._stop_parsing(f"The head has more than {FIELDS_MAX} fields.")
         # Copied from uvicorn: calling its method would take 0.1 µs per field.
@@ -143,7 +143,7 @@ class LimitedConnection(IngestProtocol):
                 self._feed_chunk(data[start : start + HEAD_BYTES_MAX])
 
     def _feed_chunk(self, data: bytes) -> None:
-        """Parse a chunk, then apply the limits of the request with which it ends."""
+        """Parse a chunk, then apply the limits to the request in which the chunk ends."""
         previous_cycle = self.cycle
         # Measuring a head is slow, so it is done only if the head may exceed the limit.
         self._may_exceed_head_limit = self._head_bytes_at_most + len(data) > HEAD_BYTES_MAX
@@ -153,21 +153,26 @@ class LimitedConnection(IngestProtocol):
             return  # The request was invalid, or its response closes the connection.
         if self._deferred_parts is not None:
             self._head_bytes_at_most = self._dropped_bytes = 0
-            self._stop_head_timer()  # The head is complete, and its body is arriving.
+            self._stop_receive_timer()  # The head is complete, and its body is arriving.
         elif self._has_complete_head():
             self._head_bytes_at_most = 0
             self._limit_body(len(data))
-        elif self._head_timer is None or self.cycle is not previous_cycle or self._dropped_bytes:
+        # The head begins in this chunk if no timer ran, another request ended in the chunk, or a body was dropped.
+        elif self._receive_timer is None or self.cycle is not previous_cycle or self._dropped_bytes:
             self._begin_head(len(data))
         else:
             self._continue_head(len(data))
 
     def _begin_head(self, byte_count: int) -> None:
-        """Start to measure an incomplete head, which begins somewhere in these bytes."""
+        """Start the limits of size and time for a request head that is still incomplete.
+
+        Args:
+            byte_count: the size of the chunk in which the head begins. The head so far is at most this large.
+        """
         self._head_bytes_at_most = byte_count
-        self._dropped_bytes = 0
-        self._stop_head_timer()
-        self._start_head_timer()
+        self._dropped_bytes = 0  # The body of the previous request has ended.
+        self._stop_receive_timer()
+        self._start_receive_timer()
 
     def _continue_head(self, byte_count: int) -> None:
         """Add bytes to an incomplete head. Refuse the head if it is too large."""
@@ -177,16 +182,16 @@ class LimitedConnection(IngestProtocol):
             self._refuse_head(_HEAD_TOO_LARGE)
 
     def _limit_body(self, byte_count: int) -> None:
-        """Limit a body that is still arriving. After its response, the rest is dropped."""
+        """Apply the limits to the body of a request. The body may be complete, or still arrive after the response."""
         if not self.cycle.more_body:
             self._request_bytes = self._framing_bytes = 0
         else:
             self._limit_request_size(byte_count)
             if self.cycle.response_complete:
-                self._drop(byte_count)
+                self._count_dropped(byte_count)
                 return
         self._dropped_bytes = 0
-        self._stop_head_timer()
+        self._stop_receive_timer()
         self._stop_waiting_if_busy()
 
     def on_response_complete(self) -> None:
@@ -199,14 +204,14 @@ class LimitedConnection(IngestProtocol):
             self._registry.add_waiting(self)
 
     def _stop_waiting_if_busy(self) -> None:
-        """Don't let the connection be evicted while the server computes the response to a complete request."""
+        """Protect the connection from eviction while the server computes the response to a complete request."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         is_answering = cycle is not None and not cycle.response_complete and not cycle.more_body
         if is_answering and self._delayed_response is None and not self.flow.write_paused:
             self._registry.remove_waiting(self)
 
     def _end_delay(self) -> None:
-        """Send the delayed response, if there is one."""
+        """Send the delayed response now, if there is one, and cancel its timer."""
         if self._delayed_response is not None and self._delay_timer is not None:
             self._delay_timer.cancel()
             respond = self._delayed_response
@@ -214,21 +219,23 @@ class LimitedConnection(IngestProtocol):
             respond()
 
     def _check_head_size(self) -> None:
+        """Refuse a head that is too large."""
         if self._head_size() > HEAD_BYTES_MAX:
             self._stop_parsing(_HEAD_TOO_LARGE)
 
     def _stop_parsing(self, detail: str) -> NoReturn:
-        """Refuse the head, and abort the parser. While an earlier request is being answered, send no refusal."""
+        """Abort the parser by an exception. Refuse the head first, unless an earlier request has no response yet."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             self._refuse_head(detail)
         raise ConnectionAbortedError  # Stops the parser.
 
     def _is_refused(self) -> bool:
-        """Return whether the current request has a delayed response, so that its body can be dropped."""
+        """Return whether the current request is refused, and only its response is delayed. Its body can be dropped."""
         return self._delayed_response is not None and self.cycle is self._active_cycle
 
     def _head_size(self) -> int:
+        """Return the size of the current head in bytes."""
         request_line_bytes = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
         field_bytes = sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
         return request_line_bytes + field_bytes + len("\r\n")
@@ -246,31 +253,36 @@ class LimitedConnection(IngestProtocol):
         if self._request_bytes > self._request_bytes_max or self._framing_bytes > FRAMING_BYTES_MAX:
             self.transport.close()
 
-    def _drop(self, byte_count: int) -> None:
-        """Drop bytes of a body after its response. Close the connection if they are too many or too slow."""
+    def _count_dropped(self, byte_count: int) -> None:
+        """Count bytes of a body that arrive after its response, and are dropped.
+
+        Beyond `DROPPED_BYTES_MAX`, or when the timer ends, close the connection.
+        """
         self._dropped_bytes += byte_count
         if self._dropped_bytes > DROPPED_BYTES_MAX:
             self.transport.close()
-        elif self._head_timer is None:
-            self._start_head_timer()  # uvicorn has cancelled its timer, and the rest may never arrive.
+        elif self._receive_timer is None:
+            self._start_receive_timer()  # uvicorn has cancelled its timer, and the rest may never arrive.
 
     def _has_complete_head(self) -> bool:
         # uvicorn creates the scope with the first byte of a request, and adds the method when the head is complete.
         scope: Mapping[str, object] | None = self.scope  # None before the first request
         return scope is not None and "method" in scope
 
-    def _start_head_timer(self) -> None:
+    def _start_receive_timer(self) -> None:
+        """Start the time limit of a head, or of a body after its response. Measure the head from here on."""
         self._head_bytes_at_least = 0
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_head_timeout)
+        self._receive_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_receive_timeout)
 
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _stop_receive_timer(self) -> None:
+        if self._receive_timer is not None:
+            self._receive_timer.cancel()
+            self._receive_timer = None
 
-    def _on_head_timeout(self) -> None:
+    def _on_receive_timeout(self) -> None:
+        """Close the connection, unless an earlier request has no response yet."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is not None and not cycle.response_complete:
-            self._start_head_timer()  # An earlier request is still being answered, so wait longer.
+            self._start_receive_timer()  # An earlier request is still being answered, so wait longer.
         else:
             self.transport.close()

@@ -10,7 +10,7 @@ class Evictable(Protocol):
     """A connection that can be closed to make room for others."""
 
     def evict(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
 
 
 class ConnectionRegistry:
@@ -20,7 +20,7 @@ class ConnectionRegistry:
     connections are waiting ones whose client does not read.
 
     Args:
-        connections_max: how many connections may be open at once.
+        connections_max: the maximum number of open connections.
     """
 
     def __init__(self, connections_max: int) -> None:
@@ -30,13 +30,13 @@ class ConnectionRegistry:
         self._unsent_bytes = 0
 
     def evict_beyond_limit(self, open_count: int) -> None:
-        """Close the connection that has waited longest if more than the maximum are open."""
+        """If more than `connections_max` connections are open, close the connection that has waited longest, if any."""
         if open_count > self._connections_max and self._waiting:
             self._evict(next(iter(self._waiting)))
 
     def add_waiting(self, connection: Evictable) -> None:
         """Record that a connection waits from now on."""
-        self._waiting.pop(connection, None)
+        self._waiting.pop(connection, None)  # Otherwise it would keep its earlier position in the order.
         self._waiting[connection] = None
 
     def remove_waiting(self, connection: Evictable) -> None:
@@ -52,7 +52,7 @@ class ConnectionRegistry:
             self._evict(next(iter(self._stalled)))
 
     def remove_stalled(self, connection: Evictable) -> None:
-        """Record that a client reads again."""
+        """Record that a client reads again, or that the connection is closed."""
         self._unsent_bytes -= self._stalled.pop(connection, 0)
 
     def remove(self, connection: Evictable) -> None:

@@ -56,7 +56,7 @@ class IngestProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.parser = _new_parser(self)
         self.flow = _PipelineFlowControl(transport, self.pipeline)
-        # Each request gets a copy as its state.
+        # Each request gets a copy of `app_state` as its state.
         self.app_state = {**self.app_state, "abort": self._abort, "delay_response": self.delay_response}
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -66,13 +66,13 @@ class IngestProtocol(HttpToolsProtocol):
         pipelined_cycles = [cycle for cycle, _ in self.pipeline]
         cycles: list[Any] = pipelined_cycles if self._active_cycle is None else [self._active_cycle, *pipelined_cycles]
         for cycle in cycles:
-            cycle.body = b""  # Garbage collection may take minutes to free it.
+            cycle.body = b""  # Free the body now. Garbage collection may take minutes.
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the transport open for a pending response, although the client has closed its side of the connection."""
+        """Return whether the transport stays open for a pending response, after the client has closed its side."""
         cycle: Any = self.cycle  # None before the first request
         is_response_pending = isinstance(cycle, _FastPathCycle) and not cycle.response_complete
         if not is_response_pending or self.scheme == "https":
@@ -89,12 +89,12 @@ class IngestProtocol(HttpToolsProtocol):
             self._pass_to_uvicorn(self._deferred_parts)
 
     def on_headers_complete(self) -> None:
-        """Defer a request that may use the fast path, and pass other requests to uvicorn."""
+        """Defer a request that may use the fast path, and pass others to uvicorn. Abort if too many requests wait."""
         self._part_count = 0
         if self._may_exceed_head_limit:
             self._check_head_size()
         if self.parser.should_upgrade():
-            return  # The head is parsed again without its upgrade.
+            return  # `_feed` parses the head again, without the upgrade.
         if len(self.pipeline) == PIPELINE_MAX:
             self.transport.abort()
             raise ConnectionAbortedError  # Stops the parser.
@@ -111,7 +111,10 @@ class IngestProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Store a part of a deferred body, or pass it to uvicorn."""
+        """Store a part of a deferred body, drop a part of a refused body, and pass other parts to uvicorn.
+
+        Close the connection if a body has too many parts, or if the body of a pipelined request is too large.
+        """
         self._part_count += 1
         self._body_bytes += len(body)
         if self._part_count > BODY_PARTS_MAX:
@@ -126,9 +129,9 @@ class IngestProtocol(HttpToolsProtocol):
                 raise ConnectionAbortedError  # Stops the parser.
 
     def on_message_complete(self) -> None:
-        """Pass a complete deferred request to the ingest endpoint."""
+        """Pass a complete deferred request to the ingest endpoint, and other requests to uvicorn."""
         if self.parser.should_upgrade():
-            return
+            return  # `_feed` parses the head again, without the upgrade.
         if self._deferred_parts is None:
             super().on_message_complete()
             return
@@ -143,7 +146,7 @@ class IngestProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Start the next pipelined request, or begin to wait for a request.
 
-        It replaces uvicorn's method, which starts a timer after each response. A timer takes 2 µs.
+        This method replaces uvicorn's, which starts a timer after each response. A timer takes 2 µs.
         """
         self.server_state.total_requests += 1
         self._active_cycle.body = b""
@@ -182,7 +185,7 @@ class IngestProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_handler()
 
     def _abort(self) -> None:
-        """Close at once. Drop all unsent bytes, also those in the kernel's buffer."""
+        """Close the connection at once. Drop all unsent bytes, including the kernel's buffer."""
         if not self.transport.is_closing():
             descriptor = self.transport.get_extra_info("socket").fileno()
             # A duplicate, so that closing the Python socket does not close the connection's descriptor.
@@ -193,8 +196,8 @@ class IngestProtocol(HttpToolsProtocol):
     def _can_use_fast_path(self) -> bool:
         """Return whether the request can be served without waiting for an earlier response or for the client.
 
-        Received data may contain thousands of requests. Refusals are answered at once, so only one of them may use the
-        fast path: otherwise they would block all other connections.
+        Received data may contain thousands of requests, and refused requests are answered at once. Only one request may
+        use the fast path, because thousands of refusals would block all other connections.
         """
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return (
@@ -211,9 +214,10 @@ class IngestProtocol(HttpToolsProtocol):
             unparsed = self._parse_until_upgrade(unparsed)
 
     def _parse_until_upgrade(self, data: bytes) -> bytes:
-        """Parse data. If a request has an upgrade, return its head without the upgrade, and the rest of the data.
+        """Parse data up to a request with an upgrade, where the parser stops because it expects another protocol.
 
-        The parser stops there, because it expects another protocol.
+        Return the data to parse next: the head of that request without the upgrade, and the rest of the data. Return
+        nothing if no request has an upgrade, or if the data is refused.
         """
         try:
             self.parser.feed_data(data)
@@ -228,7 +232,7 @@ class IngestProtocol(HttpToolsProtocol):
         return b""
 
     def _refuse(self, detail: str) -> None:
-        """Answer invalid HTTP with 400, and close. If an earlier response is pending, send that one instead."""
+        """Answer invalid HTTP with 400, and close. If an earlier response is pending, send only that response."""
         cycle: Any = self.cycle  # None before the first request
         is_answering = cycle is not None and not cycle.response_complete
         if is_answering and not cycle.more_body:
@@ -247,11 +251,12 @@ class IngestProtocol(HttpToolsProtocol):
         log.warning("not_http", extra={"detail": detail})
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Start the ASGI task of a request whose response is next."""
         self._active_cycle = cycle
         super()._start_asgi_task(cycle, app)
 
     def _head_without_upgrade(self) -> bytes:
-        """Create a new parser, and return the head of the current request for it, without the upgrade."""
+        """Return the head of the current request without the upgrade, and create a new parser to parse the head."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":

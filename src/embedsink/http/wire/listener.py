@@ -72,7 +72,7 @@ class Listener:
             self._start_handshake(accepted)
 
     def _start_handshake(self, accepted: socket.socket) -> None:
-        """Create a connection, which includes a TLS handshake if there is TLS. Beyond the limit, cancel the oldest."""
+        """Create a connection, with a handshake if TLS is used. Beyond the limit, cancel the oldest handshake."""
         accepted.setblocking(False)
         if len(self._handshakes) >= HANDSHAKES_MAX:
             oldest = next(iter(self._handshakes))
@@ -80,16 +80,16 @@ class Listener:
         handshake = self._loop.create_task(self._connect(accepted))
         self._handshakes[handshake] = None
 
-        def on_end(handshake: asyncio.Task[Any]) -> None:
-            self._handshakes.pop(handshake, None)
+        def on_end(ended: asyncio.Task[Any]) -> None:
+            self._handshakes.pop(ended, None)
             # A failed handshake is the client's mistake, so it is not logged.
-            if handshake.cancelled() or handshake.exception() is not None:
+            if ended.cancelled() or ended.exception() is not None:
                 accepted.close()
 
         handshake.add_done_callback(on_end)
 
     def _pause(self, error: OSError) -> None:
-        """Stop accepting for a while, because each attempt would fail at once."""
+        """Stop accepting for `PAUSE_S`, because each attempt would fail at once."""
         log.warning("accept_failed", extra={"detail": error.strerror})
         self._loop.remove_reader(self._socket)
         self._resume_timer = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._socket, self._accept_all)

@@ -19,7 +19,7 @@ ANONYMOUS_BYTES_MAX = 65_536
 ANONYMOUS_SHARE = 8
 
 Authenticate = Callable[[bytes], Sender]
-"""Finds the sender's key in the first bytes of a body. Raises Refused if there is no valid key."""
+"""Finds the key in the first bytes of a body, and returns the sender. Raises Refused if no key is valid."""
 
 
 class BodyReader:
@@ -35,14 +35,15 @@ class BodyReader:
         )
 
     def check_headers(self, *, length: int, encoding: str) -> None:
-        """Check the headers of a body before it is read.
+        """Check the headers of a request before its body is read.
 
         Args:
             length: the declared length in bytes; 0 if unknown.
-            encoding: the `Content-Encoding` in lower case; empty if it has none.
+            encoding: the `Content-Encoding` in lower case; empty without the header.
 
         Raises:
-            Refused: `body_too_large` or `encoding`.
+            Refused: the encoding is neither gzip nor identity (`encoding`), or the length exceeds the limit
+                (`body_too_large`).
         """
         if encoding not in ("", "identity", "gzip"):
             raise Refused(Reason.ENCODING, f"content-encoding: {preview(encoding)} is not one of gzip, identity.")
@@ -59,11 +60,11 @@ class BodyReader:
         Args:
             receive: the ASGI callable.
             sender: the sender, with its key if the key is known.
-            authenticate: called with the first bytes of a body that exceeds the limit for senders without a key.
+            authenticate: finds the sender's key. It is called once, when a body exceeds `ANONYMOUS_BYTES_MAX`.
 
         Raises:
-            Refused: `body_too_large` or `body_too_slow`, or an error of `authenticate`.
-            Unavailable: `overloaded` if all bodies together are too large, or if the server stops.
+            Refused: the body is too large (`body_too_large`) or too slow (`body_too_slow`), or `authenticate` raises.
+            Unavailable: the bodies in memory are too large together, or the server stops (`overloaded`).
             ClientDisconnect: the client has disconnected.
         """
         try:
@@ -80,16 +81,17 @@ class BodyReader:
             raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then send it again.") from None
 
     def decode(self, body: bytes, *, encoding: str) -> bytes:
-        """Return the body without its `Content-Encoding`.
+        """Return the body, decompressed if the encoding is gzip.
 
         Raises:
-            Refused: `body_too_large` or `encoding`.
+            Refused: the body exceeds the limit, before or after decompression (`body_too_large`), or is not one
+                complete gzip file (`encoding`).
         """
         self.check_size(len(body))
         return inflate(body, bytes_max=self._bytes_max) if encoding == "gzip" else body
 
     async def _read_all(self, receive: Receive, sender: Sender, authenticate: Authenticate | None) -> bytes:
-        """Read a body. Its bytes count as in memory only while further parts are arriving."""
+        """Read a body. A body that arrives in one part is not counted in `InflightBytes`."""
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
@@ -99,10 +101,10 @@ class BodyReader:
         return await self._read_rest(body, receive, sender, authenticate)
 
     async def _read_rest(
-        self, first: bytes, receive: Receive, sender: Sender, authenticate: Authenticate | None
+        self, first_part: bytes, receive: Receive, sender: Sender, authenticate: Authenticate | None
     ) -> bytes:
-        """Read a body of several parts. Count its bytes until it is complete."""
-        parts = [first]
+        """Read a body of several parts. Count the bytes of the body until it is complete."""
+        parts = [first_part]
         size = 0
         has_more = True
         inflight = self.inflight if sender.key_id else self._anonymous_inflight
@@ -154,7 +156,7 @@ class InflightBytes:
         """Count more bytes of a sender.
 
         Raises:
-            Unavailable: `overloaded`; nothing is counted.
+            Unavailable: the bytes would exceed a limit, so they are not counted (`overloaded`).
         """
         key_bytes_max = self._key_bytes_max if sender.key_id else self._bytes_max
         key_bytes_free = key_bytes_max - self._by_key[sender.key_id]
