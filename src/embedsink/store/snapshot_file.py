@@ -56,13 +56,13 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
 
 
 def find_segments(path: Path, *, numbers: Collection[int]) -> Segments:
-    """Return the segments of a snapshot without reading every row."""
-    with _opened(path) as connection:
-        return _segments(connection, numbers)
+    """Return the segments of a snapshot without reading every row. Raise Misconfigured if it can't be read."""
+    with _opened_snapshot(path) as connection:
+        return _read_segments(connection, numbers)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened_snapshot(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a snapshot read-only in this block. Raise Misconfigured if it can't be read."""
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True, config=_CONFIG)) as connection:
@@ -75,8 +75,8 @@ def _unreadable_message(error: Exception) -> str:
     return f"analytics.duckdb: can't be read ({first_line(error)}). No backup was made."
 
 
-def _segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
-    """Read the segments from the ledger. Their names begin with the number, in twelve digits."""
+def _read_segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
+    """Read the newest segments, and those with these numbers, from the ledger. A name begins with twelve digits."""
     query = (
         "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
         "union (from loaded_segment select segment order by segment desc limit $2)"

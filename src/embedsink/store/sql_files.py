@@ -28,9 +28,10 @@ def read_sql(folder: str) -> dict[str, str]:
 
 
 def read_views() -> dict[str, str]:
-    """Return the texts of all macros and views by name, each after those that it reads."""
+    """Return the texts of all macros and views by name, each after the ones that it reads."""
     return {name: sql for layer in LAYERS for name, sql in read_sql(layer).items()}
 
 
 def _name_of(path: Path) -> str:
+    """Return the name of a SQL file: without the number that orders it, except for migrations."""
     return path.stem if path.parent.name == "migrations" else _ORDER_PREFIX.sub("", path.stem)

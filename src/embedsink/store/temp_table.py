@@ -35,7 +35,7 @@ class TempTable:
         connection.execute(f"drop table temp.temp_{self.view}")
 
     def covers(self, variables: Mapping[str, Any]) -> bool:
-        """Return whether the table has the rows of the view for these variables: the same scope, and a period within.
+        """Return whether the table suffices for these variables: the same scope, and a period within that of the table.
 
         A bound of None means no limit.
         """
