@@ -112,6 +112,7 @@ def _text_config(palette: Palette) -> dict[str, Any]:
 
 
 def _axis_config(palette: Palette) -> dict[str, Any]:
+    """Return the config of axes."""
     return {
         "axis": _label_config(palette)
         | {
@@ -135,6 +136,7 @@ def _label_config(palette: Palette) -> dict[str, Any]:
 
 
 def _mark_config(palette: Palette) -> dict[str, Any]:
+    """Return the config of marks such as bars and lines."""
     return {
         "mark": {"color": palette.accent, "tooltip": True},
         "bar": {"color": palette.accent},
