@@ -75,7 +75,7 @@ class ChunkStore:
             path.unlink()
 
     def _store_chunk(self, content: bytes) -> str:
-        """Store a chunk unless it exists undamaged. Return its digest."""
+        """Store a chunk, unless an undamaged copy exists. Return the digest of the chunk."""
         digest = sha256(content).hexdigest()
         path = self._path_of(digest)
         exists = path.exists()

@@ -51,7 +51,7 @@ def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
 
 
 def _identities_of(generation: Generation) -> set[str]:
-    """Return the newest identities of a generation whose manifest lacks them, from the names of the journal files."""
+    """Return the newest identities of a generation, from file names: the manifest of an older version lacks them."""
     paths = [Path(file.name) for file in generation.files if file.name.startswith("journal/")]
     return set(newest_identities([identity_of(path.name) for path in paths if path.suffix != OPEN]))
 

@@ -64,7 +64,7 @@ def _find_generation(backup: Path) -> tuple[Repository, str]:
 
 
 def _advice(repository: Repository, damaged: str, folder: DataFolder) -> str:
-    """Return advice: the command that restores the newest intact generation that is older than the damaged one."""
+    """Return advice: how to restore the newest intact generation before the damaged one, or that none is intact."""
     older = [name for name in repository.names() if name < damaged]
     for name in reversed(older):
         if _is_intact(repository, name):

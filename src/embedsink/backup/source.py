@@ -103,7 +103,7 @@ def _open_files(subfolder: Path, *, excluding: str | None = None) -> Iterator[tu
 
 
 def _open_regular_file(path: Path) -> IO[bytes] | None:
-    """Open a regular file; None if it is missing or of another kind."""
+    """Open a file; None if the path does not exist or is not a regular file."""
     with suppress(FileNotFoundError):
         # Without O_NONBLOCK, opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -124,11 +124,13 @@ class FirstRows:
         self._rows: list[Row] = []
 
     def add(self, row: Row) -> None:
+        """Count a row, and retain the row if it is among the first."""
         self.row_count += 1
         if len(self._rows) < self._rows_max:
             self._rows.append(row)
 
     def rows(self) -> list[Row]:
+        """Return the retained rows."""
         return self._rows
 
     def is_cut(self) -> bool:
@@ -152,6 +154,7 @@ class TopRows:
         self._heap: list[tuple[Any, int, Row]] = []
 
     def add(self, row: Row) -> None:
+        """Count a row that has a value, and retain the row if it is among the top rows."""
         value = row[self._column]
         if value is None:
             return
@@ -165,6 +168,7 @@ class TopRows:
             heapq.heapreplace(self._heap, entry)
 
     def rows(self) -> list[Row]:
+        """Return the retained rows, the top row first."""
         return [row for _, _, row in sorted(self._heap, reverse=True)]
 
     def is_cut(self) -> bool:
@@ -188,6 +192,7 @@ class GroupedRows:
         self._is_full = False
 
     def add(self, row: Row) -> None:
+        """Add the values of a row to the totals of its group."""
         key = tuple([row[column] for column in self._key_columns])
         totals = self._groups.get(key)
         if totals is None:
@@ -273,6 +278,7 @@ class TopSeries:
         self._buffered_count = 0
 
     def add(self, row: Row) -> None:
+        """Add a row to its series. A row of a dropped series counts only in the sum."""
         self.row_count += 1
         series = row[self._series_column]
         if series not in self._sum_by_series:

@@ -17,8 +17,8 @@ def required_columns(report: Report, tiles: Iterable[NumberTile | Chart | Table]
     return tuple(name for name in names if name in columns) or (names[0],)  # A query needs a column.
 
 
-def columns_to_read(report: Report, tile: Chart | Table) -> list[str]:
-    """Return the columns to read for a chart or a table: those of the grouping, else all to which the tile refers.
+def result_columns(report: Report, tile: Chart | Table) -> list[str]:
+    """Return the columns of a tile's rows: the columns of the group, or without a group all that the tile reads.
 
     The caller reduces the rows of a table to the listed columns.
     """

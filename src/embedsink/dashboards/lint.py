@@ -71,14 +71,14 @@ def _is_valid(tile: Tile, reports: Mapping[str, Report]) -> bool:
 
 
 def _tiles_with_paths(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
-    """Yield each tile with its path in the file."""
+    """Yield the path in the file and the tile, for each tile."""
     for number, section in enumerate(dashboard.sections):
         for index, tile in enumerate(section.tiles):
             yield f"sections[{number}].charts[{index}]", tile
 
 
 def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
-    """Check the report, the parameters, the columns and the spec of a tile. Gauges have none of them."""
+    """Check the report, the parameters, the columns and the spec of a tile. A gauge has none of them, so it passes."""
     if not isinstance(tile, NumberTile | Chart | Table):
         return
     report = reports.get(tile.report)
@@ -132,7 +132,7 @@ def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
 
 
 def _check_shown_columns(path: str, tile: Chart | Table, report: Report) -> None:
-    """Check that the columns that a tile shows or sorts by exist in its rows."""
+    """Check that the rows of a tile have the columns that the tile shows or sorts by."""
     row_columns = tile.group.columns if tile.group else [column.name for column in report.columns]
     owner = "this group" if tile.group else f"report {report.name}"
     if tile.sort:
@@ -191,7 +191,7 @@ def _check_spec(path: str, spec: dict[str, Any]) -> None:
 
 
 def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
-    """Yield every report column that a tile reads, with its path in the file."""
+    """Yield the path in the file and the name of every report column that a tile reads."""
     for column in tile.where:
         yield f"where.{column}", column
     if tile.nonzero:
@@ -211,7 +211,7 @@ def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
 
 
 def _columns_summed(tile: ReportTile) -> Iterator[tuple[str, str]]:
-    """Yield the columns whose values the tile sums or multiplies, with their paths in the file."""
+    """Yield the path in the file and the name of every column whose values the tile sums or multiplies."""
     if isinstance(tile, NumberTile):
         is_summed = tile.how in ("sum", "ratio")
         is_multiplied = tile.how in ("newest", "only") and tile.times != 1
@@ -224,7 +224,7 @@ def _columns_summed(tile: ReportTile) -> Iterator[tuple[str, str]]:
 
 
 def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
-    """Yield every column that a tile shows, with its path in the file."""
+    """Yield the path in the file and the name of every column that a tile shows."""
     if isinstance(tile, Table):
         yield from ((f"columns.{column}", column) for column in tile.columns)
         return
@@ -234,7 +234,7 @@ def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
 
 
 def _columns_of_spec(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every column that a spec names, with its path in the file."""
+    """Yield the path in the file and the name of every column that a spec names."""
     for where, name, value in _members(spec, "spec"):
         if name == "field" and isinstance(value, str):
             yield where, value

@@ -92,7 +92,7 @@ def period_of(
 
 
 def _limits_of(params: Mapping[str, str | None], parser: _ScopeParser) -> tuple[str, str | None, _Limits | None]:
-    """Return `since` and `until` of the period, and the limits of the previous period; None if it has none.
+    """Return `since` and `until` of the period, and the limits of the previous period, if there is one.
 
     Raises:
         Refused: the parameters contradict each other, or one is invalid (reason `bad_parameter`).
@@ -119,7 +119,7 @@ def _rolling_limits(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
     local_now = parser.local_now().replace(microsecond=0)
     if period == "24h":
         utc_now = parser.now.astimezone(UTC).replace(tzinfo=None, microsecond=0)
-        start = utc_now.replace(minute=0, second=0) - timedelta(hours=23)  # 24 hours with the current, incomplete one
+        start = utc_now.replace(minute=0, second=0) - timedelta(hours=23)  # the current hour and 23 earlier hours
         return _utc_text(start), (_utc_text(start - length), _utc_text(utc_now - length))
     first_day = local_now.date() - length + timedelta(days=1)
     return first_day.isoformat(), ((first_day - length).isoformat(), (local_now - length).isoformat())

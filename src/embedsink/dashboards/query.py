@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from embedsink.dashboards.aggregate import NumberAggregator, RowsAggregator, TopRows, aggregator_for, row_filter
-from embedsink.dashboards.columns import columns_to_read, required_columns, text_filters
+from embedsink.dashboards.columns import required_columns, result_columns, text_filters
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.gaps import fill_gaps
 from embedsink.dashboards.labels import NO_COMPARISON, ZERO_BEFORE
@@ -258,7 +258,7 @@ def _presentation_of(report: Report, parameters: dict[str, str], request: _Reque
     shift = (scope.since or now) - (previous.since or now) if previous else timedelta()
     axis = TimeAxis(scope, shift)
     span = span_of(scope, now=request.now)
-    previous_end = span[1]  # the end of the current period, unless the previous one has an end
+    previous_end = span[1]  # the end of the current period; replaced if the previous period has an end
     if previous and previous.until:
         previous_end = axis.chart_value(previous.until, is_previous=True)
     params = request.period.params | parameters
@@ -326,7 +326,7 @@ def _shown_rows(
 ) -> tuple[list[str], list[list[Any]]]:
     """Return the columns and the rows of a tile. Rows of periods get the columns `PERIOD_END_COLUMNS`."""
     axis = presentation.axis
-    names = columns_to_read(presentation.report, tile)
+    names = result_columns(presentation.report, tile)
     indexes = [aggregator.names.index(name) for name in names]
     rows = [[axis.chart_value(row[index], is_previous=is_previous) for index in indexes] for row in aggregator.rows()]
     start_column = next((name for name in PERIOD_COLUMNS if name in names), None)

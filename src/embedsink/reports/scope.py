@@ -127,7 +127,7 @@ def timezones() -> frozenset[str]:
 
 
 def _parse_timezone(name: str | None) -> str | None:
-    """Return the name unchanged. Raise Refused, with the most similar name, if no time zone has it."""
+    """Return the name unchanged. Raise Refused, with a suggestion, if no time zone has this name."""
     if name is None or name in timezones():
         return name
     # Comparing long texts is slow, and no time zone has a name that long.
@@ -173,7 +173,7 @@ def _parse_choice(name: str, text: str | None, choices: tuple[str, ...]) -> str 
 
 
 def parse_instant(name: str, text: str | None) -> datetime | None:
-    """Parse a time in the forms of `since`: a date, RFC 3339, or an age such as `7d`. Return it in UTC.
+    """Parse a time like `since`: a date, RFC 3339, or an age such as `7d`. Return the time in UTC; None for None.
 
     Raises:
         Refused: the text has none of these forms, or the time is outside the calendar (reason `bad_parameter`).

@@ -113,7 +113,7 @@ class Store:
         self.revisions.renew()
 
     def _delete_write_ahead_logs(self) -> None:
-        """Delete the log that DuckDB leaves if a checkpoint fails while it closes. The store uses no log."""
+        """Delete the log that DuckDB leaves if the checkpoint of a closing database fails. The store uses no log."""
         for log in self.path.parent.glob(f"{self.path.name}.wal*"):
             log.unlink()
 
@@ -303,7 +303,7 @@ class Store:
             yield
 
     def _end_readers(self) -> None:
-        """Give readers a short time to end, then interrupt them. The caller has paused new readers."""
+        """Wait a short time for readers to end, and interrupt slow readers. The caller has paused new readers."""
         self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def roll_up(self) -> bool:
@@ -355,7 +355,7 @@ class Store:
     ) -> Salvaged:
         """Copy the readable rows of damaged files into this store.
 
-        Only rows of segments are copied that neither the store nor the journal has.
+        Rows of segments that the store or the journal has are skipped.
 
         Raises:
             StoreRefused, StoreBroken: a part of the rows may have been copied.

@@ -57,8 +57,9 @@ def duckdb_errors_translated(*, opening: bool = False, whole: bool = False) -> I
 
 @contextlib.contextmanager
 def unavailable_if_broken() -> Iterator[None]:
-    """Raise Unavailable in this block if the disk is full (reason `storage_low`), or the database is broken, closed or
-    too busy (`not_ready`).
+    """Raise Unavailable in this block if the database can't answer.
+
+    The reason is `storage_low` if the disk is full, and `not_ready` if the database is broken, closed or too busy.
     """
     try:
         with duckdb_errors_translated():
@@ -106,5 +107,5 @@ def is_disk_full(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message; its type if it has no message."""
+    """Return the first line of an error's message; the name of the error's type if the message is empty."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -84,7 +84,7 @@ class RaisableSetting:
                 self._apply(connection)
 
     def accepts(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
-        """Return whether DuckDB accepts a value, such as a memory limit above the memory in use. Do not retain it."""
+        """Return whether DuckDB accepts a value, such as a limit above the memory in use. Restore the old value."""
         with self._lock:
             try:
                 connection.execute(f"set global {self._name} = '{value}'")

@@ -143,7 +143,7 @@ class Reader:
             raise Misconfigured(f"snapshot: lacks {view}. {OLDER_SNAPSHOT}")
 
     def is_up_to_date(self) -> bool:
-        """Return whether the views are those of this version of embedsink and DuckDB."""
+        """Return whether this version of embedsink and of DuckDB created the views."""
         with unavailable_if_broken():
             return are_views_current(self._connection)
 
@@ -155,7 +155,7 @@ class Reader:
         return self._views.get(name, View("", ()))
 
     def selected_columns(self, selection: SelectQuery) -> list[Column]:
-        """Return the columns of a selection, in its order."""
+        """Return the columns of a selection, in the requested order. Raise Misconfigured if the view does not exist."""
         self.require(selection.view)
         columns = {column.name: column for column in self.columns(selection.view)}
         if selection.columns is None:
@@ -235,7 +235,7 @@ class Reader:
             raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
-        """Run a query of `sql/checks`. Return its first row by column (empty without rows), and the number of rows."""
+        """Run a query of `sql/checks`. Return the first row by column (empty without rows), and the number of rows."""
         self.set_variables(requested_columns=None)
         result = self._execute(sql)
         with unavailable_if_broken():

@@ -43,7 +43,7 @@ class Revisions:
     def of(self, deployments: Collection[int] | None) -> str:
         """Return a text that changes when rows of these deployments may have changed; None means all deployments.
 
-        It reveals how often the server loads, so hash it before a client gets it.
+        The text reveals how often the server loads, so hash the text before a client gets it.
         """
         if deployments is None:
             return f"{self._random_part} {self._last_change.change_number}"

@@ -64,7 +64,7 @@ def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether the macros and views come from these files and this version of DuckDB."""
+    """Return whether the macros and views were created from the current SQL files by this version of DuckDB."""
     # `refresh_views` stores a digest of the sources in the comment of the table `migration`.
     comments = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
     return comments == [(_views_digest(),)]
@@ -105,7 +105,7 @@ def _drop_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Apply the missing migrations, each in a transaction that also records it. Return whether any was missing."""
+    """Apply the missing migrations, each in a transaction that records it. Return whether a migration was missing."""
     applied = applied_migrations(connection)
     missing = {name: sql for name, sql in read_sql("migrations").items() if name not in applied}
     if missing:

@@ -39,7 +39,7 @@ class Segments:
 
 
 def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
-    """Read every row of a snapshot, and return which segments it has.
+    """Read every row of a snapshot, and return the segments of the snapshot.
 
     Args:
         path: the file; it is opened read-only.
@@ -76,7 +76,8 @@ def _unreadable_message(error: Exception) -> str:
 
 
 def _read_segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
-    """Read the newest segments, and those with these numbers, from the ledger. A name begins with twelve digits."""
+    """Read the segments from the ledger: the newest ones, and those with these numbers."""
+    # The name of a segment begins with its number, in twelve digits.
     query = (
         "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
         "union (from loaded_segment select segment order by segment desc limit $2)"

@@ -25,7 +25,7 @@ class TempTable:
     variables: Mapping[str, Any]
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Create the table and a temporary view over it, which selects the period by `occurred_at`."""
+        """Create the table, and over it a temporary view that selects the period by `occurred_at`."""
         connection.execute(f"create or replace temp table temp_{self.view} as from {self.view}")
         connection.execute(f"create temp view {self.view} as from temp_{self.view} where is_in_period(occurred_at)")
 

@@ -135,7 +135,7 @@ class _Append:
 
 
 def _appends_of(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
-    """Yield the journal lines of a delivery. If it is refused as a whole, split it in half, down to single events."""
+    """Yield the journal lines of a delivery. Split a delivery that is refused as a whole, down to single events."""
     if delivery.problem is not None:
         yield _Append(b"", _unsent_counts(delivery, delivery.problem))
         return
@@ -224,7 +224,7 @@ async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:
 
 
 def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_timeout_s: float) -> None:
-    """Send a delivery, and count the outcomes of the events. If it is refused as a whole, send each half.
+    """Send a delivery, and count the outcomes of the events. Send a delivery that is refused as a whole in halves.
 
     Raises:
         Refused: the reason concerns the key, so no other delivery would be accepted either.

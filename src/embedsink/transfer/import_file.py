@@ -192,7 +192,7 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
 
 
 def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
-    """Return the delivery of a line that is a request body, as an export writes it."""
+    """Return the delivery of a line that is a request body, such as a line of an export."""
     shared = dict(body)
     envelopes = shared.pop("events")
     received_at = _pop_received_at(shared)
@@ -245,7 +245,10 @@ def _with_id(envelope: Any, name: str) -> Any:
 
 
 def _with_skew(delivery: Delivery) -> Delivery:
-    """Replace the recorded `receivedAt` and `sentAt` by the clock skew between them: the server sets a new time."""
+    """Replace the recorded `receivedAt` and `sentAt` by the clock skew between them.
+
+    The server that imports the delivery sets a new time of receipt.
+    """
     if delivery.received_at is None:
         return delivery
     shared_members = dict(delivery.shared)

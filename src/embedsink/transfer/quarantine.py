@@ -171,7 +171,7 @@ class _Batch:
 
 
 def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Batch | None:
-    """Parse the next rejections after the `ingest_seq` `after` again, and return the batch; None after the last one."""
+    """Parse again the rejections that follow the `ingest_seq` `after`. Return the batch; None after the last batch."""
     with engine.store.reader(
         {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
     ) as reader:

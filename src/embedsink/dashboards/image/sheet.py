@@ -301,7 +301,7 @@ def _empty_tile_elements(tile: Chart | Table, palette: Palette, box: _Box, y: fl
 
 
 def _table_elements(tile: Table, data: TileFields, palette: Palette, box: _Box, y: float) -> Iterator[str]:
-    """Yield the rows of a table that begins at `y`: the column titles, then the cells."""
+    """Yield the rows of a table that begins at `y`: the column titles, and the rows below them."""
     names = data["columns"]
     cells = [[_cell_text(name, value) for name, value in zip(names, row, strict=True)] for row in data["rows"]]
     titles = [tile.columns.get(name, name.replace("_", " ")) for name in names]

@@ -50,7 +50,7 @@ def display_name(text: str) -> str:
 
 
 def format_time(local_ms: int) -> str:
-    """Return a date with its time of day, from local epoch milliseconds."""
+    """Return a date and a time of day, from local epoch milliseconds."""
     return f"{_local_time(local_ms):%-d %b %Y, %H:%M}"
 
 
@@ -93,4 +93,5 @@ def _rounded_text(value: float, digits: int) -> str:
 
 
 def _local_time(local_ms: int) -> datetime:
+    """Return a datetime whose fields are the local time. The zone UTC keeps them unchanged."""
     return datetime.fromtimestamp(local_ms / 1_000, UTC)
