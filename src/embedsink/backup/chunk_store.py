@@ -135,6 +135,6 @@ def _has_content(path: Path, content: bytes) -> bool:
 
 
 def _read_chunk(path: Path) -> bytes:
-    """Return the content of a chunk's file, or one byte more than a chunk can have if the file is too long."""
+    """Return the content of a chunk's file. Of a file that is too long, return one byte more than a chunk can have."""
     with path.open("rb") as file:
         return file.read(CHUNK_BYTES + 1)

@@ -30,7 +30,7 @@ class BackupResult:
 
 
 def create_backup(folder: DataFolder, target: Path) -> BackupResult:
-    """Add a generation to a backup folder. It contains every event that was acknowledged before the call.
+    """Add a generation to a backup folder, with every event that was acknowledged before the call.
 
     Args:
         folder: the data folder, which is not changed.

@@ -45,8 +45,9 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
 def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
     """Return the newest identities of sealed segments, at most `COMPARED_MAX`, for the manifest.
 
-    Open segments are excluded, because the number of an open segment without events is used again.
+    Pass no open segments, because the number of an open segment without events is used again.
     """
+    # An identity begins with the number, so the newest are last.
     return tuple(sorted(identity for identity in sealed if identity)[-COMPARED_MAX:])
 
 

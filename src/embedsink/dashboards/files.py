@@ -33,8 +33,8 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
     """Return all dashboards by name, in the order of `position`.
 
     Args:
-        custom_folder: the operator's folder; it may be missing. Its files replace shipped files of the same name.
-        on_error: called for each invalid file. Its dashboard is omitted, and so is a shipped one of the same name.
+        custom_folder: the operator's folder, which may be missing. A file replaces the shipped file of the same name.
+        on_error: called for each invalid file. The dashboard is omitted, also if there is a shipped file of this name.
 
     Raises:
         Misconfigured: a file is not a dashboard, and `on_error` is None.
@@ -47,7 +47,7 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
         except Misconfigured as error:
             if on_error is None:
                 raise
-            dashboards.pop(path.stem, None)  # The shipped dashboard of this name is replaced, although by nothing.
+            dashboards.pop(path.stem, None)  # Omit a shipped dashboard of the same name too.
             on_error(path.stem, error)
     names = sorted(dashboards, key=lambda name: (dashboards[name].position, name))
     return {name: dashboards[name] for name in names}
@@ -101,7 +101,7 @@ def _read_dashboard(path: Path) -> Dashboard:
 
 
 def _parse_json(path: Path, file: str) -> Any:
-    """Return the JSON of a file. Raise Misconfigured, with `file` as the name, if it is unreadable or not JSON."""
+    """Return the parsed JSON of a file. Raise Misconfigured, which begins with `file`, if the file is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except json.JSONDecodeError as error:

@@ -113,7 +113,7 @@ def _check_time_column(path: str, column: str, report: Report) -> None:
 
 
 def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
-    """Check that all columns of a tile exist, and that columns with times or numbers are required only as such."""
+    """Check that the columns of a tile exist, that `older_days` names times, and that summed columns are numeric."""
     types = {column.name: column.type for column in report.columns}
     if isinstance(tile, NumberTile):
         _check_number(path, tile, report)

@@ -158,7 +158,7 @@ def _length_of(scope: Scope, now: datetime) -> timedelta:
 
 
 def _interval_for(length: timedelta) -> str:
-    """Return the interval of a period of this length."""
+    """Return the interval for a period of this length: hour, day, week or month."""
     for length_max, interval in _INTERVALS_BY_LENGTH_MAX:
         if length <= length_max:
             return interval

@@ -131,7 +131,7 @@ def _axis_config(palette: Palette) -> dict[str, Any]:
 
 
 def _label_config(palette: Palette) -> dict[str, Any]:
-    """Return the config of the labels and titles of axes and legends."""
+    """Return the config of labels and titles, which axes and legends share."""
     return {"labelColor": palette.muted, "titleColor": palette.muted, "labelFontSize": 12, "titleFontSize": 12}
 
 

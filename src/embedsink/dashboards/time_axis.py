@@ -98,7 +98,7 @@ class TimeAxis:
         return middles if len(middles) <= TICKS_MAX else None
 
     def period_start(self, local_ms: int) -> int:
-        """Return the start of the period that contains this time."""
+        """Return the start of the period that contains the time `local_ms`."""
         hour = (_EPOCH + local_ms * _MS).replace(minute=0, second=0, microsecond=0)
         day = hour.replace(hour=0)
         match self.scope.interval:

@@ -307,7 +307,7 @@ class Store:
         self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def roll_up(self) -> bool:
-        """Roll up a batch of loaded events, if there are enough. Return whether a batch was rolled up.
+        """Roll up a batch of loaded events. Return False if there are too few events for a batch.
 
         Raises:
             StoreRefused, StoreBroken: nothing was rolled up.

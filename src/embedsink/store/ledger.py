@@ -92,7 +92,11 @@ class Ledger:
 
 
 def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:
-    """Return the counts of the segments that the variable `segments` describes, in the transaction that loads them."""
+    """Return the counts of the segments that the variable `segments` describes.
+
+    Args:
+        connection: a connection to the database, in the transaction that loads, after `load_rows`.
+    """
     counts = connection.execute(
         "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count) "
         "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"

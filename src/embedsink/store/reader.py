@@ -179,6 +179,7 @@ class Reader:
         Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row with a smaller ingest_seq
         that becomes visible later is skipped: see embedsink.reports.pagination.
         """
+        # A page ends at a row, so it has at least one row.
         limit = 1 if selection.limit is None else max(selection.limit, 1)
         self.set_variables(requested_columns=None)
         if selection.is_expensive:
@@ -373,7 +374,7 @@ class Reader:
             self._connection.execute(f"set variable {name} = $1", [value])
 
     def _apply_variables(self, variables: Mapping[str, object]) -> None:
-        """Set variables and the option `hides_ingest_seq`, and drop a temporary table that lacks their rows.
+        """Set variables and the option `hides_ingest_seq`, and drop a temporary table that does not cover them.
 
         Raises:
             ValueError: a name is not in `VARIABLES`.

@@ -56,14 +56,14 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
 
 
 def find_segments(path: Path, *, numbers: Collection[int]) -> Segments:
-    """Return the segments of a snapshot without reading every row. Raise Misconfigured if it can't be read."""
+    """Return the segments of a snapshot without reading every row. Raise Misconfigured if a read fails."""
     with _opened_snapshot(path) as connection:
         return _read_segments(connection, numbers)
 
 
 @contextlib.contextmanager
 def _opened_snapshot(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a snapshot read-only in this block. Raise Misconfigured if it can't be read."""
+    """Open a snapshot read-only in this block. Raise Misconfigured if a read fails."""
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True, config=_CONFIG)) as connection:
             yield connection
@@ -72,6 +72,7 @@ def _opened_snapshot(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _unreadable_message(error: Exception) -> str:
+    """Return the message of the error for a snapshot that can't be read."""
     return f"analytics.duckdb: can't be read ({first_line(error)}). No backup was made."
 
 

@@ -19,9 +19,9 @@ def sql_folder() -> Path:
 
 @cache
 def read_sql(folder: str) -> dict[str, str]:
-    """Return the texts of a folder's files by name, in the order of their file names.
+    """Return the text of each SQL file in a folder by name, in the order of the file names.
 
-    The name of `05_duplicate.sql` is `duplicate`. Migrations keep their number.
+    The name of `05_duplicate.sql` is `duplicate`. The name of a migration includes the number.
     """
     paths = sorted((sql_folder() / folder).glob("*.sql"))
     return {_name_of(path): path.read_text(encoding="utf-8") for path in paths}

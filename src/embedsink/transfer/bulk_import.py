@@ -224,7 +224,7 @@ async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:
 
 
 def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_timeout_s: float) -> None:
-    """Send a delivery, and count the outcomes of the events. Send a delivery that is refused as a whole in halves.
+    """Send a delivery, and count the outcomes. If the server refuses a delivery as a whole, send each half separately.
 
     Raises:
         Refused: the reason concerns the key, so no other delivery would be accepted either.

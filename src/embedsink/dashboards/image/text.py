@@ -93,5 +93,5 @@ def _rounded_text(value: float, digits: int) -> str:
 
 
 def _local_time(local_ms: int) -> datetime:
-    """Return a datetime whose fields are the local time. The zone UTC keeps them unchanged."""
+    """Return the local time, with the zone UTC as a placeholder, from local epoch milliseconds."""
     return datetime.fromtimestamp(local_ms / 1_000, UTC)
