@@ -267,7 +267,7 @@ def test_generations_sort_by_age_even_if_the_clock_was_set_back(
     moments = ["2099-01-01T00:00:00.000+00:00", "2026-11-23T09:30:12.417+00:00", "2026-11-23T09:30:12.417+00:00"]
     names = []
     for moment in moments:
-        monkeypatch.setattr(create, "_now", lambda moment=moment: moment)
+        monkeypatch.setattr(create, "_utc_now_text", lambda moment=moment: moment)
         names.append(create_backup(folder, target).manifest.name)
     assert names == [f"20990101T000000.00{index}Z.json" for index in range(3)]
     assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments

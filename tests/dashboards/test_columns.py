@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from embedsink.dashboards import query
-from embedsink.dashboards.columns import required_columns, row_columns
+from embedsink.dashboards.columns import required_columns, result_columns
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.lint import columns_read, columns_shown
 from embedsink.dashboards.model import Gauge, NumberTile, Section
@@ -83,7 +83,7 @@ def test_a_chart_shows_no_columns_of_other_charts() -> None:
     chart = {"kind": "chart", "spec": {"mark": "bar", "encoding": {"x": {"field": "view_count"}}}}
     number = {"kind": "number", "how": "sum", "column": "viewer_count"}
     assert needed(chart, number) == ("deployment", "title", "view_count", "viewer_count", "last_viewed_at")
-    assert row_columns(REPORT, tiles_of(chart)[0]) == ["deployment", "title", "view_count", "last_viewed_at"]
+    assert result_columns(REPORT, tiles_of(chart)[0]) == ["deployment", "title", "view_count", "last_viewed_at"]
 
 
 def test_shipped_dashboards_show_the_same_with_all_columns_selected(

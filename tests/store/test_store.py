@@ -405,7 +405,7 @@ def test_a_memory_limit_that_cannot_be_raised_makes_the_store_unavailable_and_is
     loaded_store.bodies(view())
     usual = memory_limit()
     with monkeypatch.context() as patch:
-        patch.setattr(limits.RaisableSetting, "_set", refuse)
+        patch.setattr(limits.RaisableSetting, "_apply", refuse)
         for act in (loaded_store.store.checkpoint, lambda: loaded_store.store.salvage([], journal_numbers=[])):
             with pytest.raises(StoreRefused):
                 act()
@@ -534,7 +534,7 @@ def test_a_rollback_waits_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store.duckdb")
     store.open()
-    set_, refusals = limits.RaisableSetting._set, iter([True] * 6)
+    set_, refusals = limits.RaisableSetting._apply, iter([True] * 6)
 
     def set_where_there_is_room(raised: Any, connection: duckdb.DuckDBPyConnection) -> None:
         if next(refusals, False):
@@ -542,7 +542,7 @@ def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch
         set_(raised, connection)
 
     with contextlib.closing(store):
-        monkeypatch.setattr(limits.RaisableSetting, "_set", set_where_there_is_room)
+        monkeypatch.setattr(limits.RaisableSetting, "_apply", set_where_there_is_room)
         with store.reader(EVERYTHING) as reader:
             assert list(reader.rows("views")) == []
         monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)

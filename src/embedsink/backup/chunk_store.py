@@ -15,6 +15,7 @@ from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
 
 CHUNK_BYTES = 1_048_576
+_DIGEST_CHARACTERS = 64
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -35,7 +36,7 @@ class ChunkStore:
         self._unsynced_folders: set[Path] = set()
 
     def store(self, name: str, file: IO[bytes]) -> StoredFile:
-        """Store the content of a file. Each of its chunks is read back, even if it existed before."""
+        """Store the content of a file in chunks. Each chunk is read back, even if it existed before."""
         file_digest = sha256()
         byte_count = 0
         chunks = []
@@ -46,7 +47,7 @@ class ChunkStore:
         return StoredFile(name, byte_count, file_digest.hexdigest(), tuple(chunks))
 
     def sync(self) -> None:
-        """Make the names of all stored chunks durable."""
+        """Make the directory entries of all stored chunks durable."""
         if self._unsynced_folders:
             for folder in [*self._unsynced_folders, self._folder]:
                 sync_folder(folder)
@@ -56,7 +57,7 @@ class ChunkStore:
         """Return the content of a chunk.
 
         Raises:
-            BackupDamaged: the chunk is missing or changed.
+            BackupDamaged: the digest is invalid, or the chunk is missing, unreadable or changed.
         """
         path = self._path_of(digest)
         try:
@@ -68,17 +69,17 @@ class ChunkStore:
         return content
 
     def delete_except(self, used: set[str]) -> None:
-        """Delete all chunks except these digests."""
-        unused = [path for path in self._paths() if path.name not in used]
+        """Delete all chunks except those with the digests `used`."""
+        unused = [path for path in self._chunk_paths() if path.name not in used]
         for path in unused:
             path.unlink()
 
     def _store_chunk(self, content: bytes) -> str:
-        """Store a chunk unless it exists undamaged. Return its digest."""
+        """Store a chunk, unless an undamaged copy exists. Return the digest of the chunk."""
         digest = sha256(content).hexdigest()
         path = self._path_of(digest)
         exists = path.exists()
-        # Also for an existing chunk, because an interrupted backup may not have synced its name.
+        # Sync an existing chunk's folder too: an interrupted backup may not have made the directory entry durable.
         self._unsynced_folders.add(path.parent)
         if exists and _has_content(path, content):
             return digest
@@ -91,17 +92,18 @@ class ChunkStore:
         return digest
 
     def _path_of(self, digest: str) -> Path:
-        """Return the path of a chunk. Validate the digest, because a manifest may be forged."""
+        """Return the path of a chunk. Raise BackupDamaged for an invalid digest, because a manifest may be forged."""
         if not _DIGEST.fullmatch(digest):
-            raise BackupDamaged(f"chunk {digest[:64]!r}: is not a SHA-256")
-        return self._folder / digest[:2] / digest
+            raise BackupDamaged(f"chunk {digest[:_DIGEST_CHARACTERS]!r}: is not a SHA-256")
+        return self._folder / digest[:2] / digest  # 256 subfolders keep each listing short.
 
-    def _paths(self) -> Iterator[Path]:
+    def _chunk_paths(self) -> Iterator[Path]:
+        """Return the paths of all chunks in the folder."""
         return (path for path in self._folder.glob("[0-9a-f][0-9a-f]/*") if _DIGEST.fullmatch(path.name))
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file to the disk and read it back.
+    """Write a file that only its owner may read to the disk, and read the content back.
 
     Raises:
         OSError: the disk has no space or has failed.
@@ -129,10 +131,10 @@ def _has_content(path: Path, content: bytes) -> bool:
         with path.open("rb") as file:
             return file.read(len(content) + 1) == content
     except OSError:
-        return False  # The caller then writes the content to another place on the disk.
+        return False  # The caller writes the content again, to another place on the disk.
 
 
 def _read_chunk(path: Path) -> bytes:
-    # One more byte detects a file that is too long.
+    """Return the content of a chunk's file. Of a file that is too long, return one byte more than a chunk can have."""
     with path.open("rb") as file:
         return file.read(CHUNK_BYTES + 1)

@@ -30,7 +30,7 @@ class BackupResult:
 
 
 def create_backup(folder: DataFolder, target: Path) -> BackupResult:
-    """Add a generation to a backup folder. It contains every event that was acknowledged before the call.
+    """Add a generation to a backup folder, with every event that was acknowledged before the call.
 
     Args:
         folder: the data folder, which is not changed.
@@ -38,9 +38,9 @@ def create_backup(folder: DataFolder, target: Path) -> BackupResult:
 
     Raises:
         Misconfigured: the folder can't be backed up, or not to this target.
-        OSError: the disk has no space or has failed. If only the last sync failed, the generation may exist.
+        OSError: the disk is full or has failed. If only the last sync failed, the generation may exist.
     """
-    _check(folder, target)
+    _check_folders(folder, target)
     repository = Repository(target)
     with repository.writing():
         backup = _Backup(folder, repository)
@@ -51,8 +51,8 @@ def create_backup(folder: DataFolder, target: Path) -> BackupResult:
     return BackupResult(repository.generations / name, generation, chunks.new_bytes, (*backup.warnings, *rewritten))
 
 
-def _check(folder: DataFolder, target: Path) -> None:
-    """Refuse a folder that is not a data folder, or a target inside it."""
+def _check_folders(folder: DataFolder, target: Path) -> None:
+    """Raise Misconfigured if the folder is not a complete data folder, or the target is inside the folder."""
     if not folder.journal.is_dir():
         raise Misconfigured(
             f"{folder.path}: is not a data folder, since it has no journal/. Name the data folder with --data."
@@ -74,20 +74,21 @@ class _Backup:
         self._chunks = repository.chunks
 
     def run(self) -> Generation:
-        """Store all files. `embedsink.backup.source` explains their order."""
+        """Store all files in the order that `embedsink.backup.source` explains, and return the new generation."""
         if previous := self._repository.newest_readable():
             refuse_another_folder(self._folder, previous, self._repository.path)
-        started_at = _now()
+        started_at = _utc_now_text()
         last_sealed = LastSealed(self._folder.last_sealed).read()
         journal = list(self._store_journal())
-        others = [self._chunks.store(name, file) for name, file in open_other_files(self._folder)]
+        other_files = [self._chunks.store(name, file) for name, file in open_other_files(self._folder)]
         snapshot, segments = self._store_snapshot(list(map(_number_of, journal)))
-        self._warn_of_gap([*journal, *others], segments, last_sealed=last_sealed)
+        self._warn_of_gap([*journal, *other_files], segments, last_sealed=last_sealed)
         sealed = [file for file in journal if not _is_open(file)]
-        # A segment that was open when it was read is not needed if the snapshot contains it.
+        # The copy of an open segment is not needed if the snapshot contains the segment.
         needed_open = [file for file in journal if _is_open(file) and _identity_of(file) not in segments.identities]
         newest = newest_identities({_identity_of(file) for file in sealed} | segments.identities)
-        return Generation(started_at, _now(), __version__, (*sealed, *needed_open, *others, *snapshot), newest)
+        files = (*sealed, *needed_open, *other_files, *snapshot)
+        return Generation(started_at, _utc_now_text(), __version__, files, newest)
 
     def _store_journal(self) -> Iterable[StoredFile]:
         """Store each segment. Damaged segments are stored unchanged, with a warning."""
@@ -99,7 +100,7 @@ class _Backup:
             yield self._chunks.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
-        """Store the snapshot. Return its file, if it exists, and which of these segments it contains."""
+        """Store the snapshot. Return the stored file (none without a snapshot), and which segments it contains."""
         file = open_snapshot_file(self._folder)
         if file is None:
             return [], Segments(0, frozenset())
@@ -109,24 +110,27 @@ class _Backup:
             return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=numbers)
 
     def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments, *, last_sealed: int) -> None:
-        """Warn of lost segments. The server reports them at its start too."""
-        numbers = {_number_of(file) for file in files} - {0}
+        """Warn of lost segments, which the server reports at its start too."""
+        numbers = {_number_of(file) for file in files} - {0}  # 0 means that a file is not a segment.
         before = max([last_sealed + 1, *numbers])
         if gaps := find_gaps(numbers, after=segments.last_number, before=before):
             self.warnings.append(f"journal: {describe_gaps(gaps)} missing. Run `embedsink doctor` for advice.")
 
 
 def _number_of(file: StoredFile) -> int:
+    """Return the segment number of a file; 0 if the file is not a segment."""
     return number_of(Path(file.name))
 
 
 def _identity_of(file: StoredFile) -> str:
+    """Return the segment identity of a file; an empty text if the file is not a segment."""
     return identity_of(Path(file.name).name)
 
 
 def _is_open(file: StoredFile) -> bool:
+    """Return whether a file is a segment that was still being written."""
     return file.name.endswith(OPEN)
 
 
-def _now() -> str:
+def _utc_now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")

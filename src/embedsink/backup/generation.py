@@ -62,10 +62,11 @@ class Generation:
 
 
 def decode(manifest: bytes) -> Generation:
-    """Read a manifest.
+    """Return the generation that a manifest describes.
 
     Raises:
-        BackupDamaged: it is not a manifest, its checksum does not match, or a newer embedsink wrote it.
+        BackupDamaged: the text is not a manifest, the checksum does not match, a newer embedsink wrote it, or a file
+            in it does not belong to a data folder.
     """
     try:
         parsed = json.loads(manifest)
@@ -93,4 +94,5 @@ def _current_name(name: str) -> str:
 
 
 def _checksum(content: object) -> str:
+    """Return the SHA-256 of a content as compact JSON with sorted members."""
     return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

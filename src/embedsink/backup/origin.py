@@ -19,14 +19,14 @@ UNKNOWN_RANDOM_PART = "-00000000"
 
 
 def refuse_another_folder(folder: DataFolder, generation: Generation, target: Path) -> None:
-    """Refuse a data folder that does not continue the history of a generation.
+    """Raise an error if a data folder does not continue the history of a generation.
 
     Raises:
         Misconfigured: the generation belongs to another data folder, or to a later state of this one.
     """
-    expected = set(generation.segments) or _segments_of(generation)
-    current = _segments_in(folder, numbers=list(map(_number_of, expected)))
-    # Of some segments in a salvaged store, only the number is known.
+    expected = set(generation.segments) or _identities_of(generation)
+    current = _segments_of_folder(folder, numbers=list(map(_number_of, expected)))
+    # A salvaged store has segments of which only the number is known. Their identities can't be compared.
     known_numbers = {
         _number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
     }
@@ -43,21 +43,22 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
 
 
 def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
-    """Return the newest of these identities, for the manifest.
+    """Return the newest identities of sealed segments, at most `COMPARED_MAX`, for the manifest.
 
-    They must belong to sealed segments, because the number of an open segment without events is used again.
+    Pass no open segments, because the number of an open segment without events is used again.
     """
+    # An identity begins with the number, so the newest are last.
     return tuple(sorted(identity for identity in sealed if identity)[-COMPARED_MAX:])
 
 
-def _segments_of(generation: Generation) -> set[str]:
-    """Return the newest identities in a manifest of an older version, from its files."""
+def _identities_of(generation: Generation) -> set[str]:
+    """Return the newest identities of a generation, from file names: the manifest of an older version lacks them."""
     paths = [Path(file.name) for file in generation.files if file.name.startswith("journal/")]
     return set(newest_identities([identity_of(path.name) for path in paths if path.suffix != OPEN]))
 
 
-def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:
-    """Return the segments in the data folder: of the snapshot, those with these numbers; of the journal, all."""
+def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
+    """Return the segments in a data folder: all in the journal; in the snapshot, the newest and the requested."""
     # Read the journal first and the snapshot last: see embedsink.backup.source.
     names = segment_names(folder.journal)
     names += os.listdir(folder.damaged) if folder.damaged.is_dir() else []  # noqa: PTH208  only names are needed

@@ -38,9 +38,9 @@ class Repository:
         """Create the folder if it is missing, and lock it.
 
         Raises:
-            Misconfigured: the folder is not a backup, or another process is writing to it.
+            Misconfigured: the folder has other content than a backup, or another process is writing to it.
         """
-        self._create()
+        self._create_folders()
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         with os.fdopen(descriptor):
             try:
@@ -89,7 +89,7 @@ class Repository:
         return None
 
     def add(self, generation: Generation) -> str:
-        """Make the chunks and then the manifest durable. Return its file name."""
+        """Make the chunks durable, and after them the manifest. Return the file name of the manifest."""
         self.chunks.sync()
         name = self._next_name(datetime.fromisoformat(generation.began_at))
         write_durably(self._temporary_file, generation.encode())
@@ -98,7 +98,7 @@ class Repository:
         return name
 
     def delete_all_but(self, keep: int) -> int:
-        """Delete all but the newest generations, and the chunks that only they used. Return the number of deleted ones.
+        """Delete all but the `keep` newest generations, and unused chunks. Return the number of deleted generations.
 
         Raises:
             BackupDamaged: a kept generation can't be read, so its chunks are unknown. Nothing is deleted.
@@ -107,25 +107,25 @@ class Repository:
         used = {chunk for name in names[-keep:] for chunk in self.read(name).chunks}
         for name in names[:-keep]:
             (self.generations / name).unlink()
-        # Make this durable first, so that no manifest refers to a deleted chunk, even after a power failure.
+        # Make the deletion of manifests durable first: after a power failure, no manifest may refer to a deleted chunk.
         sync_folder(self.generations)
         self.chunks.delete_except(used)
         return len(names[:-keep])
 
-    def _create(self) -> None:
-        """Create the missing folders durably. Refuse a folder with other content."""
+    def _create_folders(self) -> None:
+        """Create the missing folders durably. Raise Misconfigured if the folder has other content than a backup."""
         if not self.generations.is_dir():
             if self.path.is_dir() and any(path.name != LOST_AND_FOUND for path in self.path.iterdir()):
                 raise Misconfigured(f"{self.path}: is not empty and not a backup. Name a new folder or a backup.")
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Create this first: it identifies a backup if the process is interrupted.
+            # Create `generations` first: it identifies the folder as a backup if the process is interrupted.
             self.generations.mkdir(mode=0o700)
             sync_folder(self.path.parent)
         (self.path / "blocks").mkdir(mode=0o700, exist_ok=True)
         sync_folder(self.path)
 
     def _next_name(self, began_at: datetime) -> str:
-        """Return a name that is later than all others, even if the clock was set back."""
+        """Return a name that is later than the names of all generations, even if the clock was set back."""
         earlier = [time for name in self.names() if (time := _time_of(name))]
         named_at = max([began_at, *(time + _MILLISECOND for time in earlier)])
         return f"{named_at:%Y%m%dT%H%M%S}.{named_at.microsecond // 1_000:03}Z.json"

@@ -20,7 +20,7 @@ _KEYS_MODE = 0o600
 def restore_backup(backup: Path, folder: DataFolder) -> Generation:
     """Write a generation into a new data folder, and verify each file.
 
-    The files are written to a subfolder and moved at the end. No server starts while that subfolder exists.
+    The files are written to a subfolder and moved when all are written. No server starts while the subfolder exists.
 
     Args:
         backup: a backup folder, to restore its newest generation; or the manifest of a generation.
@@ -31,19 +31,23 @@ def restore_backup(backup: Path, folder: DataFolder) -> Generation:
         Misconfigured: `backup` is not a backup, or `folder` is not empty. Nothing was restored.
         OSError: the disk has no space or has failed. No server starts on the partly restored folder.
     """
-    repository, name = _select(backup)
+    repository, name = _find_generation(backup)
     try:
         generation = repository.read(name)
         with _StagingFolder(folder) as staging_folder:
             for file in generation.files:
                 staging_folder.write(file, repository)
     except BackupDamaged as error:
-        raise BackupDamaged(f"{error}. Nothing was restored. {_advise(repository, name, folder)}") from None
+        raise BackupDamaged(f"{error}. Nothing was restored. {_advice(repository, name, folder)}") from None
     return generation
 
 
-def _select(backup: Path) -> tuple[Repository, str]:
-    """Return the backup folder, and the file name of the generation to restore."""
+def _find_generation(backup: Path) -> tuple[Repository, str]:
+    """Return the repository and the file name of the generation to restore.
+
+    Raises:
+        Misconfigured: the path is not a backup or a generation, or the backup has no generation.
+    """
     if backup.absolute().parent.name == "generations":
         repository = Repository(backup.absolute().parents[1])
         if backup.name in repository.names():
@@ -59,8 +63,8 @@ def _select(backup: Path) -> tuple[Repository, str]:
     return repository, names[-1]
 
 
-def _advise(repository: Repository, damaged: str, folder: DataFolder) -> str:
-    """Return the command that restores the newest intact generation before the damaged one."""
+def _advice(repository: Repository, damaged: str, folder: DataFolder) -> str:
+    """Return advice: how to restore the newest intact generation before the damaged one, or that none is intact."""
     older = [name for name in repository.names() if name < damaged]
     for name in reversed(older):
         if _is_intact(repository, name):
@@ -81,7 +85,10 @@ def _is_intact(repository: Repository, name: str) -> bool:
 
 
 class _StagingFolder:
-    """The subfolder of a new data folder that contains its files until all are written."""
+    """The subfolder of a new data folder for the restored files until all are written.
+
+    At the end of a `with` block, the files are moved into the data folder; after an error, the subfolder is deleted.
+    """
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder.path
@@ -98,8 +105,8 @@ class _StagingFolder:
         sync_folder(self._folder.absolute().parent)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is None:
             self._move_files()
             return
         shutil.rmtree(self._path)
@@ -107,7 +114,7 @@ class _StagingFolder:
             self._folder.rmdir()
 
     def write(self, file: StoredFile, repository: Repository) -> None:
-        """Write a file and verify it.
+        """Write a file, and compare the written content with the checksums.
 
         Raises:
             BackupDamaged: a chunk or the file does not match its checksum.
@@ -131,7 +138,7 @@ class _StagingFolder:
             raise BackupDamaged(f"{repository.path}: {file.name}: its chunks don't match the file's checksum")
 
     def _refuse_nonempty(self) -> None:
-        """Refuse a data folder with content, which a restore could mix with the backup's files."""
+        """Raise Misconfigured if the data folder has content, which a restore would mix with the backup's files."""
         names = {path.name for path in self._folder.iterdir()} - {LOST_AND_FOUND}
         if self._path.name in names:
             raise Misconfigured(
@@ -145,11 +152,11 @@ class _StagingFolder:
         """Move the written files into the data folder, and delete the subfolder."""
         for path in self._path.iterdir():
             if path.is_dir():
-                path.chmod(FOLDER_MODE)
+                path.chmod(FOLDER_MODE)  # The umask may have removed bits of the mode.
                 sync_folder(path)
         for path in sorted(self._path.iterdir()):
             path.rename(self._folder / path.name)
-        # Make the names durable before removing the subfolder that prevents a server's start.
+        # Make the moves durable before removing the subfolder, which prevents a server's start.
         sync_folder(self._folder)
         self._path.rmdir()
         sync_folder(self._folder)

@@ -43,29 +43,30 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
     """
     yield from _open_files(folder.damaged, excluding=_DATABASE)
     yield from _open_files(folder.dashboards)
-    if keys := _open(folder.keys):
+    if keys := _open_regular_file(folder.keys):
         with keys:
             yield folder.keys.name, keys
 
 
 def open_snapshot_file(folder: DataFolder) -> IO[bytes] | None:
-    """Open the snapshot; None if it is missing. Call this last.
+    """Open the snapshot; None if it is missing. Call this after the functions that read other files.
 
     The open file stays unchanged when the server publishes another snapshot.
     """
-    return _open(folder.snapshot)
+    return _open_regular_file(folder.snapshot)
 
 
 def segment_names(journal: Path) -> list[str]:
-    """Return the names of all segments, and possibly of deleted ones.
+    """Return the names of all segments, and possibly of segments that were deleted since.
 
     A listing can miss a file that is renamed meanwhile. A segment is renamed only once, when it is sealed. So a second
-    listing contains each segment that the first one missed.
+    listing contains each segment that the first listing missed.
     """
     return sorted({*_list_segments(journal), *_list_segments(journal)})
 
 
 def _list_segments(journal: Path) -> list[str]:
+    """Return the names of the segments in one listing of the journal folder."""
     return [name for name in os.listdir(journal) if identity_of(name)]  # noqa: PTH208  only names are needed
 
 
@@ -75,13 +76,14 @@ def _read_segment(journal: Path, name: str) -> tuple[str, bytes] | None:
     try:
         content = (journal / name).read_bytes()
     except FileNotFoundError:
+        # An open segment may have been sealed since it was listed, which renames it.
         sealed_name = _sealed_name(journal, name) if is_open else None
         return None if sealed_name is None else _read_segment(journal, sealed_name)
     return name, content[: end_of_last_group(content)] if is_open else content
 
 
 def _sealed_name(journal: Path, open_name: str) -> str | None:
-    """Return the name of a segment that has been sealed; None if it was deleted or moved to `damaged/` since."""
+    """Return the new name of an open segment that was sealed; None if it was deleted or moved to `damaged/` since."""
     for name in _list_segments(journal):
         if identity_of(name) == identity_of(open_name) and not name.endswith(OPEN):
             return name
@@ -95,13 +97,13 @@ def _open_files(subfolder: Path, *, excluding: str | None = None) -> Iterator[tu
     for name in sorted(os.listdir(subfolder)):  # noqa: PTH208  only names are needed
         if excluding and excluding in name:
             continue
-        if file := _open(subfolder / name):
+        if file := _open_regular_file(subfolder / name):
             with file:
                 yield f"{subfolder.name}/{name}", file
 
 
-def _open(path: Path) -> IO[bytes] | None:
-    """Open a regular file; None if it is missing or of another kind."""
+def _open_regular_file(path: Path) -> IO[bytes] | None:
+    """Open a file; None if the path does not exist or is not a regular file."""
     with suppress(FileNotFoundError):
         # Without O_NONBLOCK, opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

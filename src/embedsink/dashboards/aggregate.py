@@ -23,15 +23,15 @@ SERIES_ROWS_MAX = 50_000
 
 
 def row_filter(tile: NumberTile | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
-    """Return the filter of a tile's rows, which have the columns `names`.
+    """Return a predicate of rows: whether a tile uses the row.
 
     Args:
         tile: the tile.
-        names: the names of the columns.
+        names: the names of the columns of a row.
         end: the end of the period, in UTC without a zone.
     """
     required_values = [(names.index(column), value) for column, value in tile.where.items()]
-    # min() keeps the times within the calendar.
+    # Limit the age, because a time before the year 1 can't be represented.
     upper_limits = [
         (names.index(column), end - min(timedelta(days=days), end - datetime.min))
         for column, days in tile.older_days.items()
@@ -69,7 +69,7 @@ class NumberAggregator:
     def __init__(self, tile: NumberTile, names: list[str]) -> None:
         self._how = tile.how
         self._factor = tile.times
-        self._column = names.index(tile.column) if tile.column else -1
+        self._column = names.index(tile.column) if tile.column else -1  # `count` reads no column.
         # The columns of the divisor, each with its sign.
         self._divisor_columns = [
             (names.index(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in tile.of
@@ -80,13 +80,14 @@ class NumberAggregator:
 
     @staticmethod
     def _initial_number(tile: NumberTile) -> int | None:
-        """Return the number of a report without rows."""
+        """Return the number before the first row, which is also the number of a report without rows."""
         if tile.how == "newest":
             return None
         # The report `totals` has no row without events. A count is then 0, and a share is None.
         return None if tile.how == "only" and tile.format != "count" else 0
 
     def add(self, row: Row) -> None:
+        """Include a row in the computation."""
         if self._how == "count":
             self._number += 1
             return
@@ -103,7 +104,7 @@ class NumberAggregator:
             self._divisor += sum(sign * (row[column] or 0) for column, sign in self._divisor_columns)
 
     def value(self) -> Any:
-        """Return the number; None without rows to compute it from."""
+        """Return the number; None if the divisor of a ratio is not positive, or no row has a value."""
         if self._how == "ratio":
             return self._number * self._factor / self._divisor if self._divisor > 0 else None
         if self._how == "distinct":
@@ -116,23 +117,25 @@ class NumberAggregator:
 class FirstRows:
     """The first rows, in the order of the report."""
 
-    def __init__(self, names: list[str], count: int) -> None:
+    def __init__(self, names: list[str], rows_max: int) -> None:
         self.names = names
         self.row_count = 0
-        self._count = count
+        self._rows_max = rows_max
         self._rows: list[Row] = []
 
     def add(self, row: Row) -> None:
+        """Count a row, and retain the row if it is among the first."""
         self.row_count += 1
-        if len(self._rows) < self._count:
+        if len(self._rows) < self._rows_max:
             self._rows.append(row)
 
     def rows(self) -> list[Row]:
+        """Return the retained rows."""
         return self._rows
 
     def is_cut(self) -> bool:
         """Return whether rows are left out."""
-        return self.row_count > self._count
+        return self.row_count > self._rows_max
 
 
 class TopRows:
@@ -141,16 +144,17 @@ class TopRows:
     Rows without a value are omitted.
     """
 
-    def __init__(self, names: list[str], sort: str, count: int) -> None:
+    def __init__(self, names: list[str], sort: str, rows_max: int) -> None:
         self.names = names
         self.row_count = 0
-        self._count = count
+        self._rows_max = rows_max
         self._column = names.index(sort.removeprefix("-"))
         self._is_descending = sort.startswith("-")
-        # A heap of (rank, minus row number, row): its first entry is the row to replace by a better one.
+        # A heap of (rank, minus row number, row). The first entry ranks lowest, so a better row replaces that entry.
         self._heap: list[tuple[Any, int, Row]] = []
 
     def add(self, row: Row) -> None:
+        """Count a row that has a value, and retain the row if it is among the top rows."""
         value = row[self._column]
         if value is None:
             return
@@ -158,62 +162,67 @@ class TopRows:
         rank = value if self._is_descending else _ReverseOrder(value)
         # Of two rows with equal values, the earlier row ranks higher.
         entry = (rank, -self.row_count, row)
-        if len(self._heap) < self._count:
+        if len(self._heap) < self._rows_max:
             heapq.heappush(self._heap, entry)
         elif entry > self._heap[0]:
             heapq.heapreplace(self._heap, entry)
 
     def rows(self) -> list[Row]:
+        """Return the retained rows, the top row first."""
         return [row for _, _, row in sorted(self._heap, reverse=True)]
 
     def is_cut(self) -> bool:
         """Return whether rows are left out."""
-        return self.row_count > self._count
+        return self.row_count > self._rows_max
 
 
 class GroupedRows:
     """Rows aggregated by group. Without `sort`, groups with greater values of the first aggregate come first."""
 
-    def __init__(self, group: Group, names: list[str], sort: str | None, count: int) -> None:
+    def __init__(self, group: Group, names: list[str], sort: str | None, rows_max: int) -> None:
         self.names = group.columns
         self._key_columns = [names.index(name) for name in group.by]
         self._sum_columns = [names.index(name) for name in group.sum]
         self._median_columns = [names.index(name) for name in group.median]
         self._groups: dict[tuple[Any, ...], _GroupTotals] = {}
+        # The first aggregate follows the columns of the key.
         self._sort = sort or f"-{self.names[len(group.by)]}"
         self._has_count = group.count is not None
-        self._count = count
+        self._rows_max = rows_max
         self._is_full = False
 
     def add(self, row: Row) -> None:
+        """Add the values of a row to the totals of its group."""
         key = tuple([row[column] for column in self._key_columns])
         totals = self._groups.get(key)
         if totals is None:
             if len(self._groups) == GROUPS_MAX:
-                self._is_full = True
+                self._is_full = True  # The group of this row is left out.
                 return
             medians = [SampledMedian() for _ in self._median_columns]
             totals = self._groups[key] = _GroupTotals([0] * len(self._sum_columns), medians)
         totals.row_count += 1
         for index, column in enumerate(self._sum_columns):
             totals.sums[index] += row[column] or 0
-        for median_, column in zip(totals.medians, self._median_columns, strict=True):
-            median_.add(row[column])
+        for sampled_median, column in zip(totals.medians, self._median_columns, strict=True):
+            sampled_median.add(row[column])
 
     def rows(self) -> list[Row]:
-        top = TopRows(self.names, self._sort, self._count)
+        """Return the top groups: their keys, sums, medians and row counts."""
+        top = TopRows(self.names, self._sort, self._rows_max)
         for key, totals in self._groups.items():
-            medians = [median_.value() for median_ in totals.medians]
+            medians = [sampled_median.value() for sampled_median in totals.medians]
             counts = [totals.row_count] if self._has_count else []
             top.add((*key, *totals.sums, *medians, *counts))
         return top.rows()
 
     def is_cut(self) -> bool:
         """Return whether groups are left out."""
-        return self._is_full or len(self._groups) > self._count
+        return self._is_full or len(self._groups) > self._rows_max
 
     @property
     def row_count(self) -> int:
+        """The number of groups."""
         return len(self._groups)
 
 
@@ -234,16 +243,19 @@ class SampledMedian:
         self._step = 1
 
     def add(self, value: Any) -> None:
+        """Add a value, unless it is None. Every `_step`-th value is retained."""
         if value is None:
             return
         if self._value_count % self._step == 0:
             if len(self._sample) == MEDIAN_SAMPLE_MAX:
+                # The sample is full: drop every second value, and retain half as many of the next values.
                 del self._sample[1::2]
                 self._step *= 2
             self._sample.append(value)
         self._value_count += 1
 
     def value(self) -> Any:
+        """Return the median of the sample; None without values."""
         return median(self._sample) if self._sample else None
 
 
@@ -253,51 +265,59 @@ class TopSeries:
     A series is the rows with the same value in the column `leading.column`.
     """
 
-    def __init__(self, leading: TopValues, names: list[str], count: int) -> None:
+    def __init__(self, leading: TopValues, names: list[str], rows_max: int) -> None:
         self.names = names
         self.row_count = 0
         self._series_column = names.index(leading.column)
         self._sum_column = names.index(leading.by)
         self._series_max = leading.count
-        self._count = count
-        self._sums: dict[Any, Any] = {}
+        self._rows_max = rows_max
+        self._sum_by_series: dict[Any, Any] = {}
         # The rows of each series that is not dropped, with their row numbers.
-        self._rows: dict[Any, list[tuple[int, Row]]] = {}
+        self._rows_by_series: dict[Any, list[tuple[int, Row]]] = {}
         self._buffered_count = 0
 
     def add(self, row: Row) -> None:
+        """Add a row to its series. A row of a dropped series counts only in the sum."""
         self.row_count += 1
         series = row[self._series_column]
-        if series not in self._sums:
-            if len(self._sums) == GROUPS_MAX:
-                return
-            self._sums[series] = 0
-            self._rows[series] = []
-        self._sums[series] += row[self._sum_column] or 0
-        is_dropped = series not in self._rows
+        if series not in self._sum_by_series:
+            if len(self._sum_by_series) == GROUPS_MAX:
+                return  # The series of this row is left out.
+            self._sum_by_series[series] = 0
+            self._rows_by_series[series] = []
+        self._sum_by_series[series] += row[self._sum_column] or 0
+        is_dropped = series not in self._rows_by_series
         if is_dropped:
             return
-        self._rows[series].append((self.row_count, row))
+        self._rows_by_series[series].append((self.row_count, row))
         self._buffered_count += 1
         if self._buffered_count > SERIES_ROWS_MAX:
             self._drop_smallest()
 
     def rows(self) -> list[Row]:
-        numbered_rows = [entry for series in self._top_series(self._series_max) for entry in self._rows[series]]
-        numbered_rows.sort()
-        return [row for _, row in numbered_rows[: self._count]]
+        """Return the rows of the top series, in the order in which they were added."""
+        top_series = self._top_series(self._series_max)
+        numbered_rows = sorted(entry for series in top_series for entry in self._rows_by_series[series])
+        return [row for _, row in numbered_rows[: self._rows_max]]
 
     def is_cut(self) -> bool:
         """Return whether rows are left out."""
-        return len(self._sums) > self._series_max or self.row_count > self._count
+        return len(self._sum_by_series) > self._series_max or self.row_count > self._rows_max
 
     def _top_series(self, count: int) -> list[Any]:
-        return heapq.nlargest(count, self._rows, key=self._sums.__getitem__)
+        """Return the series with the largest sums, of those that are not dropped."""
+        return heapq.nlargest(count, self._rows_by_series, key=self._sum_by_series.__getitem__)
 
     def _drop_smallest(self) -> None:
-        """Keep twice the shown number of series. A dropped series stays dropped, because its line would have a gap."""
-        self._rows = {series: self._rows[series] for series in self._top_series(2 * self._series_max)}
-        self._buffered_count = sum(map(len, self._rows.values()))
+        """Keep the rows of twice as many series as are shown.
+
+        A dropped series is never shown again, because its line would have a gap.
+        """
+        self._rows_by_series = {
+            series: self._rows_by_series[series] for series in self._top_series(2 * self._series_max)
+        }
+        self._buffered_count = sum(map(len, self._rows_by_series.values()))
 
 
 @dataclass(frozen=True, slots=True)

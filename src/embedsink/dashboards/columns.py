@@ -11,19 +11,22 @@ _WORD = re.compile(r"\w+")
 
 
 def required_columns(report: Report, tiles: Iterable[NumberTile | Chart | Table]) -> tuple[str, ...]:
-    """Return the columns that the tiles read, in the order of the report; at least one, because a query needs one."""
+    """Return the columns that the tiles read, in the report's order. Without any, return the report's first column."""
     columns = {column for tile in tiles for column in _columns_of(report, tile)}
     names = [column.name for column in report.columns]
-    return tuple(name for name in names if name in columns) or (names[0],)
+    return tuple(name for name in names if name in columns) or (names[0],)  # A query needs a column.
 
 
-def row_columns(report: Report, tile: Chart | Table) -> list[str]:
-    """Return the columns of the rows of a chart or a table. A table is then reduced to its listed columns."""
+def result_columns(report: Report, tile: Chart | Table) -> list[str]:
+    """Return the columns of a tile's rows: the columns of the group, or without a group all that the tile reads.
+
+    The caller reduces the rows of a table to the listed columns.
+    """
     return list(tile.group.columns if tile.group else required_columns(report, [tile]))
 
 
 def text_filters(tiles: Sequence[NumberTile | Chart | Table]) -> tuple[tuple[str, str], ...]:
-    """Return the filters on texts that all tiles share, as (column, value). The query applies them."""
+    """Return the filters on texts that all tiles share, as pairs of column and value for the query."""
     filters = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
     return tuple(sorted(set.intersection(*filters)))
 
@@ -48,7 +51,7 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
 
 
 def _columns_of_chart(report: Report, chart: Chart) -> set[str]:
-    """Return the names of the columns that a chart's spec, comparison or series may read."""
+    """Return the names of the columns that the spec, the comparison or the top series of a chart may read."""
     # All columns that are not numbers are dimensions, and so is the number of a deployment.
     columns = {"deployment", *(column.name for column in report.columns if column.type not in ("integer", "number"))}
     # Expressions can name a column anywhere in the spec.

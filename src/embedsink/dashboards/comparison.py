@@ -21,20 +21,21 @@ class Change:
 
 
 def change_of(tile: NumberTile, value: Any, before: Any) -> Change | str | None:
-    """Return the change of a number, or a label in place of the change. Return None if a value is not a number."""
+    """Return the change from `before` to `value`, or a label if `before` is 0 or equal; None without two numbers."""
     if not isinstance(value, int | float) or not isinstance(before, int | float):
         return None
     if not before:
         return ZERO_BEFORE
     if value == before:
         return UNCHANGED
-    by, format = _size(value, before, is_share=tile.format == "share")
+    by, format = _change_size(value, before, is_share=tile.format == "share")
     direction: Literal["up", "down"] = "up" if value > before else "down"
     is_good = None if tile.better == "neither" else direction == tile.better
     return Change(direction, is_good, by, format)
 
 
-def _size(value: float, before: float, *, is_share: bool) -> tuple[float, Literal["share", "points", "times"]]:
+def _change_size(value: float, before: float, *, is_share: bool) -> tuple[float, Literal["share", "points", "times"]]:
+    """Return the size of a change, which is never negative, and the format to show it in."""
     if is_share:
         return abs(value - before), "points"
     factor = value / before

@@ -43,28 +43,28 @@ def first_error(error: ValidationError, content: Any) -> str:
     Unknown fields come first: a misspelt name also causes the error that the correct field is missing.
     """
     errors = error.errors(include_url=False)
-    unknown_fields = [one for one in errors if one["type"] == "extra_forbidden"]
+    unknown_fields = [details for details in errors if details["type"] == "extra_forbidden"]
     first = (unknown_fields or errors)[0]
     location, value, limits = first["loc"], first["input"], first.get("ctx", {})
     match location, first["type"]:
         case (*_, name), "extra_forbidden":
-            message = _unknown_field(str(name), _owner(location), _value_at(location[:-1], content))
+            message = _unknown_field_message(str(name), _owner_model(location), _value_at(location[:-1], content))
         case _, "missing":
             message = "is missing. Add it."
         case _, "union_tag_invalid":
             location = (*location, "kind")
-            message = _unknown_value(value["kind"], TILES_BY_KIND)
+            message = _unknown_value_message(value["kind"], TILES_BY_KIND)
         case _, "union_tag_not_found":
             location = (*location, "kind")
             message = f"is missing. Write one of {', '.join(TILES_BY_KIND)}."
         case (*_, "parameters", name, "[key]"), _:
             advice = suggestion(str(name), sorted(get_args(TileParameter)))
             message = f"is not a parameter that a tile can set. {advice}"
-        case (*_, "where", _, "str"), _:  # pydantic reports one error per member of a union.
+        case (*_, "where", _, "str"), _:  # Pydantic reports an error for each member of a union.
             location = location[:-1]
             message = f"{preview(value)} is not a string, an integer, or true or false. Write one of these."
         case _, "literal_error":
-            message = _unknown_value(value, alternatives(limits["expected"]))
+            message = _unknown_value_message(value, alternatives(limits["expected"]))
         case _, "string_pattern_mismatch":
             message = f"{preview(value)} is not {_PATTERNS[limits['pattern']]}. Correct it."
         case _:
@@ -73,7 +73,7 @@ def first_error(error: ValidationError, content: Any) -> str:
     return f"{path}: {message}"
 
 
-def _unknown_field(name: str, owner: type[BaseModel], present: dict[str, Any]) -> str:
+def _unknown_field_message(name: str, owner: type[BaseModel], present: dict[str, Any]) -> str:
     """Return the message for a field that the model `owner` lacks, in an object with the fields `present`."""
     kinds = [kind for kind, tile in TILES_BY_KIND.items() if name in tile.model_fields]
     if kinds and owner in TILES_BY_KIND.values():
@@ -84,8 +84,8 @@ def _unknown_field(name: str, owner: type[BaseModel], present: dict[str, Any]) -
     return f"is not a field. {advice}"
 
 
-def _unknown_value(value: object, known: Iterable[str]) -> str:
-    """Return the message for a value that is not one of the known ones."""
+def _unknown_value_message(value: object, known: Iterable[str]) -> str:
+    """Return the message for a value that is not one of the `known` names."""
     names = list(known)
     advice = "Write one of these."
     if isinstance(value, str) and value not in names:
@@ -93,8 +93,8 @@ def _unknown_value(value: object, known: Iterable[str]) -> str:
     return f"{preview(value)} is not one of {', '.join(names)}. {advice}"
 
 
-def _owner(location: Location) -> type[BaseModel]:
-    """Return the model that the field at a location belongs to."""
+def _owner_model(location: Location) -> type[BaseModel]:
+    """Return the model of the object that has the field at a location."""
     match location[:-1]:
         case (*_, "group"):
             return Group
@@ -108,7 +108,7 @@ def _owner(location: Location) -> type[BaseModel]:
 
 
 def _value_at(location: Location, content: Any) -> Any:
-    """Return the value at a location of a file's content."""
+    """Return the value at a location in the content of a file."""
     value = content
     for step in _without_kind(location):
         value = value[step]
@@ -116,7 +116,7 @@ def _value_at(location: Location, content: Any) -> Any:
 
 
 def _without_kind(location: Location) -> Location:
-    """Return a location as in the file. Pydantic adds the kind of a tile after its index."""
+    """Return a location as in the file, without the kind of a tile that Pydantic inserts after the tile's index."""
     match location:
         case ("sections", section, "charts", tile, kind, *rest) if kind in TILES_BY_KIND:
             return ("sections", section, "charts", tile, *rest)

@@ -33,21 +33,21 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
     """Return all dashboards by name, in the order of `position`.
 
     Args:
-        custom_folder: the operator's folder; it may be missing. Its files replace shipped files of the same name.
-        on_error: called for each invalid file. Its dashboard is omitted, and so is a shipped one of the same name.
+        custom_folder: the operator's folder, which may be missing. A file replaces the shipped file of the same name.
+        on_error: called for each invalid file. The dashboard is omitted, also if there is a shipped file of this name.
 
     Raises:
         Misconfigured: a file is not a dashboard, and `on_error` is None.
     """
-    dashboards = {path.stem: _read(path) for path in dashboard_files(dashboards_folder())}
+    dashboards = {path.stem: _read_dashboard(path) for path in dashboard_files(dashboards_folder())}
     custom_files = dashboard_files(custom_folder) if custom_folder else []
     for path in custom_files:
         try:
-            dashboards[path.stem] = _read(path)
+            dashboards[path.stem] = _read_dashboard(path)
         except Misconfigured as error:
             if on_error is None:
                 raise
-            dashboards.pop(path.stem, None)
+            dashboards.pop(path.stem, None)  # Omit a shipped dashboard of the same name too.
             on_error(path.stem, error)
     names = sorted(dashboards, key=lambda name: (dashboards[name].position, name))
     return {name: dashboards[name] for name in names}
@@ -59,7 +59,7 @@ def is_page_name(name: str) -> bool:
 
 
 def dashboard_files(folder: Path) -> list[Path]:
-    """Return the JSON files of a folder."""
+    """Return the JSON files of a folder, sorted by name."""
     return sorted(folder.glob("*.json"))
 
 
@@ -82,7 +82,7 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     """Return the dashboard of this name.
 
     Raises:
-        Refused: `not_found`.
+        Refused: no dashboard has this name (reason `not_found`).
     """
     dashboard = dashboards.get(name)
     if dashboard is None:
@@ -91,7 +91,8 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     return dashboard
 
 
-def _read(path: Path) -> Dashboard:
+def _read_dashboard(path: Path) -> Dashboard:
+    """Return the dashboard of a file. Raise Misconfigured if the file name or the content is invalid."""
     file = f"dashboards/{path.name}"
     if not is_page_name(path.stem):
         problem = "is the name of the inspector" if path.stem == INSPECTOR else "is not a valid name for a page"
@@ -100,6 +101,7 @@ def _read(path: Path) -> Dashboard:
 
 
 def _parse_json(path: Path, file: str) -> Any:
+    """Return the parsed JSON of a file. Raise Misconfigured, which begins with `file`, if the file is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except json.JSONDecodeError as error:
@@ -112,6 +114,7 @@ def _parse_json(path: Path, file: str) -> Any:
 
 
 def _check_unique(where: str, ids: list[str]) -> None:
+    """Raise Misconfigured if an id occurs twice. `where` begins the message."""
     for id, count in Counter(ids).items():
         if count > 1:
             raise Misconfigured(f"{where}: id {preview(id)} is not unique. Give each one its own id.")

@@ -26,12 +26,12 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
     """Raise Misconfigured for the first unknown report, column or parameter, with its file and path."""
     known = {report.name: report for report in reports}
     for name, dashboard in dashboards.items():
-        for path, tile in _tiles(dashboard):
+        for path, tile in _tiles_with_paths(dashboard):
             _check_tile(f"dashboards/{name}.json: {path}", tile, known)
 
 
 def lint(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
-    """Return the error of each invalid dashboard by its name."""
+    """Return the errors of the invalid dashboards, by the name of the dashboard."""
     known_reports = list(reports)
     errors = {}
     for name, dashboard in dashboards.items():
@@ -43,7 +43,7 @@ def lint(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict
 
 
 def drop_invalid_tiles(dashboard: Dashboard, reports: Iterable[Report]) -> tuple[Dashboard, list[str]]:
-    """Return a dashboard without its invalid tiles, and the titles of these tiles.
+    """Return a dashboard without the invalid tiles, and the titles of the invalid tiles.
 
     Raises:
         Misconfigured: no tile is valid.
@@ -62,6 +62,7 @@ def drop_invalid_tiles(dashboard: Dashboard, reports: Iterable[Report]) -> tuple
 
 
 def _is_valid(tile: Tile, reports: Mapping[str, Report]) -> bool:
+    """Return whether a tile passes all checks."""
     try:
         _check_tile(tile.title, tile, reports)
     except Misconfigured:
@@ -69,14 +70,15 @@ def _is_valid(tile: Tile, reports: Mapping[str, Report]) -> bool:
     return True
 
 
-def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
-    """Yield each tile with its path in the file."""
+def _tiles_with_paths(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
+    """Yield the path in the file and the tile, for each tile."""
     for number, section in enumerate(dashboard.sections):
         for index, tile in enumerate(section.tiles):
             yield f"sections[{number}].charts[{index}]", tile
 
 
 def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
+    """Check the report, the parameters, the columns and the spec of a tile. A gauge has none of them, so it passes."""
     if not isinstance(tile, NumberTile | Chart | Table):
         return
     report = reports.get(tile.report)
@@ -103,13 +105,15 @@ def _check_marks(path: str, chart: Chart, reports: Mapping[str, Report]) -> None
 
 
 def _check_time_column(path: str, column: str, report: Report) -> None:
-    time_columns = sorted(one.name for one in report.columns if one.type == "timestamp")
+    """Check that a column of a report has times."""
+    time_columns = sorted(candidate.name for candidate in report.columns if candidate.type == "timestamp")
     if column not in time_columns:
         advice = suggestion(column, time_columns)
         raise Misconfigured(f"{path}: column {preview(column)} of report {report.name} has no times. {advice}")
 
 
 def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
+    """Check that the columns of a tile exist, that `older_days` names times, and that summed columns are numeric."""
     types = {column.name: column.type for column in report.columns}
     if isinstance(tile, NumberTile):
         _check_number(path, tile, report)
@@ -128,7 +132,7 @@ def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
 
 
 def _check_shown_columns(path: str, tile: Chart | Table, report: Report) -> None:
-    """Check that the columns that a tile shows or sorts by exist in its rows."""
+    """Check that the rows of a tile have the columns that the tile shows or sorts by."""
     row_columns = tile.group.columns if tile.group else [column.name for column in report.columns]
     owner = "this group" if tile.group else f"report {report.name}"
     if tile.sort:
@@ -138,19 +142,20 @@ def _check_shown_columns(path: str, tile: Chart | Table, report: Report) -> None
         known.update(PERIOD_END_COLUMNS)
     for where, column in columns_shown(tile):
         if isinstance(tile, Chart) and where.startswith("spec"):
-            _check_column(f"{path}.{where}", column, known | _computed_by(tile.spec), owner)
+            _check_column(f"{path}.{where}", column, known | _computed_columns(tile.spec), owner)
         else:
             _check_column(f"{path}.{where}", column, known, owner)
 
 
 def _check_column(path: str, column: str, known: Collection[str], owner: str) -> None:
+    """Check that a column is known. `owner` names the report or the group in the message."""
     if column not in known:
         advice = suggestion(column, sorted(known))
         raise Misconfigured(f"{path}: column {preview(column)} does not exist in {owner}. {advice}")
 
 
 def _check_group(path: str, tile: Chart | Table) -> None:
-    """Check the combination of group, sort and leading."""
+    """Check that group, sort and leading can be combined, and that a group has an order and no column twice."""
     if isinstance(tile, Chart) and tile.leading and (tile.group or tile.sort):
         raise Misconfigured(f"{path}.leading: can't be combined with group or sort. Remove one of them.")
     if tile.group and not (tile.group.sum or tile.group.median or tile.group.count or tile.sort):
@@ -160,7 +165,7 @@ def _check_group(path: str, tile: Chart | Table) -> None:
 
 
 def _check_number(path: str, tile: NumberTile, report: Report) -> None:
-    """Check that a number has the fields that its computation requires."""
+    """Check that a number tile has the fields, and the report with one row, that the computation requires."""
     required_fields = {
         "sum": ("column",),
         "newest": ("column",),
@@ -178,7 +183,7 @@ def _check_number(path: str, tile: NumberTile, report: Report) -> None:
 
 
 def _check_spec(path: str, spec: dict[str, Any]) -> None:
-    """Reject data and links in a spec. All rows come from the report, and their texts are untrusted."""
+    """Reject data and links in a spec: all rows must come from the report, whose texts are untrusted."""
     for where, name, value in _members(spec, "spec"):
         is_lookup = name == "from" and isinstance(value, dict)  # The `lookup` transform reads other data.
         if is_lookup or name in _DATA_MEMBERS | _LINK_MEMBERS:
@@ -186,7 +191,7 @@ def _check_spec(path: str, spec: dict[str, Any]) -> None:
 
 
 def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
-    """Yield every report column that a tile reads, with its path in the file."""
+    """Yield the path in the file and the name of every report column that a tile reads."""
     for column in tile.where:
         yield f"where.{column}", column
     if tile.nonzero:
@@ -206,7 +211,7 @@ def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
 
 
 def _columns_summed(tile: ReportTile) -> Iterator[tuple[str, str]]:
-    """Yield the columns whose values the tile sums or multiplies, with their paths in the file."""
+    """Yield the path in the file and the name of every column whose values the tile sums or multiplies."""
     if isinstance(tile, NumberTile):
         is_summed = tile.how in ("sum", "ratio")
         is_multiplied = tile.how in ("newest", "only") and tile.times != 1
@@ -219,17 +224,17 @@ def _columns_summed(tile: ReportTile) -> Iterator[tuple[str, str]]:
 
 
 def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
-    """Yield every column that a tile shows, with its path in the file."""
+    """Yield the path in the file and the name of every column that a tile shows."""
     if isinstance(tile, Table):
         yield from ((f"columns.{column}", column) for column in tile.columns)
         return
     if tile.compare:
         yield from (("compare.x", tile.compare.x), ("compare.y", tile.compare.y))
-    yield from _fields_of(tile.spec)
+    yield from _columns_of_spec(tile.spec)
 
 
-def _fields_of(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every column that a spec names, with its path in the file."""
+def _columns_of_spec(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the path in the file and the name of every column that a spec names."""
     for where, name, value in _members(spec, "spec"):
         if name == "field" and isinstance(value, str):
             yield where, value
@@ -237,8 +242,8 @@ def _fields_of(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield from ((f"{where}[{index}]", field) for index, field in enumerate(value) if isinstance(field, str))
 
 
-def _computed_by(spec: dict[str, Any]) -> set[str]:
-    """Return the columns that a spec computes."""
+def _computed_columns(spec: dict[str, Any]) -> set[str]:
+    """Return the columns that the transforms of a spec compute."""
     computed: set[str] = set()
     for _, name, value in _members(spec, "spec"):
         if name == "as":

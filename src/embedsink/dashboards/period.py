@@ -46,6 +46,7 @@ class _ScopeParser:
     now: datetime
 
     def parse(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
+        """Return a scope with these values. Raise Refused if a parameter is invalid or a deployment is not allowed."""
         params = self.shared | {"since": since, "until": until, "interval": interval}
         return parse_scope(params, deployments=self.deployments, allowed=self.allowed, now=lambda: self.now)
 
@@ -53,7 +54,7 @@ class _ScopeParser:
         """Return the current local time of the reader, without a zone.
 
         Raises:
-            Refused: the time zone is unknown.
+            Refused: the time zone, or another shared parameter, is invalid (reason `bad_parameter`).
         """
         timezone = self.parse(None, None).timezone
         return self.now.astimezone(ZoneInfo(timezone or "UTC")).replace(tzinfo=None)
@@ -75,12 +76,12 @@ def period_of(
         now: the current time, with a zone.
 
     Raises:
-        Refused: `bad_parameter`, or `out_of_scope`.
+        Refused: a parameter is invalid (reason `bad_parameter`), or a deployment is not allowed (`out_of_scope`).
     """
     shared = {name: params.get(name) for name in ("surface", "tenant", "timezone")}
     parser = _ScopeParser(shared, deployments, allowed, now)
     since, until, previous = _limits_of(params, parser)
-    interval = _interval(_length(parser.parse(since, until), now))
+    interval = _interval_for(_length_of(parser.parse(since, until), now))
     is_compared = previous is not None and _parse_compare(params.get("compare"))
     report_params = {"since": since, "until": until, "interval": interval, **shared}
     return Period(
@@ -91,49 +92,56 @@ def period_of(
 
 
 def _limits_of(params: Mapping[str, str | None], parser: _ScopeParser) -> tuple[str, str | None, _Limits | None]:
-    """Return `since` and `until` of the period, and the limits of the previous period, if there is one."""
+    """Return `since` and `until` of the period, and the limits of the previous period, if there is one.
+
+    Raises:
+        Refused: the parameters contradict each other, or one is invalid (reason `bad_parameter`).
+    """
     since, until, period = params.get("since"), params.get("until"), params.get("period")
     if since is None:
         if until is not None:
             raise Refused(Reason.BAD_PARAMETER, "until: is given without since. Give both, or a period such as 7d.")
-        since, previous = _rolling(period or PERIOD_DEFAULT, parser)
+        since, previous = _rolling_limits(period or PERIOD_DEFAULT, parser)
         return since, None, previous
     if period is not None:
         raise Refused(Reason.BAD_PARAMETER, "period: is given together with since. Give one of them.")
-    return since, until, _previous_of_custom(parser.parse(since, until), parser.now)
+    return since, until, _limits_before(parser.parse(since, until), parser.now)
 
 
-def _rolling(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
-    """Return the start of a rolling period, and the limits of the previous period up to the same time of day."""
+def _rolling_limits(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
+    """Return the start of a rolling period, and the limits of the previous period.
+
+    The previous period ends at the current time of day. Raise Refused if the period is unknown.
+    """
     if period not in PERIODS:
         raise Refused(Reason.BAD_PARAMETER, f"period: {preview(period)} is not one of {', '.join(PERIODS)}.")
     length = timedelta(days=PERIODS[period])
     local_now = parser.local_now().replace(microsecond=0)
     if period == "24h":
         utc_now = parser.now.astimezone(UTC).replace(tzinfo=None, microsecond=0)
-        start = utc_now.replace(minute=0, second=0) - timedelta(hours=23)
+        start = utc_now.replace(minute=0, second=0) - timedelta(hours=23)  # the current hour and 23 earlier hours
         return _utc_text(start), (_utc_text(start - length), _utc_text(utc_now - length))
     first_day = local_now.date() - length + timedelta(days=1)
     return first_day.isoformat(), ((first_day - length).isoformat(), (local_now - length).isoformat())
 
 
-def _previous_of_custom(scope: Scope, now: datetime) -> _Limits | None:
-    """Return the limits of the period before a custom period; None if it is outside the calendar."""
+def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
+    """Return the limits of the period before a custom period; None if they are outside the calendar."""
     start = scope.since or datetime.min
     try:
         if scope.since and scope.until:
-            days = _previous_days(scope.local_time(scope.since), scope.local_time(scope.until))
+            days = _days_before(scope.local_time(scope.since), scope.local_time(scope.until))
             if days is not None:
                 return days
-        return _utc_text(start - _length(scope, now)), _utc_text(start)
+        return _utc_text(start - _length_of(scope, now)), _utc_text(start)
     except OverflowError:
         return None
 
 
-def _previous_days(start: datetime, end: datetime) -> _Limits | None:
-    """Return the same number of local days before a period of whole local days; None for other periods.
+def _days_before(start: datetime, end: datetime) -> _Limits | None:
+    """Return the limits of as many local days before a period of whole local days; None for other periods.
 
-    Local days can have 23 or 25 hours.
+    Local days can have 23 or 25 hours, so these limits are local times.
     """
     are_whole_days = start.time() == end.time() == time.min
     previous_start = start - (end - start)
@@ -142,15 +150,15 @@ def _previous_days(start: datetime, end: datetime) -> _Limits | None:
     return previous_start.isoformat(), start.isoformat()
 
 
-def _length(scope: Scope, now: datetime) -> timedelta:
-    """Return the length of a period. Without `until` it ends now, and without `since` its length is 0."""
+def _length_of(scope: Scope, now: datetime) -> timedelta:
+    """Return the length of a period. Without `until` the period ends now; without `since` the length is 0."""
     end = scope.until or now.astimezone(UTC).replace(tzinfo=None)
     start = scope.since or end
     return max(end - start, timedelta())
 
 
-def _interval(length: timedelta) -> str:
-    """Return the interval of a period of this length."""
+def _interval_for(length: timedelta) -> str:
+    """Return the interval for a period of this length: hour, day, week or month."""
     for length_max, interval in _INTERVALS_BY_LENGTH_MAX:
         if length <= length_max:
             return interval
@@ -158,10 +166,12 @@ def _interval(length: timedelta) -> str:
 
 
 def _utc_text(instant: datetime) -> str:
+    """Return a time in UTC as a value of `since` or `until`."""
     return f"{instant.isoformat()}Z"
 
 
 def _parse_compare(compare: str | None) -> bool:
+    """Return whether to compare with the previous period; True for None. Raise Refused for an invalid text."""
     if compare not in (None, "on", "off"):
         raise Refused(Reason.BAD_PARAMETER, f"compare: {preview(compare)} is not one of on, off.")
     return compare != "off"

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from embedsink.dashboards.aggregate import NumberAggregator, RowsAggregator, TopRows, aggregator_for, row_filter
-from embedsink.dashboards.columns import required_columns, row_columns, text_filters
+from embedsink.dashboards.columns import required_columns, result_columns, text_filters
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.gaps import fill_gaps
 from embedsink.dashboards.labels import NO_COMPARISON, ZERO_BEFORE
@@ -106,10 +106,10 @@ class _Presentation:
 def query_section(
     reader: Reader, section: Section, period: Period, *, reports: Mapping[str, Report], now: datetime
 ) -> dict[str, TileData]:
-    """Return the data of each tile by its id, from one consistent state of the store, without server gauges.
+    """Return the data of each tile by tile id, from one consistent state of the store. Gauges are omitted.
 
     Args:
-        reader: a reader of the store; its scope is replaced.
+        reader: a reader of the store. The query replaces the scope of the reader.
         section: a section that passed the lint.
         period: the period and the previous period.
         reports: the report catalog by name.
@@ -123,7 +123,7 @@ def query_section(
         _cache_pairs(reader, tiles_by_source, request)
         for source, source_tiles in tiles_by_source.items():
             data |= _query_source(reader, reports[source.report_name], dict(source.parameters), source_tiles, request)
-        data |= _marked(reader, tiles, data, request)
+        data |= _data_with_marks(reader, tiles, data, request)
     return {tile.id: data[tile.id] for tile in tiles}
 
 
@@ -137,7 +137,10 @@ def _group_by_source(tiles: Sequence[_ReportTile]) -> dict[_Source, list[_Report
 
 
 def _has_earlier_events(reader: Reader, period: Period) -> bool:
-    """Return whether an event precedes the previous period. Otherwise that period may be incomplete."""
+    """Return whether an event precedes the previous period; also True if that is unknown or there is no such period.
+
+    Without such an event, the previous period may be incomplete.
+    """
     previous = period.before
     if previous is None or previous.since is None:
         return True
@@ -171,10 +174,10 @@ def _is_compared(tile: _ReportTile) -> bool:
     return isinstance(tile, Chart) and tile.compare is not None
 
 
-def _marked(
+def _data_with_marks(
     reader: Reader, tiles: Sequence[_ReportTile], data: Mapping[str, TileData], request: _Request
 ) -> dict[str, TileData]:
-    """Return the data of the charts with marked times, including these times."""
+    """Return the data of the charts that have marked times, by tile id, with these times added."""
     times_by_marks: dict[Marks, list[int]] = {}
     marked: dict[str, TileData] = {}
     for tile in tiles:
@@ -186,15 +189,15 @@ def _marked(
 
 
 def _marked_times(reader: Reader, marks: Marks, request: _Request) -> list[int]:
-    """Return the newest marked times in the period, up to now."""
+    """Return the newest marked times in the period, up to now, as local epoch milliseconds."""
     scope = request.period.scope
     now = naive_utc(request.now)
     newest = TopRows([marks.at], f"-{marks.at}", MARKS_MAX)
     for rows in reader.set_variables(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
-        for row in rows:
-            if row[0] is not None and row[0] <= now:
-                newest.add(row)
-    return [TimeAxis(scope).chart_value(time) for (time,) in newest.rows()]
+        for (marked_at,) in rows:
+            if marked_at is not None and marked_at <= now:
+                newest.add((marked_at,))
+    return [TimeAxis(scope).chart_value(marked_at) for (marked_at,) in newest.rows()]
 
 
 def _query_source(
@@ -202,14 +205,14 @@ def _query_source(
 ) -> dict[str, TileData]:
     """Return the data of the tiles that read the same report with the same parameters."""
     period = request.period
-    current = _aggregate(reader, report, tiles, _tile_scope(period.scope, parameters, request.now), request.now)
+    current = _aggregate(reader, report, tiles, _tile_variables(period.scope, parameters, request.now), request.now)
     previous: dict[str, Any] = {}
     # A tile with its own `since` has no previous period.
     compared = [] if "since" in parameters else [tile for tile in tiles if _is_compared(tile)]
     if period.before and compared:
-        variables = _tile_scope(period.before, parameters, request.now)
+        variables = _tile_variables(period.before, parameters, request.now)
         previous = _aggregate(reader, report, compared, variables, request.now)
-    presentation = _presentation(report, parameters, request)
+    presentation = _presentation_of(report, parameters, request)
     data: dict[str, TileData] = {}
     for tile in tiles:
         if isinstance(tile, NumberTile):
@@ -221,12 +224,13 @@ def _query_source(
     return data
 
 
-def _tile_scope(scope: Scope, parameters: dict[str, str], now: datetime) -> dict[str, Any]:
-    """Return the variables of the reader's scope with the parameters of the tile, which can't change deployments."""
+def _tile_variables(scope: Scope, parameters: dict[str, str], now: datetime) -> dict[str, Any]:
+    """Return the session variables for a tile: those of the reader's scope, overridden by the tile's parameters."""
     variables = scope.variables()
     tile_variables = parse_scope(parameters, now=lambda: now).variables()
     if "since" in parameters:
-        variables["until"] = None
+        variables["until"] = None  # A tile with its own `since` reads up to now.
+    # Take only the parameters, so that a tile can't change the deployments.
     return variables | {name: tile_variables[name] for name in parameters}
 
 
@@ -247,13 +251,14 @@ def _aggregate(
     return {tile.id: aggregator for tile, aggregator in zip(tiles, aggregators, strict=True)}
 
 
-def _presentation(report: Report, parameters: dict[str, str], request: _Request) -> _Presentation:
+def _presentation_of(report: Report, parameters: dict[str, str], request: _Request) -> _Presentation:
+    """Return the parts of the data that all tiles of a source share."""
     scope, previous = request.period.scope, request.period.before
     now = naive_utc(request.now)
     shift = (scope.since or now) - (previous.since or now) if previous else timedelta()
     axis = TimeAxis(scope, shift)
     span = span_of(scope, now=request.now)
-    previous_end = span[1]
+    previous_end = span[1]  # the end of the current period; replaced if the previous period has an end
     if previous and previous.until:
         previous_end = axis.chart_value(previous.until, is_previous=True)
     params = request.period.params | parameters
@@ -265,6 +270,7 @@ def _presentation(report: Report, parameters: dict[str, str], request: _Request)
 def _number_data(
     tile: NumberTile, current: NumberAggregator, previous: NumberAggregator | None, presentation: _Presentation
 ) -> TileData:
+    """Return the data of a number tile, with the change if there is a previous period."""
     value = presentation.axis.chart_value(current.value())
     data = TileData([], [], [], value, params=presentation.params)
     if previous is None:
@@ -279,6 +285,7 @@ def _number_data(
 
 
 def _table_data(tile: Table, current: RowsAggregator, presentation: _Presentation) -> TileData:
+    """Return the data of a table: the listed columns of the rows."""
     names, rows = _shown_rows(tile, current, presentation)
     indexes = [names.index(column) for column in tile.columns]
     return TileData(
@@ -294,6 +301,7 @@ def _table_data(tile: Table, current: RowsAggregator, presentation: _Presentatio
 def _chart_data(
     tile: Chart, current: RowsAggregator, previous: RowsAggregator | None, presentation: _Presentation
 ) -> TileData:
+    """Return the data of a chart: the rows of both periods, and the time axis."""
     names, rows = _shown_rows(tile, current, presentation)
     before: list[list[Any]] = []
     if previous is not None:
@@ -316,9 +324,9 @@ def _chart_data(
 def _shown_rows(
     tile: Chart | Table, aggregator: RowsAggregator, presentation: _Presentation, *, is_previous: bool = False
 ) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and the rows of a tile, with the added columns of periods."""
+    """Return the columns and the rows of a tile. Rows of periods get the columns `PERIOD_END_COLUMNS`."""
     axis = presentation.axis
-    names = row_columns(presentation.report, tile)
+    names = result_columns(presentation.report, tile)
     indexes = [aggregator.names.index(name) for name in names]
     rows = [[axis.chart_value(row[index], is_previous=is_previous) for index in indexes] for row in aggregator.rows()]
     start_column = next((name for name in PERIOD_COLUMNS if name in names), None)
@@ -333,6 +341,7 @@ def _shown_rows(
 def _fill_previous_gaps(
     tile: Chart, names: list[str], before: list[list[Any]], presentation: _Presentation
 ) -> list[list[Any]]:
+    """Return the rows of the previous period, with zeros for periods without events (`fill_gaps`)."""
     first_ms, end_ms = presentation.span
     # Without earlier events it is unknown when recording began, so no period before the first row is zero.
     start_ms = first_ms if presentation.has_earlier_events else None

@@ -112,6 +112,7 @@ def _text_config(palette: Palette) -> dict[str, Any]:
 
 
 def _axis_config(palette: Palette) -> dict[str, Any]:
+    """Return the config of axes."""
     return {
         "axis": _label_config(palette)
         | {
@@ -130,11 +131,12 @@ def _axis_config(palette: Palette) -> dict[str, Any]:
 
 
 def _label_config(palette: Palette) -> dict[str, Any]:
-    """Return the config of the labels and titles of axes and legends."""
+    """Return the config of labels and titles, which axes and legends share."""
     return {"labelColor": palette.muted, "titleColor": palette.muted, "labelFontSize": 12, "titleFontSize": 12}
 
 
 def _mark_config(palette: Palette) -> dict[str, Any]:
+    """Return the config of marks such as bars and lines."""
     return {
         "mark": {"color": palette.accent, "tooltip": True},
         "bar": {"color": palette.accent},

@@ -29,7 +29,7 @@ def naive_utc(time: datetime) -> datetime:
 
 
 def span_of(scope: Scope, *, now: datetime) -> list[int]:
-    """Return the start and end of a scope's time axis in local epoch milliseconds. It consists of whole periods."""
+    """Return the start and end, in local epoch milliseconds, of the whole periods that cover a scope."""
     axis = TimeAxis(scope)
     last = naive_utc(now)
     if scope.until is not None:
@@ -57,15 +57,15 @@ class TimeAxis:
         If `is_previous` is true, times are of the previous period and are shifted onto the current one.
         """
         if isinstance(value, datetime):
-            local_ms = _ms_of(self.scope.local_time(value))
+            local_ms = _to_epoch_ms(self.scope.local_time(value))
         elif isinstance(value, date):
-            local_ms = _ms_of(datetime(value.year, value.month, value.day))
+            local_ms = _to_epoch_ms(datetime(value.year, value.month, value.day))
         else:
             return value
         return min(local_ms + self._local_shift_ms(), _LAST_MS) if is_previous else local_ms
 
     def _local_shift_ms(self) -> int:
-        """Return the time from the start of the previous period to that of the current one, by local clocks."""
+        """Return the time from the start of the previous period to the start of the current one, by local clocks."""
         since = self.scope.since
         if since is None:
             return self.shift // _MS
@@ -83,7 +83,10 @@ class TimeAxis:
         return [start_ms + length_ms, start_ms + length_ms // 2, start_ms + gap_ms, start_ms + length_ms - gap_ms]
 
     def ticks(self, span: Sequence[int], *, is_day: bool = False) -> list[int] | None:
-        """Return the positions of the labels: the middles of all periods of a span. Return None to let Vega choose."""
+        """Return the positions of the labels: the middles of all periods of a span.
+
+        Return None, which lets Vega choose, for hours and for more than `TICKS_MAX` periods.
+        """
         if self.scope.interval == "hour" and not is_day:
             return None
         start_ms, end_ms = span
@@ -95,18 +98,18 @@ class TimeAxis:
         return middles if len(middles) <= TICKS_MAX else None
 
     def period_start(self, local_ms: int) -> int:
-        """Return the start of the period that contains this time."""
+        """Return the start of the period that contains the time `local_ms`."""
         hour = (_EPOCH + local_ms * _MS).replace(minute=0, second=0, microsecond=0)
         day = hour.replace(hour=0)
         match self.scope.interval:
             case "hour":
-                return _ms_of(hour)
+                return _to_epoch_ms(hour)
             case "week":
-                # This never leaves the calendar, because the year 1 began with a Monday.
-                return _ms_of(day - timedelta(days=day.weekday()))
+                # The result is within the calendar, because the year 1 began with a Monday.
+                return _to_epoch_ms(day - timedelta(days=day.weekday()))
             case "month":
-                return _ms_of(day.replace(day=1))
-        return _ms_of(day)
+                return _to_epoch_ms(day.replace(day=1))
+        return _to_epoch_ms(day)
 
     def period_end(self, start_ms: int) -> int:
         """Return the end of the period with this start."""
@@ -117,6 +120,7 @@ class TimeAxis:
         return start_ms + monthrange(start.year, start.month)[1] * DAY_MS
 
 
-def _ms_of(local: datetime) -> int:
+def _to_epoch_ms(local: datetime) -> int:
+    """Return a local time as epoch milliseconds."""
     # Integer division: floats would round the last microseconds of the year 9999 into the next year.
     return (local - _EPOCH) // _MS

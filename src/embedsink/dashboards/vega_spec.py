@@ -45,7 +45,7 @@ def complete_spec(chart: Chart) -> _Spec:
             definition = part.get("encoding", {}).get(channel)
             if isinstance(definition, dict):
                 _add_axis_defaults(definition, channel, is_count=_is_count(definition, count_fields))
-                layers += _replace_domain(definition, channel)
+                layers += _move_domain_to_layer(definition, channel)
     if layers:
         spec = {"layer": [spec, *layers]}
     return spec | {
@@ -85,13 +85,13 @@ def _add_axis_defaults(definition: _Spec, channel: str, *, is_count: bool) -> No
 
 
 def _label_nulls(colour: Any) -> None:
-    """Give null the same label in the legend as on the axes. A legend of null is hidden and stays so."""
+    """Give null the same label in the legend as on the axes, unless the file hides the legend by `"legend": null`."""
     if isinstance(colour, dict) and colour.get("type") == "nominal" and colour.get("legend", {}) is not None:
         colour["legend"] = {"labelExpr": _LABEL_OR_NONE} | colour.get("legend", {})
 
 
-def _replace_domain(definition: _Spec, channel: str) -> list[_Spec]:
-    """Replace a domain with `unionWith` by an invisible layer with its bounds. Return the layer, if there is one.
+def _move_domain_to_layer(definition: _Spec, channel: str) -> list[_Spec]:
+    """Remove a domain with `unionWith`. Return an invisible layer with the bounds, in a list; else an empty list.
 
     Vega-Lite's `unionWith` ignores the values of other layers.
     """
@@ -184,7 +184,7 @@ def _is_count(definition: _Spec, computed: set[str]) -> bool:
 
 
 def _nested_objects(spec: Any) -> Iterator[_Spec]:
-    """Yield every object in a spec, parents first. The caller may change the members of an object before the next."""
+    """Yield every object in a spec, parents first. A caller may change an object before it requests the next object."""
     if isinstance(spec, dict):
         yield spec
         for value in spec.values():

@@ -71,12 +71,12 @@ def report_names() -> tuple[str, ...]:
 
 
 def all_reports(reader: Reader) -> list[Report]:
-    """Return the reports that the database has, described by the comments of their views."""
+    """Return the reports whose views the database has, as the comments of the views describe them."""
     return [_read_report(reader, name) for name in report_names() if reader.has(name)]
 
 
 def missing_reports_warning(reader: Reader) -> str | None:
-    """Return a message that names the reports that the database lacks; None if it has all."""
+    """Return a message that names the reports that the database lacks; None if it lacks no report."""
     missing = [name for name in report_names() if not reader.has(name)]
     if not missing:
         return None
@@ -88,7 +88,7 @@ def find_report(reader: Reader, name: str) -> Report:
     """Return a report.
 
     Raises:
-        Refused: `not_found`, with the nearest name.
+        Refused: no report has this name (reason `not_found`). The message suggests the nearest name.
         Misconfigured: the database is a snapshot of an older embedsink, which lacks the report.
     """
     reader.require(check_report_name(name))
@@ -96,20 +96,21 @@ def find_report(reader: Reader, name: str) -> Report:
 
 
 def describe_report(reader: Reader, name: str) -> dict[str, Any]:
-    """Return a report as JSON, with the JSON Schema of its rows.
+    """Return a report as JSON, with the JSON Schema of a row.
 
     Raises:
-        Refused: `not_found`, with the nearest name.
+        Refused: no report has this name (reason `not_found`). The message suggests the nearest name.
+        Misconfigured: the database is a snapshot of an older embedsink, which lacks the report.
     """
     report = find_report(reader, name)
     return asdict(report) | {"row": row_schema(report)}
 
 
 def check_report_name(name: str) -> str:
-    """Return the name unchanged if a report has it. Only checked names may be inserted into SQL.
+    """Return the name unchanged if a report has this name. Only checked names may be inserted into SQL.
 
     Raises:
-        Refused: `not_found`, with the nearest name.
+        Refused: no report has this name (reason `not_found`). The message suggests the nearest name.
     """
     if name in report_names():
         return name
@@ -122,10 +123,14 @@ def unknown_report_message(name: str, known: Iterable[str]) -> str:
 
 
 def parse_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
-    """Parse a list of columns such as `surface,view_count`. Return None for None, which means all columns.
+    """Parse a list of column names such as `surface,view_count`. Return None for None, which means all columns.
+
+    Args:
+        requested: the list.
+        columns: the names of the existing columns.
 
     Raises:
-        Refused: `bad_parameter`, with the nearest name.
+        Refused: a column does not exist or is listed twice (reason `bad_parameter`).
     """
     if requested is None:
         return None
@@ -142,19 +147,19 @@ def parse_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, .
 
 
 def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
-    """Return the columns of a report, or of raw events, that a reader may see."""
+    """Return the columns of a view that clients may see. Raise Misconfigured if the view does not exist."""
     reader.require(view)
     hidden = HIDDEN_EVENT_COLUMNS if view == EVENT_VIEW else ()
     return tuple(column.name for column in reader.columns(view) if column.name not in hidden)
 
 
 def depends_on_clock(name: str) -> bool:
-    """Return whether a report reads the clock. It may then change although no event was loaded."""
+    """Return whether a report reads the clock. Such a report may change although no event was loaded."""
     return "clock" in _traits(name)
 
 
 def uses_window_functions(name: str) -> bool:
-    """Return whether a view uses window functions. Reading a few of its rows takes as long as reading all."""
+    """Return whether a view uses window functions. Reading a few rows of such a view takes as long as reading all."""
     return "windows" in _traits(name)
 
 
@@ -166,7 +171,7 @@ def _traits(name: str) -> frozenset[str]:
 
 
 def row_schema(report: Report) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of a row of a report's `.json`."""
+    """Return the JSON Schema (2020-12) of a row of a report in the JSON format."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": report.title,
@@ -182,20 +187,20 @@ def row_schema(report: Report) -> dict[str, Any]:
 
 
 def type_of(column: Column) -> str:
-    """Return the type of a column, as in `ReportColumn`."""
+    """Return the type of a column in the words of `ReportColumn`."""
     return _TYPES_BY_DUCKDB_TYPE.get(column.type, "string")
 
 
 def _read_report(reader: Reader, name: str) -> Report:
-    """Return a report as the comments on its view and its columns describe it."""
+    """Return a report as the comments on the view and on the columns describe it."""
     lines = reader.comment(name).splitlines()
-    # Comments in older snapshots may have fewer than three lines.
+    # A comment has three lines; in older snapshots it may have fewer, so add empty ones.
     title, question, grain = (*lines, "", "", "")[:3]
     return Report(name, title, question, grain, [_parse_column(column) for column in reader.columns(name)])
 
 
 def _parse_column(column: Column) -> ReportColumn:
-    """Return a column as its comment describes it."""
+    """Return a column as its comment describes it: `<description>. Unit: <unit>.`"""
     comment = _COLUMN_COMMENT.match(column.comment)
     if comment is None:
         return ReportColumn(column.name, type_of(column), unit="", description=column.comment)
@@ -203,4 +208,5 @@ def _parse_column(column: Column) -> ReportColumn:
 
 
 def _description_with_unit(column: ReportColumn) -> str:
+    """Return the description of a column, followed by the unit if the column has one."""
     return f"{column.description} Unit: {column.unit}." if column.unit else column.description

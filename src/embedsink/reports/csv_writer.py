@@ -47,11 +47,11 @@ DEFAULT_OPTIONS = CsvOptions()
 
 
 def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions = DEFAULT_OPTIONS) -> Iterator[bytes]:
-    """Yield rows as CSV (RFC 4180) with a header line, times in ISO 8601 with Z, and empty fields for nulls.
+    """Yield rows as chunks of CSV (RFC 4180): a header line, times in ISO 8601 with Z, and empty fields for nulls.
 
     Args:
         reader: a reader with the scope.
-        selection: a view, or a query on one. Validate names from requests with `check_report_name` and `parse_columns`.
+        selection: a view, or a query on one. Check names from requests with `check_report_name` and `parse_columns`.
         options: see `CsvOptions`.
     """
     columns = selected_columns(reader, selection)
@@ -68,24 +68,25 @@ def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions
 
 
 def _converter_for(type_: str, *, guard: bool) -> Converter:
-    """Return the function that converts the values of a column of this type to fields."""
+    """Return the function that converts the values of a column to fields. `type_` is the type of the column."""
     converters: dict[str, Converter] = {
-        "integer": _number,
-        "number": _number,
-        "boolean": _boolean,
-        "timestamp": _timestamp,
-        "date": _date,
+        "integer": _number_field,
+        "number": _number_field,
+        "boolean": _boolean_field,
+        "timestamp": _timestamp_field,
+        "date": _date_field,
     }
-    return converters.get(type_, _guarded_text if guard else _verbatim_text)
+    return converters.get(type_, _guarded_field if guard else _verbatim_field)
 
 
-def _guarded_text(value: Any) -> str:
-    """Return a field with an apostrophe before each part that a spreadsheet could treat as a formula."""
-    text = _text(value)
+def _guarded_field(value: Any) -> str:
+    """Return the field of a text, with an apostrophe before each part that a spreadsheet could treat as a formula."""
+    text = _to_text(value)
     if not text:
         return ""
 
     def guard(cell_end: re.Match[str]) -> str:
+        # A spreadsheet may begin a new cell after this character.
         return f"{cell_end[0]}'" if _begins_formula(text, cell_end.end()) else cell_end[0]
 
     guarded = _CELL_END.sub(guard, text)
@@ -95,7 +96,7 @@ def _guarded_text(value: Any) -> str:
 
 
 def _begins_formula(text: str, start: int = 0) -> bool:
-    """Return whether the cell that begins at `start` is a formula. Quotes and invisible characters may come first."""
+    """Return whether a formula begins at `start`. Quotation marks and invisible characters may precede the sign."""
     for index in range(start, len(text)):
         character = text[index]
         if character in _FORMULA_SIGNS:
@@ -108,12 +109,13 @@ def _begins_formula(text: str, start: int = 0) -> bool:
 def _is_invisible(character: str) -> bool:
     """Return whether a spreadsheet may remove this character before it reads the cell."""
     if character in _CONTROLS:
-        return False  # It may end a cell. The next cell is checked separately.
+        return False  # A control may end a cell, and the next cell is checked separately.
     return category(character) in _INVISIBLE_CATEGORIES or _IGNORABLE.match(character) is not None
 
 
-def _verbatim_text(value: Any) -> str:
-    return _quoted(_text(value))
+def _verbatim_field(value: Any) -> str:
+    """Return the field of a text, without a guard against formulas."""
+    return _quoted(_to_text(value))
 
 
 def _quoted(text: str) -> str:
@@ -121,7 +123,8 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
+    """Return a value as text: empty for None, JSON for lists and objects."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -131,19 +134,19 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _number(value: float | None) -> str:
+def _number_field(value: float | None) -> str:
     return "" if value is None else str(value)
 
 
-def _boolean(value: bool | None) -> str:
+def _boolean_field(value: bool | None) -> str:
     if value is None:
         return ""
     return "true" if value else "false"
 
 
-def _timestamp(value: datetime | None) -> str:
+def _timestamp_field(value: datetime | None) -> str:
     return "" if value is None else f"{value.isoformat()}Z"
 
 
-def _date(value: date | None) -> str:
+def _date_field(value: date | None) -> str:
     return "" if value is None else value.isoformat()

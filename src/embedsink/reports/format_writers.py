@@ -46,28 +46,29 @@ def write_rows(
 
 
 def json_chunks(reader: Reader, selection: str | SelectQuery) -> Iterator[bytes]:
-    """Yield rows as a JSON array of objects, with times in ISO 8601 with Z."""
+    """Yield the chunks of a JSON array with each row as an object. Times are in ISO 8601 with Z."""
     is_first = True
-    for objects in _objects(reader, selection):
-        without_brackets = orjson.dumps(objects, option=JSON_OPTIONS)[1:-1]
+    for objects in _row_objects(reader, selection):
+        without_brackets = orjson.dumps(objects, option=JSON_OPTIONS)[len(b"[") : -len(b"]")]
         yield (b"[" if is_first else b",") + without_brackets
         is_first = False
-    yield b"[]" if is_first else b"]"
+    yield b"[]" if is_first else b"]"  # Without rows, nothing has opened the array.
 
 
 def ndjson_chunks(reader: Reader, selection: str | SelectQuery) -> Iterator[bytes]:
-    """Yield rows as JSON objects, one a line, without nulls: most columns of an event are null."""
-    for objects in _objects(reader, selection):
+    """Yield chunks of NDJSON: each row is a JSON object in a line, without nulls, because most columns are null."""
+    for objects in _row_objects(reader, selection):
         yield b"".join([_ndjson_line(row) for row in objects])
 
 
 def _ndjson_line(row: dict[str, Any]) -> bytes:
+    """Return a row as a line of JSON without nulls."""
     without_nulls = {name: value for name, value in row.items() if value is not None}
     return orjson.dumps(without_nulls, option=JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE)
 
 
-def _objects(reader: Reader, selection: str | SelectQuery) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows as objects for orjson, some thousand at a time."""
+def _row_objects(reader: Reader, selection: str | SelectQuery) -> Iterator[list[dict[str, Any]]]:
+    """Yield lists of rows as dictionaries for orjson, some thousand rows at a time."""
     columns = selected_columns(reader, selection)
     names = [column.name for column in columns]
     converters: list[Converter | None] = [_json_fragment if type_of(column) == "json" else None for column in columns]

@@ -28,7 +28,7 @@ class NumberCipher:
         return left << _HALF_BITS | right
 
     def decrypt(self, encrypted: int) -> int:
-        """Return the number that `encrypt` turned into this one. Any number from 0 to 2⁶⁴ − 1 is accepted."""
+        """Return the number whose encryption is `encrypted`. Any number from 0 to 2⁶⁴ − 1 is accepted."""
         left, right = encrypted >> _HALF_BITS, encrypted & _HALF_MASK
         for round_number in reversed(_ROUNDS):
             left, right = right ^ self._round_function(round_number, left), left

@@ -46,13 +46,13 @@ class Cursor:
     until: datetime | None
 
     def encode(self, query_id: str, cipher: NumberCipher | None = None) -> str:
-        """Return the cursor as text for a URL. It is valid for this query only.
+        """Return the cursor as text for a URL. The text is valid for this query only.
 
         Args:
             query_id: a text that identifies the report and its scope.
             cipher: encrypts `after`, for a scoped key. Such a cursor can't be forged, and expires with the process.
         """
-        period = (_epoch_us(self.since), _epoch_us(self.until))
+        period = (_to_epoch_us(self.since), _to_epoch_us(self.until))
         digest = _digest((_VERSION, self.after, *period), query_id, cipher)
         after = self.after if cipher is None else cipher.encrypt(self.after) - _SIGN_OFFSET
         content = _CURSOR_STRUCT.pack(_VERSION, after, *period, digest)
@@ -63,7 +63,7 @@ class Cursor:
         """Parse the text that `encode` returned for the same arguments.
 
         Raises:
-            Refused: `bad_parameter`, since the text is not a cursor, or belongs to another query.
+            Refused: the text is not a cursor, or belongs to another query (reason `bad_parameter`).
         """
         advice = "Use the value of `X-Next-Cursor` with the same parameters, or omit it to start at the first page."
         refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {preview(text)} is not valid for this query. {advice}")
@@ -72,7 +72,7 @@ class Cursor:
             content = base64.b64decode(text + padding, altchars=b"-_", validate=True)
             version, stored_after, since_us, until_us, digest = _CURSOR_STRUCT.unpack(content)
             after = stored_after if cipher is None else cipher.decrypt(stored_after + _SIGN_OFFSET)
-            cursor = cls(after, _instant(since_us), _instant(until_us))
+            cursor = cls(after, _from_epoch_us(since_us), _from_epoch_us(until_us))
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
         # The digest detects typing errors and cursors of other queries. A forged cursor gains nothing beyond `since`.
@@ -110,7 +110,7 @@ class PageRequest:
         Only views with the column `ingest_seq` have pages. In other views, a limit returns the first rows.
 
         Raises:
-            Refused: `bad_parameter`.
+            Refused: a column, the limit or the cursor is invalid (reason `bad_parameter`).
         """
         selection, cursor = self.check(reader, view)
         if not selection.is_page:
@@ -123,10 +123,11 @@ class PageRequest:
         return selection, Cursor(last_ingest_seq, since=reader.variable("since"), until=reader.variable("until"))
 
     def check(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
-        """Validate the request without reading rows. Return the query of the page, and the parsed cursor.
+        """Validate the request without reading rows. Return the query of the page, and the parsed cursor, if any.
 
         Raises:
-            Refused: `bad_parameter`.
+            Refused: a column, the limit or the cursor is invalid, or a view without pages gets a cursor (reason
+                `bad_parameter`).
         """
         visible = visible_columns(reader, view)
         limit = parse_integer("limit", self.limit, maximum=LIMIT_MAX)
@@ -143,6 +144,7 @@ class PageRequest:
         return SelectQuery(view, columns, limit, is_by_ingest_seq=view == EVENT_VIEW), None
 
     def _page_query(self, view: str, columns: tuple[str, ...], limit: int | None) -> SelectQuery:
+        """Return the query of a page with at most `limit` rows; `LIMIT_MAX` if `limit` is None."""
         is_expensive = uses_window_functions(view)
         return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_expensive)
 
@@ -151,7 +153,7 @@ def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1
     """Parse an integer from `minimum` to `maximum`. Return None for None.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: the text is not such an integer (reason `bad_parameter`).
     """
     if text is None:
         return None
@@ -162,15 +164,17 @@ def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1
 
 
 def _digest(numbers: tuple[int, ...], query_id: str, cipher: NumberCipher | None) -> bytes:
-    """Return a digest of a cursor's numbers and its query. With a cipher, only this process can compute it."""
+    """Return a digest of the numbers and the query of a cursor. With a cipher, only this process can compute it."""
     content = f"{numbers} {query_id}".encode(errors="surrogatepass")
     key = b"" if cipher is None else cipher.secret
     return blake2s(content, digest_size=_DIGEST_BYTES, key=key).digest()
 
 
-def _epoch_us(instant: datetime | None) -> int:
+def _to_epoch_us(instant: datetime | None) -> int:
+    """Return a time in UTC as epoch microseconds; `_NO_TIME_US` for None."""
     return _NO_TIME_US if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
 
 
-def _instant(epoch_us: int) -> datetime | None:
+def _from_epoch_us(epoch_us: int) -> datetime | None:
+    """Return the time, in UTC, of epoch microseconds; None for `_NO_TIME_US`."""
     return None if epoch_us == _NO_TIME_US else _EPOCH + timedelta(microseconds=epoch_us)

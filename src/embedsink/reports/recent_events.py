@@ -41,7 +41,10 @@ class IngestedCounts:
     actions: Counter[str] = field(default_factory=Counter)
 
     def by_outcome(self, *, includes_duplicates: bool) -> dict[str, int | None]:
-        """Return the counts by outcome. Duplicates are not attributed to deployments, so a scoped key gets None."""
+        """Return the counts by outcome. The count of duplicates is None if `includes_duplicates` is false.
+
+        Duplicates are not attributed to deployments, so a scoped key must not get their count.
+        """
         duplicate_count = self.outcomes["duplicate"] if includes_duplicates else None
         return {"duplicate": duplicate_count} | {outcome: self.outcomes[outcome] for outcome in OUTCOMES}
 
@@ -54,7 +57,7 @@ class IngestedCounts:
 def count_ingested(reader: Reader) -> IngestedCounts:
     """Count the ingested rows in the reader's scope."""
     counts = IngestedCounts()
-    # Sorted, because DuckDB's order would depend on the events of other deployments.
+    # Sort the rows, because DuckDB's order would depend on the events of other deployments.
     for row in sorted(reader.dicts("ingested_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":
@@ -64,7 +67,7 @@ def count_ingested(reader: Reader) -> IngestedCounts:
 
 
 def newest_ingested(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
-    """Return the newest rows in the reader's scope with their envelopes, oldest first, as many as fit in a message."""
+    """Return the newest rows in the reader's scope with envelopes, oldest first, as many as fit in a message."""
     newest: list[dict[str, Any]] = []
     byte_count = 0
     for row in reversed(reader.set_variables(row_limit=limit).dicts("ingested_newest")):
@@ -72,9 +75,9 @@ def newest_ingested(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, 
         if newest and byte_count > ENVELOPES_BYTES_MAX:
             break
         newest.append(row)
-    return newest[::-1]
+    return newest[::-1]  # oldest first
 
 
 def first_rejections(reader: Reader) -> list[dict[str, Any]]:
-    """Return the oldest rejections in the reader's scope, without their envelopes."""
+    """Return the oldest rejections in the reader's scope, at most `REJECTIONS_MAX`, without envelopes."""
     return reader.set_variables(row_limit=REJECTIONS_MAX).dicts("ingested_rejection")

@@ -16,12 +16,12 @@ Converter = Callable[[Any], Any]
 
 
 def selected_columns(reader: Reader, selection: str | SelectQuery) -> list[Column]:
-    """Return the columns of a view or a query."""
+    """Return the columns of a query, or all columns of a view that is given by name."""
     return reader.selected_columns(selection if isinstance(selection, SelectQuery) else SelectQuery(selection))
 
 
 def convert_columns(rows: list[tuple[Any, ...]], converters: list[Converter | None]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows with the values of each column converted. A column without a converter stays unchanged."""
+    """Yield the rows with converted values. `converters` has an entry for each column; None converts nothing."""
     columns = zip(*rows, strict=True)
     converted_columns = [
         values if converter is None else map(converter, values)

@@ -66,9 +66,9 @@ class Scope:
         return variables
 
     def local_time(self, instant: datetime) -> datetime:
-        """Return the local time of an instant (UTC) in the scope's time zone.
+        """Return the local time, in the scope's time zone, of an instant in UTC.
 
-        Return UTC if the local time would be outside the years 1 to 9999.
+        Return the instant unchanged if the local time would be outside the years 1 to 9999.
         """
         zone = UTC if self.timezone is None else ZoneInfo(self.timezone)
         try:
@@ -93,7 +93,8 @@ def parse_scope(
         now: the clock, for ages such as `7d`.
 
     Raises:
-        Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
+        Refused: a parameter is invalid (reason `bad_parameter`), or a deployment is outside the key's scope
+            (`out_of_scope`).
     """
     requested_deployments = _parse_deployments(deployments, allowed)
     tenant = _parse_tenant(params.get("tenant"))
@@ -120,12 +121,13 @@ def parse_scope(
 
 @cache
 def timezones() -> frozenset[str]:
-    """Return the names of the time zones of the IANA database that DuckDB knows."""
-    pinned = files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
-    return (timezone_names() & frozenset(pinned)) - {_UNSET_ZONE}
+    """Return the names of the time zones that both the IANA database (the package tzdata) and DuckDB have."""
+    iana_names = files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
+    return (timezone_names() & frozenset(iana_names)) - {_UNSET_ZONE}
 
 
 def _parse_timezone(name: str | None) -> str | None:
+    """Return the name unchanged. Raise Refused, with a suggestion, if no time zone has this name."""
     if name is None or name in timezones():
         return name
     # Comparing long texts is slow, and no time zone has a name that long.
@@ -135,7 +137,11 @@ def _parse_timezone(name: str | None) -> str | None:
 
 
 def _parse_deployments(requested: Iterable[str | int], allowed: frozenset[int] | None) -> frozenset[int] | None:
-    """Return the requested deployments; all allowed ones if none is requested."""
+    """Return the requested deployments; without a request, the allowed deployments (None for all).
+
+    Raises:
+        Refused: a deployment is invalid (reason `bad_parameter`) or not allowed (`out_of_scope`).
+    """
     deployments = frozenset(_parse_deployment(text) for text in requested)
     if not deployments:
         return allowed
@@ -145,6 +151,7 @@ def _parse_deployments(requested: Iterable[str | int], allowed: frozenset[int] |
 
 
 def _parse_deployment(text: str | int) -> int:
+    """Return the number of a deployment. Raise Refused if it is invalid (reason `bad_parameter`)."""
     try:
         return parse_deployment(str(text))
     except Misconfigured as error:
@@ -152,28 +159,34 @@ def _parse_deployment(text: str | int) -> int:
 
 
 def _parse_tenant(text: str | None) -> str | None:
+    """Return the tenant unchanged. Raise Refused if the text can't be stored (reason `bad_parameter`)."""
     if has_bad_text(text):
         raise Refused(Reason.BAD_PARAMETER, f"tenant: {preview(text)} contains a NUL or a lone surrogate. Remove it.")
     return text
 
 
 def _parse_choice(name: str, text: str | None, choices: tuple[str, ...]) -> str | None:
+    """Return the text unchanged. Raise Refused if it is neither None nor a choice (reason `bad_parameter`)."""
     if text is not None and text not in choices:
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is not one of {', '.join(choices)}.")
     return text
 
 
 def parse_instant(name: str, text: str | None) -> datetime | None:
-    """Parse a time in the forms of `since`: a date, RFC 3339, or an age such as `7d`. Return it in UTC.
+    """Parse a time like `since`: a date, RFC 3339, or an age such as `7d`. Return the time in UTC; None for None.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: the text has none of these forms, or the time is outside the calendar (reason `bad_parameter`).
     """
     return _parse_instant(name, text, None, lambda: datetime.now(UTC))
 
 
 def _parse_instant(name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]) -> datetime | None:
-    """Parse a time or an age, and return it in UTC. A time without an offset is in the time zone `timezone`."""
+    """Parse a time or an age. Return the time in UTC. Without an offset, the text is a time in the zone `timezone`.
+
+    Raises:
+        Refused: the text is neither, or the time is outside the calendar (reason `bad_parameter`).
+    """
     if text is None:
         return None
     instant = _parse_time(text) or _parse_age(name, text, now())
@@ -187,6 +200,7 @@ def _parse_instant(name: str, text: str | None, timezone: str | None, now: Calla
 
 
 def _is_age(text: str | None) -> bool:
+    """Return whether a validated text is an age such as `7d` instead of a time; False for None."""
     return text is not None and _parse_time(text) is None
 
 
@@ -199,14 +213,15 @@ def _parse_time(text: str) -> datetime | None:
 
 
 def _parse_age(name: str, text: str, now: datetime) -> datetime:
+    """Return the time that is this age before now. Raise Refused if the text is not an age."""
     try:
         return now - timedelta(seconds=parse_duration(text))
     except (Misconfigured, OverflowError):
-        raise _not_a_time(name, text) from None
+        raise _not_a_time_error(name, text) from None
 
 
-def _not_a_time(name: str, text: str) -> Refused:
-    """Return the refusal of a text that is neither a time nor an age."""
+def _not_a_time_error(name: str, text: str) -> Refused:
+    """Return the error for a text that is neither a time nor an age."""
     # An unescaped + in a URL is decoded as a space.
     has_lost_plus = " " in text and _TIME.fullmatch(text.replace(" ", "+"))
     advice = " In a URL, write + as %2B." if has_lost_plus else ""

@@ -29,7 +29,7 @@ def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOpti
             byte_count = _write_report(archive, report, csv_chunks(reader, report.name, csv), written_at)
             reports.append(_manifest_entry(report, byte_count))
         manifest = {
-            "writtenAt": _iso(written_at),
+            "writtenAt": _to_iso(written_at),
             "embedsink": __version__,
             "scope": _manifest_scope(scope),
             "reports": reports,
@@ -39,13 +39,14 @@ def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOpti
 
 
 def _write_report(archive: ZipFile, report: Report, chunks: Iterator[bytes], written_at: datetime) -> int:
-    """Write the file of a report, and return its length in bytes."""
+    """Write the file of a report into the ZIP. Return the uncompressed length in bytes."""
     # The length is known only at the end, and may exceed the limits of a ZIP without the zip64 extension.
     with archive.open(_zip_entry(f"{report.name}.csv", written_at), "w", force_zip64=True) as entry:
         return sum(entry.write(chunk) for chunk in chunks)
 
 
 def _manifest_entry(report: Report, byte_count: int) -> dict[str, Any]:
+    """Return the description of a report's file for the manifest."""
     return {
         "name": report.name,
         "title": report.title,
@@ -57,22 +58,25 @@ def _manifest_entry(report: Report, byte_count: int) -> dict[str, Any]:
 
 
 def _manifest_scope(scope: Scope) -> dict[str, Any]:
+    """Return the scope for the manifest, with the defaults of the interval and the time zone."""
     variables = scope.variables()
     del variables["hides_ingest_seq"]
     return variables | {
-        "since": None if scope.since is None else _iso(scope.since.replace(tzinfo=UTC)),
-        "until": None if scope.until is None else _iso(scope.until.replace(tzinfo=UTC)),
+        "since": None if scope.since is None else _to_iso(scope.since.replace(tzinfo=UTC)),
+        "until": None if scope.until is None else _to_iso(scope.until.replace(tzinfo=UTC)),
         "interval": scope.interval or "day",
         "timezone": scope.timezone or "UTC",
     }
 
 
 def _zip_entry(name: str, written_at: datetime) -> ZipInfo:
-    entry = ZipInfo(name, date_time=written_at.timetuple()[:6])
+    """Return the header of a compressed file in the ZIP."""
+    entry = ZipInfo(name, date_time=written_at.timetuple()[:6])  # year to second
     entry.compress_type = ZIP_DEFLATED
     entry.external_attr = _ENTRY_ATTRIBUTES
     return entry
 
 
-def _iso(instant: datetime) -> str:
+def _to_iso(instant: datetime) -> str:
+    """Return a time in UTC as ISO 8601 with Z."""
     return instant.isoformat().replace("+00:00", "Z")

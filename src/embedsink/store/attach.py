@@ -14,7 +14,7 @@ _ROW_GROUP_ROWS = 32_768
 
 
 def connect(limits: StoreLimits, *, spill: Path) -> duckdb.DuckDBPyConnection:
-    """Open an empty database in memory with these limits. It spills to the folder `spill`."""
+    """Open an empty in-memory database with these limits. DuckDB spills to the folder `spill`."""
     return duckdb.connect(
         ":memory:",
         config={

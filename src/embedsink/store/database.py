@@ -70,7 +70,7 @@ class Store:
         limits = StoreLimits() if limits is None else limits
         self.path = path
         self.limits = limits
-        self.opened_count = 0
+        self.opened_count = 0  # how often `open` has succeeded
         self.ledger = Ledger(self._load_connection)
         self.revisions = Revisions()
         self._spill = path.with_suffix(".spill")
@@ -92,7 +92,8 @@ class Store:
 
         Raises:
             Misconfigured: DuckDB is too old or too new, the store is from a newer embedsink, or the migration failed.
-            StoreRefused: the disk is full, or another process or earlier readers have the file open. It is unchanged.
+            StoreRefused: the disk is full, or another process or earlier readers have the file open. The file
+                is unchanged.
             StoreBroken: the file is not a sound database.
         """
         self.close()  # DuckDB would open the file twice in one process.
@@ -112,7 +113,7 @@ class Store:
         self.revisions.renew()
 
     def _delete_write_ahead_logs(self) -> None:
-        """Delete the log that DuckDB leaves if a checkpoint fails while it closes. The store uses no log."""
+        """Delete the log that DuckDB leaves if the checkpoint of a closing database fails. The store uses no log."""
         for log in self.path.parent.glob(f"{self.path.name}.wal*"):
             log.unlink()
 
@@ -175,10 +176,11 @@ class Store:
 
         Args:
             scope: session variables.
-            uses_one_thread: whether the number of threads stays as it is, because the query takes milliseconds.
+            uses_one_thread: whether DuckDB keeps its usual number of threads, because the query takes milliseconds.
 
         Raises:
-            Unavailable: `not_ready` while the store is closed or broken.
+            Unavailable: the store is closed, is broken or lacks memory (reason `not_ready`), or the disk is full
+                (`storage_low`).
         """
         give_up_at = time.monotonic() + _MEMORY_WAIT_S_MAX
         with unavailable_if_broken():
@@ -192,7 +194,12 @@ class Store:
                 time.sleep(_MEMORY_POLL_S)
 
     def _open_reader(self, scope: Mapping[str, object], uses_one_thread: bool) -> Reader:
-        """Open a reader, which releases its raised limits when it is closed."""
+        """Open a reader, and raise the limits of memory and threads until the reader is closed.
+
+        Raises:
+            Unavailable: the store is closed (reason `not_ready`).
+            StoreTooSmall: memory is insufficient, or new readers are paused.
+        """
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Retry.", retry_after_s=2)
@@ -209,9 +216,10 @@ class Store:
             return reader
 
     def load(self, *segments: Segment) -> LoadCounts:
-        """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
+        """Insert the rows and the names of segments in one transaction: all or nothing, and never twice.
 
-        Each load compares its ids with those of seven days, regardless of its size. So several segments share a load.
+        A load compares new ids with the ids of seven days, regardless of the number of segments. So load several
+        segments at once.
 
         Args:
             segments: sealed, intact segments in the order of their numbers.
@@ -234,11 +242,11 @@ class Store:
         self._unwritten_bytes += byte_count
         self._bytes_since_attach += byte_count
         if byte_count > WIDE_ROW_BYTES * loaded.counts.received_count:
-            self._has_wide_rows = True
+            self._has_wide_rows = True  # The next checkpoint needs more memory.
         return loaded.counts
 
     def _load_variables(self, segments: Sequence[Segment]) -> dict[str, object]:
-        """Return the variables that `sql/load/` reads."""
+        """Return the variables that the SQL files of `sql/load/` read."""
         free_bytes = shutil.disk_usage(self.path.parent).free
         return {
             "segments": describe_segments(segments),
@@ -253,7 +261,7 @@ class Store:
         }
 
     def _load_with_retries(self, segments: Sequence[Segment]) -> _Loaded:
-        """Load with the usual memory; if it is too small, with more memory; at last also without readers."""
+        """Load segments. If memory is insufficient, retry with more memory, and at last also without readers."""
         variables = self._load_variables(segments)
         try:
             return self._load(segments, variables)
@@ -270,8 +278,9 @@ class Store:
                 return self._load_unless_committed(segments, variables)
 
     def _load_unless_committed(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> _Loaded:
-        """Load, unless an earlier try has committed the segments before it failed."""
-        if self._has(segments[0]):
+        """Load segments, unless an earlier try committed them before it failed."""
+        # One transaction commits all segments, so it is enough to check the first.
+        if self._is_loaded(segments[0]):
             return _Loaded(count_load(self._load_connection()), changed_deployments=None)
         return self._load(segments, variables)
 
@@ -284,7 +293,7 @@ class Store:
             with transaction(connection):
                 load_rows(connection)
                 roll_up_late(connection, [segment.number for segment in segments])
-                # Count inside the transaction: if this failed after the commit, the segments would be loaded again.
+                # Count inside the transaction: if counting failed after the commit, the segments would be loaded again.
                 return _Loaded(count_load(connection), changed_deployments(connection))
 
     @contextlib.contextmanager
@@ -294,27 +303,28 @@ class Store:
             yield
 
     def _end_readers(self) -> None:
-        """Give readers a short time to end, then interrupt them. The caller has paused new readers."""
+        """Wait a short time for readers to end, and interrupt slow readers. The caller has paused new readers."""
         self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def roll_up(self) -> bool:
-        """Roll up a batch of loaded events, if there are enough. Return whether a batch was rolled up.
+        """Roll up a batch of loaded events. Return False if there are too few events for a batch.
 
         Raises:
             StoreRefused, StoreBroken: nothing was rolled up.
         """
-        for at_once in _ROLLUP_BATCH_ROWS[:-1]:
+        # The last size is the smallest, and it is tried with more memory.
+        for batch_rows in _ROLLUP_BATCH_ROWS[:-1]:
             try:
-                return self._roll_up(at_once)
+                return self._roll_up(batch_rows)
             except StoreTooSmall:
                 continue
         with self._raised_memory():
             return self._roll_up(_ROLLUP_BATCH_ROWS[-1])
 
-    def _roll_up(self, at_once: int) -> bool:
-        """Roll up at most this many events in one transaction. Return whether there were enough."""
+    def _roll_up(self, batch_rows: int) -> bool:
+        """Roll up at most `batch_rows` events in one transaction. Return False if there are too few events."""
         with duckdb_errors_translated(), transaction(self._load_connection()):
-            row_count = roll_up(self._load_connection(), from_count=self.limits.rollup_from_count, at_once=at_once)
+            row_count = roll_up(self._load_connection(), from_count=self.limits.rollup_from_count, at_once=batch_rows)
         self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0
 
@@ -322,7 +332,7 @@ class Store:
         """Delete the oldest matching rejections. Return their number: `PURGED_AT_ONCE` if there may be more.
 
         Raises:
-            StoreRefused, StoreBroken: none is deleted, unless the commit failed after taking effect.
+            StoreRefused, StoreBroken: no rejection was deleted, unless the commit failed after taking effect.
         """
         try:
             with self._raised_memory(), transaction(self._load_connection()):
@@ -343,7 +353,9 @@ class Store:
     def salvage(
         self, files: Sequence[Path], *, journal_numbers: list[int], on_step: Callable[[], None] = lambda: None
     ) -> Salvaged:
-        """Copy the readable rows of damaged files into this store, for segments that neither it nor the journal has.
+        """Copy the readable rows of damaged files into this store.
+
+        Rows of segments that the store or the journal has are skipped.
 
         Raises:
             StoreRefused, StoreBroken: a part of the rows may have been copied.
@@ -366,7 +378,11 @@ class Store:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Write everything into the file, so that a copy of it is complete."""
+        """Write everything into the file, so that a copy of the file is complete.
+
+        Raises:
+            StoreRefused, StoreBroken: the checkpoint failed. After StoreBroken, open the store again.
+        """
         try:
             with duckdb_errors_translated(), self._memory_for_checkpoint():
                 self._load_connection().execute("checkpoint store")
@@ -384,13 +400,14 @@ class Store:
     def _memory_for_checkpoint(self) -> Iterator[None]:
         """Raise the memory limit in this block if rows are wide: a checkpoint that lacks memory breaks the database.
 
-        If readers use more than half of the memory, they are ended first.
+        If readers use more than half of the memory, end them first.
         """
         connection = self._load_connection()
         with contextlib.ExitStack() as stack:
             if self._has_wide_rows:
                 stack.enter_context(self._readers.paused())
                 half_bytes = self.limits.counted_bytes_max // 2
+                # DuckDB does not accept a limit below the memory in use.
                 is_memory_used = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
                 if is_memory_used:
                     self._end_readers()
@@ -398,10 +415,10 @@ class Store:
             yield
 
     def _reattach_when_due(self) -> None:
-        """Attach the file again, unless it has readers: see `_REATTACH_BYTES`. It takes milliseconds.
+        """Attach the file again after `_REATTACH_BYTES` loaded bytes, unless it has readers. This takes milliseconds.
 
         Raises:
-            StoreBroken: it could not be attached again, and is closed.
+            StoreBroken: the file was moved or replaced; or attaching failed, and the store is closed.
         """
         with self._lock:
             connection = self._load_connection()
@@ -421,7 +438,7 @@ class Store:
                 raise StoreBroken(first_line(error)) from error
             self._bytes_since_attach = 0
 
-    def _has(self, segment: Segment) -> bool:
+    def _is_loaded(self, segment: Segment) -> bool:
         """Return whether a segment is loaded."""
         return segment.identity in self.ledger.loaded_segments(from_number=segment.number)
 

@@ -42,11 +42,11 @@ class SqlFailed(EmbedsinkError):
 
 @contextlib.contextmanager
 def duckdb_errors_translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
-    """Raise errors of this module instead of DuckDB's errors in this block.
+    """Replace DuckDB's errors by errors of this module in this block.
 
     Args:
-        opening: whether the block opens a database. Errors then mean something else.
-        whole: whether the message is DuckDB's whole message, or its first line.
+        opening: whether the block opens a database, where the same errors have other causes.
+        whole: whether the message is DuckDB's whole message instead of its first line.
     """
     try:
         yield
@@ -57,7 +57,10 @@ def duckdb_errors_translated(*, opening: bool = False, whole: bool = False) -> I
 
 @contextlib.contextmanager
 def unavailable_if_broken() -> Iterator[None]:
-    """Raise Unavailable in this block if the database is broken, closed or too busy, or the disk is full."""
+    """Raise Unavailable in this block if the database can't answer.
+
+    The reason is `storage_low` if the disk is full, and `not_ready` if the database is broken, closed or too busy.
+    """
     try:
         with duckdb_errors_translated():
             yield
@@ -69,7 +72,7 @@ def unavailable_if_broken() -> Iterator[None]:
 
 
 def _error_type(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
-    """Return the error of this module that corresponds to an error of DuckDB."""
+    """Return the class of this module's error that corresponds to an error of DuckDB."""
     if opening:
         # A sound store must not count as broken because the disk is full, or another process has it open.
         return StoreRefused if _contains_any(error, _OPENING_REFUSED) else StoreBroken
@@ -104,5 +107,5 @@ def is_disk_full(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message; its type if it has no message."""
+    """Return the first line of an error's message; the name of the error's type if the message is empty."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

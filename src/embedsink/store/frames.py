@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def frame_of(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list[str]]:
     """Return the rows of a result as a data frame, and the SQL type of each column."""
-    sql_types = [str(column[1]) for column in result.description or ()]
+    sql_types = [str(sql_type) for _name, sql_type, *_ in result.description or ()]
     with warnings.catch_warnings():
         # DuckDB sets the time zone of a column in a way that pandas deprecates.
         warnings.filterwarnings("ignore", message="The inplace keyword")
@@ -33,11 +33,13 @@ def execute_as(
 ) -> duckdb.DuckDBPyConnection | None:
     """Execute SQL that may name variables of a Python frame, such as data frames of a notebook, as tables.
 
+    Return the connection, which has the result of the last statement; None if the SQL is empty.
+
     Args:
         caller: the Python frame; None if the SQL may name no variables.
-        connection: the connection.
+        connection: the connection that executes the SQL.
         sql: one or more statements.
-        parameters: their parameters.
+        parameters: the parameters of the statements.
     """
     if caller is None:
         return connection.execute(sql, parameters)

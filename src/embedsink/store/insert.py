@@ -29,7 +29,7 @@ _REQUIRED_ROWS = {
 
 
 def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
-    """Insert the rows of the segments that the variable `segments` describes, and their names.
+    """Insert the rows and the names of the segments that the variable `segments` describes.
 
     Args:
         connection: a connection to the database, in a transaction, with the variables that `sql/load/` reads.
@@ -40,7 +40,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
-    """Return the deployments whose readers may have other rows since the load.
+    """Return the deployments whose reports may have changed by a load.
 
     Args:
         connection: a connection to the database, in the transaction that loads, after `load_rows`.
@@ -83,11 +83,11 @@ def describe_segments(segments: Sequence[Segment]) -> list[dict[str, object]]:
                 "lines_before": lines_before,
             }
         )
-        if segment is not segments[-1]:  # Counting reads the file again.
+        if segment is not segments[-1]:  # Counting reads the file again, and no segment follows the last.
             lines_before += segment.count_lines()
     return descriptions
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Return whether a table has rows. The text may contain a condition too."""
+    """Return whether a table has rows. The text `table` may end with a WHERE clause."""
     return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608

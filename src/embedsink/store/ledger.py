@@ -43,7 +43,7 @@ class Ledger:
         self._connection = connection
 
     def loaded_segments(self, *, from_number: int = 0) -> dict[str, int]:
-        """Return the sizes of loaded segments from this number on, by identity. Compacted rows are not included."""
+        """Return the sizes of the loaded segments from number `from_number` on, by identity, without compacted rows."""
         segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
         with duckdb_errors_translated():
             rows = self._connection().execute(segments, [f"{from_number:012d}"]).fetchall()
@@ -71,7 +71,7 @@ class Ledger:
         return int(number)
 
     def compact(self, *, before: int) -> None:
-        """Compact the rows of old segments if there are too many rows.
+        """Compact the rows of old segments if the ledger has `LEDGER_ROWS_MAX` rows or more.
 
         Args:
             before: the number of the first segment that has to retain a row of its own.
@@ -92,7 +92,11 @@ class Ledger:
 
 
 def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:
-    """Return the counts of the segments that the variable `segments` describes, in the transaction that loads them."""
+    """Return the counts of the segments that the variable `segments` describes.
+
+    Args:
+        connection: a connection to the database, in the transaction that loads, after `load_rows`.
+    """
     counts = connection.execute(
         "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count) "
         "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"

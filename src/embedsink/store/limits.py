@@ -69,31 +69,31 @@ class RaisableSetting:
     @contextlib.contextmanager
     def raised(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
         """Raise the setting in this block, unless `only_if` is false."""
-        raised_count = 1 if only_if else 0
+        new_count = 1 if only_if else 0
         with self._lock:
-            self._raised_count += raised_count
+            self._raised_count += new_count
         try:
             with self._lock:
-                self._set(connection)
+                self._apply(connection)
             yield
         finally:
-            # Set the value even if it has not changed: then DuckDB releases 40 MiB of unused memory. It raises an error
-            # if it uses more than the usual limit; the next call lowers the limit then.
+            # Set the value even if it has not changed, because DuckDB then releases 40 MiB of unused memory. DuckDB
+            # raises an error while it uses more than the usual limit. In that case, the next call lowers the limit.
             with self._lock, contextlib.suppress(duckdb.Error):
-                self._raised_count -= raised_count
-                self._set(connection)
+                self._raised_count -= new_count
+                self._apply(connection)
 
     def accepts(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
-        """Return whether DuckDB accepts a value, such as a memory limit above the memory in use. Then restore it."""
+        """Return whether DuckDB accepts a value, such as a limit above the memory in use. Restore the old value."""
         with self._lock:
             try:
                 connection.execute(f"set global {self._name} = '{value}'")
-                self._set(connection)
+                self._apply(connection)
             except duckdb.OutOfMemoryException:
                 return False
         return True
 
-    def _set(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def _apply(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Set the raised value if a caller needs it, else the usual one."""
         value = self._raised_value if self._raised_count else self._usual_value
         connection.execute(f"set global {self._name} = '{value}'")

@@ -48,7 +48,7 @@ class OpenReaders:
                 self._changed.notify_all()
 
     def end(self, *, patience_s: float, timeout_s: float) -> bool:
-        """Wait until every reader has ended, and interrupt slow ones. Return whether none is left.
+        """Wait until every reader has ended, and interrupt slow readers. Return whether no reader is left.
 
         Readers are not closed here: if DuckDB 1.5 closes a connection that another thread uses, it frees memory in use,
         and may abort the process (docs/decisions/0007).
@@ -68,7 +68,7 @@ class OpenReaders:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Refuse new readers in this block."""
+        """Refuse new readers in this block. Open readers continue."""
         with self._changed:
             self._paused_count += 1
         try:

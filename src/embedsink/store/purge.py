@@ -29,11 +29,11 @@ class PurgeFilter:
 
 
 def purge_rejections(connection: duckdb.DuckDBPyConnection, selected: PurgeFilter) -> tuple[int, set[int]]:
-    """Delete the oldest matching rejections.
+    """Delete the oldest matching rejections, at most `PURGED_AT_ONCE`.
 
     Args:
         connection: a connection to the database, in a transaction.
-        selected: the conditions.
+        selected: the conditions that the rejections have to match.
 
     Returns:
         The number of deleted rejections (`PURGED_AT_ONCE` if there may be more), and their deployments.

@@ -43,10 +43,10 @@ def select_sql(
         expressions: the expressions to select instead of columns, by the name or the SQL type of the column. An
             expression has {} for the column.
     """
-    selected = ", ".join(_column_sql(column, expressions) for column in columns)
+    column_list = ", ".join(_column_sql(column, expressions) for column in columns)
     if selection.is_page:
-        return f"select {selected} from {page_of(source_of(selection))}", []  # noqa: S608
-    sql = f'select {selected} from "{selection.view}"'  # noqa: S608
+        return f"select {column_list} from {page_from_clause(page_source(selection))}", []  # noqa: S608
+    sql = f'select {column_list} from "{selection.view}"'  # noqa: S608
     parameters: list[object] = []
     for name, text in selection.where:
         parameters.append(text)
@@ -54,7 +54,7 @@ def select_sql(
         # Compare as text: DuckDB raises an error if it compares a number with text that is not a number.
         sql += f" {keyword} {_quoted(name)}::varchar = ${len(parameters)}"
     if selection.is_by_ingest_seq:
-        sql += f" {by_ingest_seq(selection.view)}"
+        sql += f" {order_by_ingest_seq(selection.view)}"
     if selection.limit is not None:
         parameters.append(selection.limit)
         sql += f" limit ${len(parameters)}"
@@ -72,22 +72,23 @@ def _column_sql(column: Column, expressions: Mapping[str, str]) -> str:
 
 
 def _quoted(name: str) -> str:
+    """Return an identifier in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def source_of(selection: SelectQuery) -> str:
-    """Return the view of a page, or the temporary table that has its rows."""
+def page_source(selection: SelectQuery) -> str:
+    """Return the relation with the rows of a page: a temporary table for an expensive page, else the view."""
     return TEMP_PAGE if selection.is_expensive else selection.view
 
 
-def page_of(view: str) -> str:
-    """Return a FROM clause with the rows of a page in order: those after the variable `after`, up to `up_to`."""
+def page_from_clause(view: str) -> str:
+    """Return the text after FROM for a page in order: the rows after the variable `after` and up to `up_to`."""
     return (
         f"\"{view}\" where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint) "
-        f"and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint) {by_ingest_seq(view)}"
+        f"and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint) {order_by_ingest_seq(view)}"
     )
 
 
-def by_ingest_seq(view: str) -> str:
-    """Return an ORDER BY of the view's own ingest_seq: the selected column of that name may be null."""
+def order_by_ingest_seq(view: str) -> str:
+    """Return an ORDER BY clause for the view's own ingest_seq: the selected column of that name may be null."""
     return f'order by "{view}".ingest_seq'

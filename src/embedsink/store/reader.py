@@ -24,7 +24,7 @@ from embedsink.store.duckdb_errors import (
     unavailable_if_broken,
 )
 from embedsink.store.frames import execute_as, frame_of
-from embedsink.store.query import TEMP_PAGE, SelectQuery, page_of, select_sql, source_of
+from embedsink.store.query import TEMP_PAGE, SelectQuery, page_from_clause, page_source, select_sql
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
 from embedsink.store.temp_table import TempTable
 from embedsink.store.view_catalog import Column, View, read_catalog
@@ -106,21 +106,22 @@ class Reader:
         if "deployments" not in scope:
             raise KeyError("deployments")  # Null would mean every deployment.
         # Set all variables, so that none is inherited from an earlier use of the connection.
-        self._set({**dict.fromkeys(VARIABLES), **scope})
+        self._apply_variables({**dict.fromkeys(VARIABLES), **scope})
         self._set_rollup_variables()
-        # Arrow stores this as the time zone of timestamps.
+        # Arrow stores the time zone of the session in its timestamps.
         connection.execute("set timezone = 'UTC'")
+        # Take over the resources last: after an error above, the caller releases them.
         self._resources = resources.pop_all()
         self._views = {} if views is None else views
 
     def set_variables(self, **variables: object) -> "Reader":
         """Set some variables. Return this reader."""
         with unavailable_if_broken():
-            self._set(variables)
+            self._apply_variables(variables)
         return self
 
     def variable(self, name: str) -> Any:
-        """Return the value of a variable; times are UTC without a zone."""
+        """Return the value of a session variable. Times are in UTC, without a zone."""
         [(value,)] = self._fetch_all("select getvariable($1)", [name])
         return value
 
@@ -129,32 +130,32 @@ class Reader:
         return list(self._find_view(view).columns)
 
     def comment(self, view: str) -> str:
-        """Return the comment of a view."""
+        """Return the comment of a view; an empty text if the view does not exist."""
         return self._find_view(view).comment
 
     def has(self, view: str) -> bool:
-        """Return whether such a view or table exists."""
+        """Return whether a view or table of this name exists."""
         return len(self._find_view(view).columns) > 0
 
     def require(self, view: str) -> None:
-        """Raise Misconfigured if no such view or table exists, as in a snapshot of an older embedsink."""
+        """Raise Misconfigured if no view or table has this name, as in a snapshot of an older embedsink."""
         if not self.has(view):
             raise Misconfigured(f"snapshot: lacks {view}. {OLDER_SNAPSHOT}")
 
     def is_up_to_date(self) -> bool:
-        """Return whether the views are those of this version of embedsink and DuckDB."""
+        """Return whether this version of embedsink and of DuckDB created the views."""
         with unavailable_if_broken():
             return are_views_current(self._connection)
 
     def _find_view(self, name: str) -> View:
-        """Return a view or table from the cache; a view without columns if it does not exist."""
+        """Return a view or table; a `View` without columns if it does not exist. The first call fills the cache."""
         if not self._views:
             with unavailable_if_broken():
                 self._views.update(read_catalog(self._connection))
         return self._views.get(name, View("", ()))
 
     def selected_columns(self, selection: SelectQuery) -> list[Column]:
-        """Return the columns of a selection, in its order."""
+        """Return the columns of a selection, in the requested order. Raise Misconfigured if the view does not exist."""
         self.require(selection.view)
         columns = {column.name: column for column in self.columns(selection.view)}
         if selection.columns is None:
@@ -164,7 +165,7 @@ class Reader:
     def rows(self, selection: str | SelectQuery) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a view, `ROWS_AT_ONCE` at a time."""
         result = self._execute_select(selection, _PYTHON_EXPRESSIONS)
-        while rows := _fetch(result):
+        while rows := _fetch_rows(result):
             yield rows
 
     def dicts(self, view: str) -> list[dict[str, Any]]:
@@ -173,17 +174,18 @@ class Reader:
         return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
 
     def page(self, selection: SelectQuery) -> int | None:
-        """Set the variable `up_to` to the end of a page. Return the ingest_seq of its last row if more follow.
+        """Set the variable `up_to` to the end of a page. Return the page's last ingest_seq; None for the last page.
 
         Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row with a smaller ingest_seq
         that becomes visible later is skipped: see embedsink.reports.pagination.
         """
+        # A page ends at a row, so it has at least one row.
         limit = 1 if selection.limit is None else max(selection.limit, 1)
         self.set_variables(requested_columns=None)
         if selection.is_expensive:
             self._create_temp_page(selection, row_count=limit + 1)
         # The last row of the page, and the first row of the next page.
-        sql = f"select ingest_seq from {page_of(source_of(selection))} limit 2 offset $1"  # noqa: S608
+        sql = f"select ingest_seq from {page_from_clause(page_source(selection))} limit 2 offset $1"  # noqa: S608
         ingest_seqs = [ingest_seq for (ingest_seq,) in self._fetch_all(sql, [limit - 1])]
         is_full = len(ingest_seqs) >= 1
         has_next_page = len(ingest_seqs) == 2
@@ -191,11 +193,11 @@ class Reader:
         return ingest_seqs[0] if has_next_page else None
 
     def _create_temp_page(self, selection: SelectQuery, *, row_count: int) -> None:
-        """Store the first rows of a page in a temporary table, which ends with the connection."""
+        """Store the first rows of a page in a temporary table, which exists until the connection is closed."""
         names = [column.name for column in self.selected_columns(selection)]
         if "ingest_seq" not in names:
             names.append("ingest_seq")
-        rows = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
+        rows = f"select {', '.join(names)} from {page_from_clause(selection.view)} limit $1"  # noqa: S608
         self._execute(f"create or replace temp table {TEMP_PAGE} as {rows}", [row_count])
 
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
@@ -234,16 +236,16 @@ class Reader:
             raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
-        """Run a query of `sql/checks`. Return its first row by column (empty without rows), and the number of rows."""
+        """Run a query of `sql/checks`. Return the first row by column (empty without rows), and the number of rows."""
         self.set_variables(requested_columns=None)
         result = self._execute(sql)
         with unavailable_if_broken():
-            names = [column[0] for column in result.description or ()]
+            names = [name for name, *_ in result.description or ()]
             first_row = result.fetchone()
         if first_row is None:
             return {}, 0
         row_count = 1
-        while rows := _fetch(result):
+        while rows := _fetch_rows(result):
             row_count += len(rows)
         return dict(zip(names, first_row, strict=True)), row_count
 
@@ -288,14 +290,14 @@ class Reader:
         try:
             yield
         finally:
-            self._temp_table = None
+            self._temp_table = None  # The rollback drops it.
             with contextlib.suppress(duckdb.Error):  # Closing the connection ends the transaction too.
                 self._connection.execute("rollback")
 
     def materialize(self, view: str, *, since: datetime | None, until: datetime | None) -> None:
-        """Store the rows of a view and a period in a temporary table.
+        """Store the rows of a view for a period in a temporary table.
 
-        Views that build on the view read the table, until the scope is changed or the period exceeds this one.
+        Views that build on the view read the table, until the scope changes or a longer period is requested.
 
         Args:
             view: a view with the column `occurred_at`.
@@ -341,6 +343,7 @@ class Reader:
     def _execute_select(
         self, selection: str | SelectQuery, expressions: Mapping[str, str]
     ) -> duckdb.DuckDBPyConnection:
+        """Execute the statement of a selection. Return the connection, which has the result."""
         sql, parameters = self._select_sql(selection, expressions)
         return self._execute(sql, parameters)
 
@@ -353,10 +356,10 @@ class Reader:
         """
         if isinstance(selection, str):
             selection = SelectQuery(selection)
-        # A view may skip work for other columns (the macro is_column_requested).
+        # A view may skip the work for columns that are not requested (the macro is_column_requested).
         self.set_variables(requested_columns=None if selection.columns is None else list(selection.columns))
         if self._hides_ingest_seq:
-            # It would show how many lines other deployments send.
+            # An ingest_seq would show how many lines other deployments send.
             expressions = {**expressions, "ingest_seq": "null::bigint"}
         return select_sql(selection, self.selected_columns(selection), expressions)
 
@@ -370,8 +373,12 @@ class Reader:
         for name, value in zip(ROLLUP_VARIABLES, (batch_id, watermark), strict=True):
             self._connection.execute(f"set variable {name} = $1", [value])
 
-    def _set(self, variables: Mapping[str, object]) -> None:
-        """Set variables, and the option `hides_ingest_seq`. Raise ValueError for an unknown name."""
+    def _apply_variables(self, variables: Mapping[str, object]) -> None:
+        """Set variables and the option `hides_ingest_seq`, and drop a temporary table that does not cover them.
+
+        Raises:
+            ValueError: a name is not in `VARIABLES`.
+        """
         if HIDES_INGEST_SEQ in variables:
             self._hides_ingest_seq = bool(variables[HIDES_INGEST_SEQ])
             variables = {name: value for name, value in variables.items() if name != HIDES_INGEST_SEQ}
@@ -386,6 +393,7 @@ class Reader:
             self._drop_temp_table()
 
     def _execute(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
+        """Execute a statement. Return the connection, which has the result."""
         with unavailable_if_broken():
             return self._connection.execute(sql, parameters)
 
@@ -395,7 +403,7 @@ class Reader:
 
 
 def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
-    """Open a reader of a published snapshot. Any number of processes may do so at once.
+    """Open a reader of a published snapshot. Any number of processes may have it open.
 
     Raises:
         Misconfigured: the snapshot does not exist yet, can't be read, or is from a newer embedsink.
@@ -413,12 +421,12 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server publishes a new one.") from None
 
 
-def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """Return the next rows of a result; an empty list at its end."""
+def _fetch_rows(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """Return the next rows of a result, at most `ROWS_AT_ONCE`; an empty list after the last row."""
     with unavailable_if_broken():
         return result.fetchmany(ROWS_AT_ONCE)
 
 
 def _sql_path(file: IO[bytes] | Path) -> str:
-    """Return the path of a file, escaped for a SQL text: COPY has no parameters."""
+    """Return the path of a file, which may be open, escaped for a SQL text: COPY has no parameters."""
     return str(file).replace("'", "''") if isinstance(file, Path) else f"/dev/fd/{file.fileno()}"

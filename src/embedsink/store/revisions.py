@@ -36,14 +36,14 @@ class Revisions:
         change_number = self._last_change.change_number + 1
         self._last_change = _Change(change_number, max(self._last_change.segment_number, number))
         if len(self._changes) >= DEPLOYMENTS_MAX:
-            self._default_change = self._last_change
+            self._default_change = self._last_change  # It changes every revision once.
             self._changes = {}
         self._changes |= dict.fromkeys(deployments, self._last_change)
 
     def of(self, deployments: Collection[int] | None) -> str:
         """Return a text that changes when rows of these deployments may have changed; None means all deployments.
 
-        It reveals how often the server loads, so hash it before a client gets it.
+        The text reveals how often the server loads, so hash the text before a client gets it.
         """
         if deployments is None:
             return f"{self._random_part} {self._last_change.change_number}"
@@ -51,8 +51,9 @@ class Revisions:
         return f"{self._random_part} {numbers}"
 
     def last_number(self, deployments: Collection[int]) -> int:
-        """Return the newest segment at the last change of these deployments; 0 if none changed in this process."""
+        """Return the number of the newest segment at the last change of these deployments; 0 without a change."""
         return max((self._change_of(deployment).segment_number for deployment in deployments), default=0)
 
     def _change_of(self, deployment: int) -> _Change:
+        """Return the last change of a deployment; the default change if it has no entry."""
         return self._changes.get(deployment, self._default_change)

@@ -9,11 +9,11 @@ from embedsink.store.sql_files import read_sql
 
 
 def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -> None:
-    """Roll up the segments that are loaded late, with numbers below the watermark: no later batch would include them.
+    """Roll up segments that are loaded late: their numbers are below the watermark, so no later batch includes them.
 
     Args:
         connection: a connection to the database, in the transaction that loads.
-        loaded: the numbers of the segments that it loads.
+        loaded: the numbers of the segments that the transaction loads.
     """
     batch_id, watermark = _last_batch(connection)
     late_numbers = [number for number in loaded if number << LINE_BITS <= watermark]
@@ -26,7 +26,7 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -
 
 
 def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:
-    """Roll up the oldest events above the watermark, if there are enough. Return the number of rollup rows.
+    """Roll up the oldest events above the watermark. Return the number of rollup rows; 0 with too few events.
 
     Args:
         connection: a connection to the database, in a transaction.
@@ -35,7 +35,7 @@ def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: 
     """
     batch_id, watermark = _last_batch(connection)
     # A variable is a constant for the planner, so older row groups are skipped.
-    _set(connection, rollup_from=watermark + 1)
+    _set_variables(connection, rollup_from=watermark + 1)
     events = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
     [(count,)] = connection.execute(f"select count(*) from ({events})", [from_count]).fetchall()  # noqa: S608
     if count < from_count:
@@ -53,19 +53,20 @@ def discard_rollups(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _last_batch(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    """Return the id of the last batch, and the watermark: the highest ingest_seq that batches cover; else 0 and -1."""
-    last = "select coalesce(max(batch_id), 0), coalesce(max(watermark), -1) from rollup_batch"
-    [(batch_id, watermark)] = connection.execute(last).fetchall()
+    """Return the id and the watermark (the highest covered ingest_seq) of the last batch; 0 and -1 without a batch."""
+    query = "select coalesce(max(batch_id), 0), coalesce(max(watermark), -1) from rollup_batch"
+    [(batch_id, watermark)] = connection.execute(query).fetchall()
     return batch_id, watermark
 
 
 def _insert_batch(connection: duckdb.DuckDBPyConnection, batch_id: int, watermark: int) -> None:
+    """Record a batch, and the highest ingest_seq that it covers."""
     connection.execute("insert into rollup_batch values ($1, $2)", [batch_id, watermark])
 
 
 def _insert_rollups(connection: duckdb.DuckDBPyConnection, batch_id: int, first: int, last: int) -> int:
-    """Insert the rollups of the events from one ingest_seq to another. Return their number."""
-    _set(connection, batch_id=batch_id, rollup_from=first, rollup_to=last)
+    """Insert the rollups of the events from the ingest_seq `first` to `last`. Return the number of rollup rows."""
+    _set_variables(connection, batch_id=batch_id, rollup_from=first, rollup_to=last)
     total = 0
     for insert_sql in read_sql("rollups").values():
         [(row_count,)] = connection.execute(insert_sql).fetchall()
@@ -73,7 +74,7 @@ def _insert_rollups(connection: duckdb.DuckDBPyConnection, batch_id: int, first:
     return total
 
 
-def _set(connection: duckdb.DuckDBPyConnection, **variables: int) -> None:
+def _set_variables(connection: duckdb.DuckDBPyConnection, **variables: int) -> None:
     """Set session variables."""
     for name, value in variables.items():
         connection.execute(f"set variable {name} = $1", [value])

@@ -91,9 +91,9 @@ def salvage(
     journal_numbers: list[int],
     on_step: Callable[[], None] = lambda: None,
 ) -> Salvaged:
-    """Copy the rows of missing segments, and write their ledger.
+    """Copy the rows of missing segments, and write ledger rows for these segments.
 
-    If the process is killed meanwhile, begin again with a new store: this one has only a part of the rows.
+    If the process is killed meanwhile, begin again with a new store: the store has only a part of the rows.
 
     Args:
         connection: a connection to the intact database.
@@ -148,7 +148,7 @@ class _DamagedFile:
         """Copy the rows of missing segments. Return the number of rows, without those of dependent tables."""
         row_count = 0
         for table in _TABLES_BY_SEGMENT:
-            if self._may_have_missing_rows(self._source(table)):
+            if self._may_have_missing_rows(self._from_item(table)):
                 row_count += self._for_row_ranges(table, partial(self._copy_rows, table))
         for table, (owner, condition) in _DEPENDENT_TABLES.items():
             if self._may_have_missing_rows(owner):
@@ -159,7 +159,7 @@ class _DamagedFile:
         return row_count
 
     def _may_have_missing_rows(self, table: str) -> bool:
-        """Return whether a table may have rows of missing segments. Usually it has none, which is fast to check."""
+        """Return whether a table may have rows of missing segments. The check is fast, and usually a table has none."""
         sql = f"select 1 from {table} where ingest_seq >= {self._first_ingest_seq:d} and {_IS_ROW_MISSING} limit 1"
         try:
             with duckdb_errors_translated():
@@ -167,38 +167,40 @@ class _DamagedFile:
         except (StoreDamaged, SqlFailed):
             return True  # The table is damaged or does not exist. `_for_row_ranges` distinguishes the two.
 
-    def _source(self, table: str) -> str:
-        """Return a SQL source with the rows of a damaged table, and the current names of its columns."""
+    def _from_item(self, table: str) -> str:
+        """Return what to select from: a damaged table, with its columns under their current names."""
         former_names = [name for name in self._columns.get(table, ()) if name in _CURRENT_NAMES]
         if not former_names:
             return f"damaged.{table}"
         renames = ", ".join(f"{name} as {_CURRENT_NAMES[name]}" for name in former_names)
+        # A subquery has no implicit rowid.
         return f"(select rowid, * rename ({renames}) from damaged.{table})"
 
-    def _for_row_ranges(self, table: str, copy: Callable[[int, int], int]) -> int:
-        """Call `copy` with the bounds of each row group, and return the sum of its results.
+    def _for_row_ranges(self, table: str, action: Callable[[int, int], int]) -> int:
+        """Call `action` with the bounds of each row group, and return the sum of the results; 0 without the table.
 
-        If a row group is damaged, call it with the bounds of each vector instead, and skip damaged vectors.
+        If a row group is damaged, call `action` with the bounds of each vector instead, and skip damaged vectors.
         """
         if table not in self._columns:
             return 0
         row_count = 0
         for start, end in self._row_groups(table):
             try:
-                row_count += copy(start, end)
+                row_count += action(start, end)
             except StoreDamaged:
                 for vector_start in range(start, end, _VECTOR_ROWS):
                     with contextlib.suppress(StoreDamaged):
-                        row_count += copy(vector_start, min(vector_start + _VECTOR_ROWS, end))
+                        row_count += action(vector_start, min(vector_start + _VECTOR_ROWS, end))
             self._on_step()
         return row_count
 
     def _row_groups(self, table: str) -> Iterator[tuple[int, int]]:
-        """Yield the first row of each row group, and the row after its last."""
+        """Yield the bounds of each row group: its first row, and the row after its last row."""
         try:
             with duckdb_errors_translated():
                 counts = [count for (count,) in self._connection.execute(_ROW_GROUPS, [table]).fetchall()]
         except StoreDamaged:
+            # The sizes of the row groups are unreadable, so assume the default size.
             with duckdb_errors_translated():
                 sizes = "select estimated_size from duckdb_tables() where database_name = 'damaged' and table_name = $1"
                 [(size,)] = self._connection.execute(sizes, [table]).fetchall()
@@ -206,9 +208,9 @@ class _DamagedFile:
         yield from pairwise(accumulate(counts, initial=0))
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
-        """Copy the rows of missing segments in a range of rows, unless the store has them. Return their number."""
+        """Copy the rows of missing segments in a range of rows that the store lacks. Return the number of rows."""
         bounds = (
-            f"select min(ingest_seq), max(ingest_seq) from {self._source(table)} "
+            f"select min(ingest_seq), max(ingest_seq) from {self._from_item(table)} "
             f"where rowid >= $1 and rowid < $2 and {_IS_ROW_MISSING}"
         )
         with duckdb_errors_translated():
@@ -221,9 +223,9 @@ class _DamagedFile:
         return self._insert(table, f"{is_between} and {_IS_ROW_MISSING} and {is_new}", start, end)
 
     def _insert(self, table: str, condition: str, start: int, end: int, *, into: str = "") -> int:
-        """Insert the rows of a damaged table's range that match a condition, into the same table or into another."""
+        """Insert the rows in a range of a damaged table that match a condition: into the same table, or into `into`."""
         target = into if into else table
-        source = f"{self._source(table)} where rowid >= $1 and rowid < $2 and {condition}"
+        source = f"{self._from_item(table)} where rowid >= $1 and rowid < $2 and {condition}"
         rows = f"select columns(lambda c: c <> 'rowid') from {source}"
         return self._run(f"insert into {target} by name {rows}", start, end)
 

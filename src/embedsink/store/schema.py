@@ -23,7 +23,7 @@ def check_duckdb_version() -> None:
     """Refuse an untested version of DuckDB: 1.4 loses data on a full disk.
 
     Raises:
-        Misconfigured: the error names the supported versions.
+        Misconfigured: the version is not supported.
     """
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_VERSION_MIN <= version < DUCKDB_VERSION_BELOW:
@@ -64,8 +64,8 @@ def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether the macros and views come from these files and this version of DuckDB."""
-    # `refresh_views` stores the digest of their sources in the comment of this table.
+    """Return whether the macros and views were created from the current SQL files by this version of DuckDB."""
+    # `refresh_views` stores a digest of the sources in the comment of the table `migration`.
     comments = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
     return comments == [(_views_digest(),)]
 
@@ -105,7 +105,7 @@ def _drop_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Apply the missing migrations, each in a transaction that also records it. Return whether any was missing."""
+    """Apply the missing migrations, each in a transaction that records it. Return whether a migration was missing."""
     applied = applied_migrations(connection)
     missing = {name: sql for name, sql in read_sql("migrations").items() if name not in applied}
     if missing:
@@ -122,6 +122,7 @@ def refuse_newer(path: Path) -> None:
 
     Raises:
         Misconfigured: the database is from a newer embedsink or DuckDB.
+        duckdb.Error: the file can't be read.
     """
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:

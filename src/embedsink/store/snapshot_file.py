@@ -39,7 +39,7 @@ class Segments:
 
 
 def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
-    """Read every row of a snapshot, and return which segments it has.
+    """Read every row of a snapshot, and return the segments of the snapshot.
 
     Args:
         path: the file; it is opened read-only.
@@ -56,14 +56,14 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
 
 
 def find_segments(path: Path, *, numbers: Collection[int]) -> Segments:
-    """Return the segments of a snapshot without reading every row."""
-    with _opened(path) as connection:
-        return _segments(connection, numbers)
+    """Return the segments of a snapshot without reading every row. Raise Misconfigured if a read fails."""
+    with _opened_snapshot(path) as connection:
+        return _read_segments(connection, numbers)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a snapshot read-only in this block. Raise Misconfigured if it can't be read."""
+def _opened_snapshot(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a snapshot read-only in this block. Raise Misconfigured if a read fails."""
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True, config=_CONFIG)) as connection:
             yield connection
@@ -72,11 +72,13 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _unreadable_message(error: Exception) -> str:
+    """Return the message of the error for a snapshot that can't be read."""
     return f"analytics.duckdb: can't be read ({first_line(error)}). No backup was made."
 
 
-def _segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
-    """Read the segments from the ledger. Their names begin with the number, in twelve digits."""
+def _read_segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
+    """Read the segments from the ledger: the newest ones, and those with these numbers."""
+    # The name of a segment begins with its number, in twelve digits.
     query = (
         "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
         "union (from loaded_segment select segment order by segment desc limit $2)"

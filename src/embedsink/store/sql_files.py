@@ -19,18 +19,19 @@ def sql_folder() -> Path:
 
 @cache
 def read_sql(folder: str) -> dict[str, str]:
-    """Return the texts of a folder's files by name, in the order of their file names.
+    """Return the text of each SQL file in a folder by name, in the order of the file names.
 
-    The name of `05_duplicate.sql` is `duplicate`. Migrations keep their number.
+    The name of `05_duplicate.sql` is `duplicate`. The name of a migration includes the number.
     """
     paths = sorted((sql_folder() / folder).glob("*.sql"))
     return {_name_of(path): path.read_text(encoding="utf-8") for path in paths}
 
 
 def read_views() -> dict[str, str]:
-    """Return the texts of all macros and views by name, each after those that it reads."""
+    """Return the texts of all macros and views by name, each after the ones that it reads."""
     return {name: sql for layer in LAYERS for name, sql in read_sql(layer).items()}
 
 
 def _name_of(path: Path) -> str:
+    """Return the name of a SQL file: without the number that orders it, except for migrations."""
     return path.stem if path.parent.name == "migrations" else _ORDER_PREFIX.sub("", path.stem)

@@ -25,7 +25,7 @@ class TempTable:
     variables: Mapping[str, Any]
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Create the table and a temporary view over it, which selects the period by `occurred_at`."""
+        """Create the table, and over it a temporary view that selects the period by `occurred_at`."""
         connection.execute(f"create or replace temp table temp_{self.view} as from {self.view}")
         connection.execute(f"create temp view {self.view} as from temp_{self.view} where is_in_period(occurred_at)")
 
@@ -35,7 +35,7 @@ class TempTable:
         connection.execute(f"drop table temp.temp_{self.view}")
 
     def covers(self, variables: Mapping[str, Any]) -> bool:
-        """Return whether the table has the rows of the view for these variables: the same scope, and a period within.
+        """Return whether the table suffices for these variables: the same scope, and a period within that of the table.
 
         A bound of None means no limit.
         """

@@ -19,7 +19,7 @@ def read_every_row(path: Path, *, on_step: Callable[[], None] = lambda: None) ->
 
     Args:
         path: the file.
-        on_step: called after each 500,000 rows of a table.
+        on_step: called after each `_ROWS_AT_ONCE` rows of a table.
 
     Raises:
         StoreDamaged: a row can't be read.
@@ -37,7 +37,7 @@ def read_every_row(path: Path, *, on_step: Callable[[], None] = lambda: None) ->
             # Use row ids instead of a count: deleted rows leave gaps.
             [(end,)] = connection.execute(f'select coalesce(max(rowid) + 1, 0) from "{table}"').fetchall()  # noqa: S608
             for start in range(0, end, _ROWS_AT_ONCE):
-                # The numbers are no parameters, because DuckDB imports pandas for a query with parameters.
+                # The numbers are not parameters, because DuckDB imports pandas for a query with parameters.
                 rows = f"where rowid >= {start} and rowid < {start + _ROWS_AT_ONCE}"
                 # DuckDB reads only the values that a query uses, so hash whole rows.
                 connection.execute(f'select bit_xor(hash(t)) from "{table}" t {rows}').fetchall()  # noqa: S608

@@ -49,12 +49,12 @@ class ImportCounts:
     messages: list[str] = field(default_factory=list)
 
     def add_rejected(self, count: int, *messages: str) -> None:
-        """Count quarantined envelopes."""
+        """Count quarantined envelopes, and add their error messages."""
         self.rejected += count
         self._add_messages(messages)
 
     def add_unsent(self, count: int, *messages: str) -> None:
-        """Count envelopes that were neither accepted nor quarantined."""
+        """Count envelopes that were neither accepted nor quarantined, and add their error messages."""
         self.unsent += count
         self._add_messages(messages)
 
@@ -67,6 +67,7 @@ class ImportCounts:
         self._add_messages(other.messages)
 
     def _add_messages(self, messages: Iterable[str]) -> None:
+        """Add messages until there are `MESSAGES_MAX`; drop the others."""
         self.messages += list(messages)[: MESSAGES_MAX - len(self.messages)]
 
 
@@ -79,16 +80,16 @@ async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], count
         counts: updated after each durable write, so they are also correct after an error.
 
     Raises:
-        Unavailable: the disk is full, or writing fails.
+        Unavailable: the journal stays full for `RETRY_TIMEOUT_S`, or writing fails (reason `storage_failed`).
     """
-    appends = _joined(append for delivery in deliveries for append in _appends(engine, delivery))
+    appends = _join_small(append for delivery in deliveries for append in _appends_of(engine, delivery))
     running: asyncio.Task[None] | None = None
     try:
         # Parsing runs in a thread while the previous append becomes durable.
         while append := await asyncio.to_thread(next, appends, None):
             if running:
                 await running
-            running = asyncio.create_task(_append(engine, append, counts))
+            running = asyncio.create_task(_append_durably(engine, append, counts))
     finally:
         if running:
             await running
@@ -121,6 +122,7 @@ def import_to_server(
 
 
 def _unsent_counts(delivery: Delivery, problem: str, reason: Reason = Reason.BAD_FIELD) -> ImportCounts:
+    """Return the counts of a delivery that is not imported because of a problem."""
     return ImportCounts(unsent=len(delivery.events), messages=[delivery.describe(None, reason, problem)])
 
 
@@ -132,8 +134,8 @@ class _Append:
     counts: ImportCounts
 
 
-def _appends(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
-    """Yield the journal lines of a delivery. A delivery that is refused as a whole is split until one event remains."""
+def _appends_of(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
+    """Yield the journal lines of a delivery. Split a delivery that is refused as a whole, down to single events."""
     if delivery.problem is not None:
         yield _Append(b"", _unsent_counts(delivery, delivery.problem))
         return
@@ -147,7 +149,7 @@ def _appends(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
     except Refused as refusal:
         if len(delivery.events) > 1:
             for half in delivery.halves():
-                yield from _appends(engine, half)
+                yield from _appends_of(engine, half)
         else:
             yield _append_of_rejection(delivery, refusal, received_at)
     else:
@@ -155,7 +157,7 @@ def _appends(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
 
 
 def _append_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Append:
-    """Return the journal lines of a valid delivery: its accepted envelopes and its rejections."""
+    """Return the journal lines of a parsed delivery: the accepted envelopes and the rejections."""
     # Each envelope has an id already, so only rejections need new ids.
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
     lines = delivery_lines(
@@ -179,8 +181,8 @@ def _append_of_rejection(delivery: Delivery, refusal: Refused, received_at: int)
     return _Append(line, ImportCounts(rejected=1, messages=[message]))
 
 
-def _joined(appends: Iterable[_Append]) -> Iterator[_Append]:
-    """Join small appends in order, so that they share an fsync."""
+def _join_small(appends: Iterable[_Append]) -> Iterator[_Append]:
+    """Join appends in order, up to `WRITE_BYTES_MAX` bytes of lines, so that small appends share an fsync."""
     lines: list[bytes] = []
     byte_count = 0
     counts = ImportCounts()
@@ -196,8 +198,8 @@ def _joined(appends: Iterable[_Append]) -> Iterator[_Append]:
     yield _Append(b"".join(lines), counts)
 
 
-async def _append(engine: Engine, append: _Append, counts: ImportCounts) -> None:
-    """Append lines to the journal, and add their counts to `counts` once they are durable."""
+async def _append_durably(engine: Engine, append: _Append, counts: ImportCounts) -> None:
+    """Append lines to the journal, wait until they are durable, and add the counts of these lines to `counts`."""
     if append.lines:
         outcomes = {"accepted": append.counts.accepted, "quarantined": append.counts.rejected}
         await _append_with_retries(lambda on_durable: engine.append_counted(append.lines, on_durable, **outcomes))
@@ -205,7 +207,10 @@ async def _append(engine: Engine, append: _Append, counts: ImportCounts) -> None
 
 
 async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:
-    """Submit lines to the journal and wait until they are durable. Retry while it is full: the loader frees space."""
+    """Submit lines to the journal and wait until they are durable. Retry while the journal is full.
+
+    The loader frees space in the journal. Raise Unavailable after `RETRY_TIMEOUT_S`, or if writing fails.
+    """
     end = time.monotonic() + RETRY_TIMEOUT_S
     while True:
         try:
@@ -219,12 +224,17 @@ async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:
 
 
 def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_timeout_s: float) -> None:
-    """Send a delivery, and count its outcomes. A delivery that is refused as a whole is split in half."""
+    """Send a delivery, and count the outcomes. If the server refuses a delivery as a whole, send each half separately.
+
+    Raises:
+        Refused: the reason concerns the key, so no other delivery would be accepted either.
+        Unreachable: the retries timed out, or the response is not embedsink's.
+    """
     event_count = len(delivery.events)
     try:
         response = _post_with_retries(remote, delivery, retry_timeout_s)
     except NothingAccepted as refusal:
-        _add_response(delivery, refusal.response, counts)
+        _count_response(delivery, refusal.response, counts)
     except Refused as refusal:
         message = delivery.describe(None, refusal.reason, str(refusal))
         is_invalid = refusal.reason.status == HTTPStatus.BAD_REQUEST
@@ -238,11 +248,11 @@ def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_ti
         else:
             raise
     else:
-        _add_response(delivery, response, counts)
+        _count_response(delivery, response, counts)
 
 
-def _add_response(delivery: Delivery, response: dict[str, Any], counts: ImportCounts) -> None:
-    """Count the outcomes of a response. It lists the first rejections, and has their number if there are more."""
+def _count_response(delivery: Delivery, response: dict[str, Any], counts: ImportCounts) -> None:
+    """Count the outcomes of a response, which lists the first rejections, and has `rejectedCount` if there are more."""
     rejected = response["rejected"]
     messages = [delivery.describe(entry["index"], entry["reason"], entry["detail"]) for entry in rejected]
     counts.accepted += response["accepted"]
@@ -250,7 +260,12 @@ def _add_response(delivery: Delivery, response: dict[str, Any], counts: ImportCo
 
 
 def _post_with_retries(remote: HttpClient, delivery: Delivery, retry_timeout_s: float) -> dict[str, Any]:
-    """Post a delivery until the server answers. Each envelope has an id, so a retry counts no event twice."""
+    """Post a delivery, and retry until the server answers. Each envelope has an id, so a retry counts no event twice.
+
+    Raises:
+        Refused: the server refuses the delivery.
+        Unreachable: the retries timed out, or the response is not embedsink's.
+    """
     try:
         return retry(
             lambda: remote.post("events", members=("accepted", "rejected"), body=delivery.body),
@@ -258,9 +273,10 @@ def _post_with_retries(remote: HttpClient, delivery: Delivery, retry_timeout_s: 
             pause_s_max=RETRY_PAUSE_S_MAX,
         )
     except (Unavailable, Unreachable, NotEmbedsink) as error:
-        raise _unreachable_at_line(delivery, error) from error
+        raise _unreachable_error(delivery, error) from error
 
 
-def _unreachable_at_line(delivery: Delivery, error: EmbedsinkError) -> Unreachable:
+def _unreachable_error(delivery: Delivery, error: EmbedsinkError) -> Unreachable:
+    """Return the error for a delivery that can't be sent, with the line of the file."""
     advice = "Earlier lines were sent. Import the whole file again: no event counts twice."
     return Unreachable(f"line {delivery.line_numbers[0]:,}: {error} {advice}")

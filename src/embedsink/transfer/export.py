@@ -14,7 +14,7 @@ DELIVERY_VIEW = "event_export"
 
 
 def export_ndjson(reader: Reader) -> Iterator[bytes]:
-    """Yield each event and action as one line of NDJSON: a delivery with its id and its times."""
+    """Yield chunks of NDJSON: each event or action is one line, a delivery with an id and times."""
     for rows in reader.rows(DELIVERY_VIEW):
         yield "".join([f"{delivery}\n" for (delivery,) in rows]).encode()
 

@@ -21,8 +21,8 @@ from embedsink.protocol.strict_json import decode, encode
 # Half of a server's default limits, in events and in bytes.
 EVENTS_MAX = 500
 DELIVERY_BYTES_MAX = 524_288
-# The smallest difference of clocks that is corrected, as in sql/load/02_incoming.sql.
-SKEW_MS = 60_000
+# Greater differences of clocks are corrected, as in sql/load/02_incoming.sql.
+SKEW_MS_MIN = 60_000
 # The maximum bytes that an import or an export adds to an envelope: an id, and the tenant of the context to a ready
 # event.
 ADDED_BYTES_MAX = 8_192
@@ -42,7 +42,8 @@ class Delivery:
 
     Args:
         line_numbers: the line of each event, from 1.
-        id_names: for each event, the name from which its id is derived. It depends only on its line and its index.
+        id_names: for each event, the name from which an id is derived: the number and digest of the line, and the
+            index of the event in the line.
         events: the envelopes.
         shared: the other members of the body, such as the context.
         received_at: the time of the first receipt, in epoch milliseconds. None means now.
@@ -62,19 +63,20 @@ class Delivery:
 
     @property
     def body(self) -> bytes:
-        """The request body (docs/wire.md)."""
+        """The request body (docs/wire.md). A skewed clock is sent as a `sentAt` with the same skew."""
         if self.raw is not None:
             return self.raw
         clock = {} if self.skew_ms is None else {"sentAt": now_ms() - self.skew_ms}
         return encode(self.shared | clock | {"events": self.events})
 
     def halves(self) -> tuple["Delivery", "Delivery"]:
-        """Return two deliveries with half of the events each. Lost events count once: only the first reports them."""
+        """Return two deliveries with half of the events each. Only the first has `lost`, so lost events count once."""
         middle = len(self.events) // 2
         shared = {name: member for name, member in self.shared.items() if name != "lost"}
         return self._slice(slice(middle), self.shared), self._slice(slice(middle, None), shared)
 
     def _slice(self, indexes: slice, shared: dict[str, Any]) -> "Delivery":
+        """Return a delivery of the events with these indexes."""
         return replace(
             self,
             line_numbers=self.line_numbers[indexes],
@@ -84,11 +86,11 @@ class Delivery:
         )
 
     def rejection_id(self, index: int | None) -> UUID:
-        """Return the quarantine id of an event; None means the whole delivery. It is the same at each import."""
+        """Return the quarantine id of an event, or of the whole delivery if `index` is None. The id is stable."""
         return uuid5(_ID_NAMESPACE, f"rejected:{self.id_names[index or 0]}")
 
     def describe(self, index: int | None, reason: str, detail: str) -> str:
-        """Return the error message for an event, with the line of the file; None means the whole delivery."""
+        """Return the error message for an event, or for the whole delivery if `index` is None, with the line number."""
         line = self.line_numbers[0]
         if index is not None and index < len(self.line_numbers):
             line = self.line_numbers[index]
@@ -96,11 +98,11 @@ class Delivery:
 
 
 def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each line that is not blank, with its number from 1. Gzip is detected by content, not by file name.
+    """Yield the number, from 1, and the content of each line that is not blank. Uncompress gzip, detected by content.
 
     Args:
-        file: open for reading, at its start.
-        bytes_max: the maximum length of a line. A longer line is cut after one more byte, so that it is still too long.
+        file: a file that is open for reading, at the start.
+        bytes_max: the maximum length of a line. A longer line is cut to one byte more, so that it is still too long.
 
     Raises:
         EmbedsinkError: the gzip stream is damaged or cut off.
@@ -123,6 +125,7 @@ def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]
 
 
 def _numbered_lines(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the content of each line that is not blank. A line that is too long is cut."""
     number = 0
     while line := file.readline(bytes_max + len(b"\r\n")):
         number += 1
@@ -134,7 +137,7 @@ def _numbered_lines(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> Iterator[
 
 
 def _skip_line(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> None:
-    """Read to the end of the line, at most `bytes_max` bytes at a time."""
+    """Skip the rest of the line. Read at most `bytes_max` bytes at a time."""
     while part := file.readline(bytes_max):
         if part.endswith(b"\n"):
             return
@@ -168,7 +171,7 @@ def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remo
 
 
 def import_rules(rules: Rules) -> Rules:
-    """Return slightly higher limits, so that each envelope that was accepted is accepted again after an export."""
+    """Return rules with higher limits of bytes and nesting, so that exported envelopes are accepted again."""
     return replace(
         rules,
         envelope_bytes_max=rules.envelope_bytes_max + ADDED_BYTES_MAX,
@@ -181,7 +184,7 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
     try:
         value = decode(line, depth_max=rules.depth_max).value
     except Refused:
-        return _unparsed(number, line)
+        return _unparsed_delivery(number, line)
     is_delivery = isinstance(value, dict) and "events" in value and "source" not in value
     if is_delivery:
         return _parse_delivery(number, line, value)
@@ -189,7 +192,7 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
 
 
 def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
-    """Return the delivery of a line that is a request body, as an export writes it."""
+    """Return the delivery of a line that is a request body, such as a line of an export."""
     shared = dict(body)
     envelopes = shared.pop("events")
     received_at = _pop_received_at(shared)
@@ -197,7 +200,7 @@ def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
     if "receivedAt" in shared:
         quoted = preview(shared["receivedAt"])
         problem = f"receivedAt: {quoted} is not a past time in epoch milliseconds. Correct the file."
-    shared.pop("key", None)  # The key of the first sender. This import sends its own key in the header.
+    shared.pop("key", None)  # The key of the first sender. An import sends another key, in the header.
     delivery = _delivery_of(number, line, envelopes)
     if delivery.raw is not None:
         return replace(delivery, shared=shared)
@@ -205,24 +208,24 @@ def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
 
 
 def _delivery_of(number: int, line: bytes, envelopes: Any) -> Delivery:
-    """Return a delivery of a line's envelopes. Envelopes without an id get one."""
+    """Return a delivery with the envelopes of a line, each with an id. Without envelopes, return the unparsed line."""
     if not isinstance(envelopes, list) or not envelopes:
-        return _unparsed(number, line)
+        return _unparsed_delivery(number, line)
     digest = sha256(line).hexdigest()
     id_names = [f"{number}:{index}:{digest}" for index in range(len(envelopes))]
     events = [_with_id(envelope, name) for envelope, name in zip(envelopes, id_names, strict=True)]
     return Delivery([number] * len(events), id_names, events)
 
 
-def _unparsed(number: int, line: bytes) -> Delivery:
-    """Return a delivery of the unchanged line. The receiver parses it again, and quarantines it with the reason."""
+def _unparsed_delivery(number: int, line: bytes) -> Delivery:
+    """Return a delivery of the unchanged line, which the receiver parses again and quarantines with the reason."""
     return Delivery([number], [f"{number}:0:{sha256(line).hexdigest()}"], [None], raw=line)
 
 
 def _pop_received_at(shared: dict[str, Any]) -> int | None:
-    """Remove and return `receivedAt`. An invalid value stays in `shared`.
+    """Remove `receivedAt` from `shared` and return it; None if it is missing. An invalid value stays: return None.
 
-    If it is missing, remove `sentAt` too: without the time of receipt, it does not show the skew of the client's clock.
+    Without `receivedAt`, remove `sentAt` too, because it does not show the skew of the client's clock.
     """
     received_at = shared.get("receivedAt")
     is_bool = isinstance(received_at, bool)  # a subclass of int
@@ -235,24 +238,28 @@ def _pop_received_at(shared: dict[str, Any]) -> int | None:
 
 
 def _with_id(envelope: Any, name: str) -> Any:
+    """Return an envelope with an id that is derived from `name`, unless it has an id or is not an object."""
     if isinstance(envelope, dict) and envelope.get("id") is None:
         return envelope | {"id": str(uuid5(_ID_NAMESPACE, name))}
     return envelope
 
 
 def _with_skew(delivery: Delivery) -> Delivery:
-    """Replace `receivedAt` and `sentAt` by the skew of the client's clock. The server sets the time of receipt."""
+    """Replace the recorded `receivedAt` and `sentAt` by the clock skew between them.
+
+    The server that imports the delivery sets a new time of receipt.
+    """
     if delivery.received_at is None:
         return delivery
-    shared = dict(delivery.shared)
-    sent_at = shared.pop("sentAt", None)
+    shared_members = dict(delivery.shared)
+    sent_at = shared_members.pop("sentAt", None)
     skew_ms = delivery.received_at - sent_at if isinstance(sent_at, int | float) else 0
-    is_skewed = abs(skew_ms) > SKEW_MS
-    return replace(delivery, shared=shared, received_at=None, skew_ms=skew_ms if is_skewed else None)
+    is_skewed = abs(skew_ms) > SKEW_MS_MIN
+    return replace(delivery, shared=shared_members, received_at=None, skew_ms=skew_ms if is_skewed else None)
 
 
 def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
-    """Return whether the events of the second delivery may join the first, with the same context and times."""
+    """Return whether the second delivery may join the first: same context and times, and not too many events."""
     return (
         first.raw is None
         and second.raw is None

@@ -61,19 +61,19 @@ def rejections_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = 
 
 
 async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCounts:
-    """Validate stored rejections again, and journal those that are valid now.
+    """Validate stored rejections again, and write those that are valid now to the journal.
 
-    It first waits until all acknowledged events are loaded, including rejections and earlier replays. The envelopes of
-    a rejection and its replay record become durable together. An envelope without an id gets an id that is derived
-    from the quarantine id, so a second replay counts no event twice.
+    The replay first waits until all acknowledged events are loaded, including rejections and earlier replays. The
+    envelopes of a rejection and its replay record become durable together. An envelope without an id gets an id that is
+    derived from the quarantine id, so a second replay counts no event twice.
 
     Args:
         engine: the engine of the open data folder.
         quarantine_id: the rejection to replay; None for all.
 
     Raises:
-        Unavailable: the journal can't write, loading stalls, or another replay is running. Rejections that were
-            replayed before the error stay replayed.
+        Unavailable: another replay is running (reason `overloaded`), loading stalls (`not_ready`), or the journal
+            can't write. Rejections that were replayed before the error stay replayed.
     """
     if engine.replay_lock.locked():
         raise Unavailable(
@@ -96,17 +96,17 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
 
 
 def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) -> PurgeFilter:
-    """Parse the filter of a purge.
+    """Return the filter of a purge with these conditions. None means no condition.
 
     Args:
-        before: a time or an age such as `7d`: only rejections that were received before it.
+        before: a time, or an age such as `7d`; only rejections that were received earlier.
         reason: only rejections with this reason.
         key_id: only rejections of this key.
 
     Raises:
-        Refused: `bad_parameter`.
+        Refused: the reason does not exist, or `before` is not a time (reason `bad_parameter`).
     """
-    reasons = [str(known) for known in Reason]
+    reasons = [str(known_reason) for known_reason in Reason]
     if reason is not None and reason not in reasons:
         advice = suggestion(reason, reasons, "The report `rejections` lists the reasons in use.")
         raise Refused(Reason.BAD_PARAMETER, f"reason: {preview(reason)} does not exist. {advice}")
@@ -116,10 +116,11 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
 async def purge(engine: Engine, selected: PurgeFilter) -> int:
     """Delete rejections from the quarantine durably, and return their number. Ledgers and `rejections` keep the counts.
 
-    It first waits until all acknowledged events are loaded.
+    The purge first waits until all acknowledged events are loaded.
 
     Raises:
-        Unavailable: loading stalls, or the server is stopping. Rejections that were purged before stay purged.
+        Unavailable: loading stalls, the store can't be written, or the server is stopping. Rejections that were purged
+            before the error stay purged.
     """
     await _wait_until_loaded(engine)
     total = 0
@@ -131,6 +132,7 @@ async def purge(engine: Engine, selected: PurgeFilter) -> int:
 
 
 def _purge_batch(engine: Engine, selected: PurgeFilter) -> int:
+    """Delete a batch of rejections, and return their number. Raise Unavailable if the store can't be written."""
     try:
         return engine.loader.quarantine.purge_batch(selected)
     except (StoreBroken, StoreRefused) as error:
@@ -138,7 +140,11 @@ def _purge_batch(engine: Engine, selected: PurgeFilter) -> int:
 
 
 async def _wait_until_loaded(engine: Engine) -> None:
-    """Wait until the loader has loaded the newest segment of the journal. Fail if loading makes no progress."""
+    """Wait until the loader has loaded the newest segment of the journal.
+
+    Raises:
+        Unavailable: loading makes no progress for `LOADING_STALL_S_MAX` (reason `not_ready`).
+    """
     newest_segment = engine.journal.last_number
     last_position = 0
     progress_at = time.monotonic()
@@ -165,7 +171,7 @@ class _Batch:
 
 
 def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Batch | None:
-    """Validate the rejections that follow the `ingest_seq` `after`. Return None after the last batch."""
+    """Parse again the rejections that follow the `ingest_seq` `after`. Return the batch; None after the last batch."""
     with engine.store.reader(
         {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
     ) as reader:
@@ -195,12 +201,15 @@ def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
 
 
 def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
-    """Parse a rejection again. Return None if any of its envelopes is invalid or outside its key's scope."""
+    """Parse a rejected delivery again.
+
+    Return None if an envelope is still invalid or outside the scope of the delivery's key, or that key was deleted.
+    """
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
-    key = engine.keys.by_id(row["key_id"])
+    key = engine.keys.by_id(row["key_id"])  # An import has no key, and no limit of deployments.
     if key is None and row["key_id"] != IMPORT_KEY_ID:
-        return None  # The key was deleted, so its scope is unknown.
+        return None  # The key was deleted, so the scope is unknown.
     context = {name: row[name] for name in _CONTEXT_FIELDS if row[name] is not None}
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
@@ -213,7 +222,7 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
 
 
 def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
-    """Return the journal lines of a rejection's envelopes, and the line that marks the rejection as replayed."""
+    """Return the journal lines of a parsed rejection: the envelopes, and a mark that the rejection was replayed."""
     quarantine_id = str(row["quarantine_id"])
     new_id = partial(next, _stable_ids(UUID(quarantine_id)))
     lines = delivery_lines(parsed, key_id=row["key_id"], new_id=new_id, delivery_id=quarantine_id)
@@ -221,7 +230,7 @@ def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
 
 
 def _stable_ids(quarantine_id: UUID) -> Iterator[UUID]:
-    """Yield ids for the envelopes without an id. Each replay of a rejection yields the same ids."""
+    """Yield an id for each envelope that lacks one. Each replay of the same rejection yields the same ids."""
     yield quarantine_id
     for number in count(1):
         yield uuid5(quarantine_id, str(number))

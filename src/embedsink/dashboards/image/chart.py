@@ -53,6 +53,7 @@ def _convert_with_retry(spec: str) -> str:
 
 
 def _convert(spec: str) -> str:
+    """Convert a spec to SVG. Raise ValueError if Vega-Lite can't draw the spec."""
     import vl_convert  # Imported here: the import takes 60 ms and 30 MiB.
 
     svg: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
@@ -81,8 +82,8 @@ def spec_with_data(
         "width": width,
         "height": height,
         "datasets": {
-            ROWS: _objects(data["columns"], data["rows"], labels),
-            BEFORE: _objects(data["columns"], data["before"], labels),
+            ROWS: _row_objects(data["columns"], data["rows"], labels),
+            BEFORE: _row_objects(data["columns"], data["before"], labels),
             MARKS: [{"at": time} for time in data.get("marks") or []],
         },
         "params": [*spec.get("params", []), *({"name": name, "value": value} for name, value in parameters.items())],
@@ -98,6 +99,7 @@ class _Labels:
         self._counts: Counter[str] = Counter()
 
     def label(self, text: str) -> str:
+        """Return the label of a text. A long text is shortened, and gets a number that makes the label unique."""
         # Characters that XML can't represent crash vl-convert's text measurement.
         beginning = strip_unsafe(display_name(text[:TEXT_CHARACTERS_MAX]))
         if len(text) <= TEXT_CHARACTERS_MAX:
@@ -108,7 +110,7 @@ class _Labels:
         return self._by_text[text]
 
 
-def _objects(names: Sequence[str], rows: Sequence[Sequence[Any]], labels: _Labels) -> list[dict[str, Any]]:
-    """Return rows as objects, with texts as labels."""
+def _row_objects(names: Sequence[str], rows: Sequence[Sequence[Any]], labels: _Labels) -> list[dict[str, Any]]:
+    """Return rows as objects by column name, with labels instead of texts."""
     labelled_rows = ([labels.label(value) if isinstance(value, str) else value for value in row] for row in rows)
     return [dict(zip(names, row, strict=False)) for row in labelled_rows]

@@ -33,6 +33,7 @@ def render(dashboard: Dashboard, data: DataBySection, caption: Caption, *, forma
 
 
 def _html_page(title: str, svg: str, *, background: str) -> str:
+    """Return a page that contains the SVG."""
     # The page loads nothing, because mail programs block remote content as tracking.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (

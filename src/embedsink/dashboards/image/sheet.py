@@ -96,7 +96,8 @@ class Caption:
         rendered = f"rendered {self.rendered_at.astimezone(zone):%-d %b %Y, %H:%M}"
         if self.snapshot_at:
             rendered += f", snapshot of {self.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
-        first_day, last_day = format_day(self.span[0]), format_day(self.span[1] - 1)
+        start_ms, end_ms = self.span
+        first_day, last_day = format_day(start_ms), format_day(end_ms - 1)  # The end is exclusive.
         period = first_day if first_day == last_day else f"{first_day} – {last_day}"
         filters = [f"{name} {display_name(value)}" for name, value in self.filters.items()]
         return " · ".join([f"{period} ({self.timezone})", *filters, rendered])
@@ -104,11 +105,11 @@ class Caption:
 
 def draw(dashboard: Dashboard, data: DataBySection, caption: Caption, palette: Palette) -> str:
     """Return the dashboard as a self-contained SVG."""
-    parts = _head(dashboard, caption, palette)
+    parts = _head_lines(dashboard, caption, palette)
     y = MARGIN + HEAD_HEIGHT
     for section in dashboard.sections:
         if section.id in data:
-            section_parts, y = _section(section, data[section.id], palette, y)
+            section_parts, y = _section_elements(section, data[section.id], palette, y)
             parts += section_parts
     height = round(y + MARGIN)
     return (
@@ -118,7 +119,7 @@ def draw(dashboard: Dashboard, data: DataBySection, caption: Caption, palette: P
     )
 
 
-def _head(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]:
+def _head_lines(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]:
     """Return the title, the description and the caption. Their baselines are 28, 56 and 82 pixels below the margin."""
     width = WIDTH - 2 * MARGIN
     return [
@@ -129,27 +130,29 @@ def _head(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]
     ]
 
 
-def _section(section: Section, data: Mapping[str, TileFields], palette: Palette, y: float) -> tuple[list[str], float]:
+def _section_elements(
+    section: Section, data: Mapping[str, TileFields], palette: Palette, y: float
+) -> tuple[list[str], float]:
     """Return the elements of a section that begins at `y`, and the position of its end."""
     baseline = y + SECTION_TITLE_BASELINE
     parts = [text_line(section.title, MARGIN, baseline, size=19, colour=palette.text, is_bold=True)]
     y += SECTION_TITLE_HEIGHT
-    for row in _rows_of([tile for tile in section.tiles if tile.id in data]):
+    for row in _tile_rows([tile for tile in section.tiles if tile.id in data]):
         height = max(_height(tile, data[tile.id]) for tile in row)
         x = float(MARGIN)
         for tile in row:
             box = _Box(x, y, _width(tile), height)
-            parts.append(group(tile.title, *_tile(tile, data[tile.id], palette, box)))
+            parts.append(group(tile.title, *_tile_elements(tile, data[tile.id], palette, box)))
             x += box.width + GAP
         y += height + GAP
     return parts, y
 
 
-def _rows_of(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
-    """Yield the rows of tiles that fit the columns."""
+def _tile_rows(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
+    """Yield rows of tiles. Each row has as many tiles as fit the columns."""
     row: list[Tile] = []
     for tile in tiles:
-        used_columns = sum(other.span for other in row)
+        used_columns = sum(earlier_tile.span for earlier_tile in row)
         if row and used_columns + tile.span > COLUMNS:
             yield row
             row = []
@@ -192,7 +195,7 @@ def _height(tile: Tile, data: TileFields) -> float:
     """Return the height of a tile in pixels."""
     if isinstance(tile, NumberTile | Gauge):
         return NUMBER_HEIGHT
-    description = _description(tile, data, _width(tile) - 2 * PADDING)
+    description = _description_lines(tile, data, _width(tile) - 2 * PADDING)
     text_height = TITLE_BASELINE + LINE_HEIGHT * len(description)
     if isinstance(tile, Chart):
         return text_height + tile.height + PADDING
@@ -202,8 +205,8 @@ def _height(tile: Tile, data: TileFields) -> float:
     return text_height + CONTENT_MARGIN + table_height + TABLE_PADDING_BOTTOM
 
 
-def _description(tile: Tile, data: TileFields, inner_width: float) -> list[str]:
-    """Return the lines of the description."""
+def _description_lines(tile: Tile, data: TileFields, inner_width: float) -> list[str]:
+    """Return the lines of a tile's description, and a note if the chart has a dashed line."""
     text = tile.description
     if isinstance(tile, Chart | Table) and tile.select:
         text = _CLICK_SENTENCE.sub("", text)  # An image can't be clicked.
@@ -212,18 +215,18 @@ def _description(tile: Tile, data: TileFields, inner_width: float) -> list[str]:
 
 
 def _has_dashed_line(tile: Tile, data: TileFields) -> bool:
-    """Return whether the chart has a line of the previous period. A single point has no line."""
+    """Return whether a tile is a chart with a line of the previous period. A single point is not a line."""
     if not isinstance(tile, Chart) or tile.compare is None:
         return False
     index = data["columns"].index(tile.compare.x)
     return len({row[index] for row in data["before"]}) > 1
 
 
-def _tile(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+def _tile_elements(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
     """Yield the elements of a tile: its card, title, description and content."""
     yield card(box.x, box.y, box.width, box.height, background=palette.card, line=palette.border)
     if isinstance(tile, NumberTile | Gauge):
-        yield from _number(tile, data, palette, box)
+        yield from _number_elements(tile, data, palette, box)
         return
     y = box.y + TITLE_BASELINE
     row_note = _row_note(tile, data)
@@ -232,13 +235,13 @@ def _tile(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator
     yield text_line(tile.title, box.left, y, size=_TITLE_SIZE, colour=palette.text, is_bold=True, width_max=title_width)
     if row_note:
         yield text_line(row_note, box.right, y, size=_TEXT_SIZE, colour=palette.muted, anchor="end")
-    for text in _description(tile, data, box.inner_width):
+    for text in _description_lines(tile, data, box.inner_width):
         y += LINE_HEIGHT
         yield text_line(text, box.left, y, size=_TEXT_SIZE, colour=palette.muted)
     if not data["rows"]:
-        yield from _empty(tile, palette, box, y)
+        yield from _empty_tile_elements(tile, palette, box, y)
     elif isinstance(tile, Table):
-        yield from _table(tile, data, palette, box, y + CONTENT_MARGIN)
+        yield from _table_elements(tile, data, palette, box, y + CONTENT_MARGIN)
     else:
         y += CONTENT_MARGIN
         # A chart fills its card, so that the charts of a row end at the same height.
@@ -248,14 +251,14 @@ def _tile(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator
 
 
 def _row_note(tile: Tile, data: TileFields) -> str:
-    """Return the numbers of shown and of all rows if a table leaves rows out."""
+    """Return a note such as `10 of 50` if a table leaves rows out; else an empty text."""
     row_count = data.get("row_count")
     if not isinstance(tile, Table) or not data.get("is_cut") or not row_count:
         return ""
     return f"{len(data['rows'])} of {row_count:,}"
 
 
-def _number(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+def _number_elements(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
     """Yield the title, the value and the change of a number. A long value has a smaller font."""
     for index, line in enumerate(wrap(tile.title, _TEXT_SIZE, box.inner_width, lines_max=2)):
         y = box.y + NUMBER_TITLE_BASELINE + NUMBER_TITLE_LINE_HEIGHT * index
@@ -266,10 +269,10 @@ def _number(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _
         size -= 1
     y = box.y + NUMBER_BASELINE
     yield text_line(value, box.left, y, size=size, colour=palette.text, is_bold=True, width_max=box.inner_width)
-    yield from _change(tile, data, palette, box)
+    yield from _change_elements(tile, data, palette, box)
 
 
-def _change(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
+def _change_elements(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
     """Yield the change from the previous period, if there is one."""
     change = data.get("change")
     direction, text = format_change(change, data.get("value_before"), tile.format)
@@ -280,15 +283,15 @@ def _change(tile: NumberTile | Gauge, data: TileFields, palette: Palette, box: _
         colour = palette.good if change["is_good"] else palette.bad
     text = _ARROWS.get(direction, "") + text
     if text_width(text, _CHANGE_SIZE) > box.inner_width:
-        text = text.partition(" from ")[0]
+        text = text.partition(" from ")[0]  # Omit the previous value.
     y = box.y + CHANGE_BASELINE
     yield text_line(text, box.left, y, size=_CHANGE_SIZE, colour=colour, width_max=box.inner_width)
 
 
-def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterator[str]:
+def _empty_tile_elements(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterator[str]:
     """Yield the texts of a tile without rows, in the middle of the space below `y`."""
     middle = box.x + box.width / 2
-    y += (box.y + box.height - y) / 2 - 8
+    y += (box.y + box.height - y) / 2 - 8  # The first baseline is 8 px above the middle.
     yield text_line(NO_DATA, middle, y, size=14, colour=palette.text, is_bold=True, anchor="middle")
     if tile.empty:
         without_code_marks = tile.empty.replace("`", "")
@@ -297,20 +300,20 @@ def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterat
             yield text_line(line, middle, y, size=_TEXT_SIZE, colour=palette.muted, anchor="middle")
 
 
-def _table(tile: Table, data: TileFields, palette: Palette, box: _Box, y: float) -> Iterator[str]:
-    """Yield the rows of a table that begins at `y`: the column titles, then the cells."""
+def _table_elements(tile: Table, data: TileFields, palette: Palette, box: _Box, y: float) -> Iterator[str]:
+    """Yield the rows of a table that begins at `y`: the column titles, and the rows below them."""
     names = data["columns"]
-    cells = [[_cell(name, value) for name, value in zip(names, row, strict=True)] for row in data["rows"]]
+    cells = [[_cell_text(name, value) for name, value in zip(names, row, strict=True)] for row in data["rows"]]
     titles = [tile.columns.get(name, name.replace("_", " ")) for name in names]
     columns = _TableColumns(
         widths=_column_widths(titles, cells, box.inner_width),
         are_numeric=[_is_numeric(name, [row[index] for row in data["rows"]]) for index, name in enumerate(names)],
     )
     baseline = y + TABLE_HEAD_BASELINE
-    yield from _table_row(titles, columns, palette.muted, palette, box, baseline)
+    yield from _table_row_elements(titles, columns, palette.muted, palette, box, baseline)
     baseline += TABLE_HEAD_HEIGHT
     for row in cells:
-        yield from _table_row(row, columns, palette.text, palette, box, baseline)
+        yield from _table_row_elements(row, columns, palette.text, palette, box, baseline)
         baseline += ROW_HEIGHT
 
 
@@ -320,7 +323,7 @@ class _TableColumns:
     are_numeric: list[bool]
 
 
-def _table_row(
+def _table_row_elements(
     texts: Sequence[str], columns: _TableColumns, colour: str, palette: Palette, box: _Box, baseline: float
 ) -> Iterator[str]:
     """Yield the cells of a row and the line below it. Numbers are aligned to the right."""
@@ -344,10 +347,11 @@ def _is_numeric(name: str, values: Sequence[Any]) -> bool:
 
 
 def _is_time(name: str) -> bool:
+    """Return whether a column of this name contains times."""
     return name.endswith("_at") or name in ("period_start", "day")
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell_text(name: str, value: Any) -> str:
     """Return the text of a cell. The name of the column determines the format."""
     if value is None:
         return NONE
@@ -366,13 +370,14 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _column_widths(titles: Sequence[str], cells: Sequence[Sequence[str]], inner_width: float) -> list[float]:
-    """Return the widths of the columns of a table. The widest columns are reduced until all columns fit."""
+    """Return the widths of a table's columns. The widest columns are reduced until all fit; spare width is shared."""
     widths = []
     for texts in zip(titles, *cells, strict=True):
         longest = max(text_width(text[:TEXT_CHARACTERS_MAX], _TEXT_SIZE) for text in texts)
-        widths.append(min(CELL_WIDTH_MAX, longest + 18))
+        # The 6 px are a reserve, because text widths are approximate.
+        widths.append(min(CELL_WIDTH_MAX, longest + CELL_PADDING + 6))
     while sum(widths) > inner_width:
         widest = widths.index(max(widths))
-        widths[widest] -= min(8.0, sum(widths) - inner_width)
+        widths[widest] -= min(8.0, sum(widths) - inner_width)  # in steps of 8 px
     spare = (inner_width - sum(widths)) / len(widths)
     return [width + spare for width in widths]

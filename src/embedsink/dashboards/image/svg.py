@@ -90,7 +90,8 @@ def text_line(
 
 
 def card(x: float, y: float, width: float, height: float, *, background: str, line: str) -> str:
-    """Return the background of a tile."""
+    """Return the background of a tile, with a border in the colour `line`."""
+    # The border is 1 px wide, so its middle is half a pixel inside the tile.
     box = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{width - 1:.1f}" height="{height - 1:.1f}"'
     return f'<rect {box} rx="10" fill="{background}" stroke="{line}"/>'
 

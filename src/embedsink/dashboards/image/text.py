@@ -17,7 +17,7 @@ _MILLISECONDS_BELOW_S = 0.9995
 
 
 def format_value(value: Any, format: str) -> str:
-    """Return a value as text in the format of a tile."""
+    """Return a value as text, in one of the formats of a tile or a change."""
     if value is None:
         return NONE
     if isinstance(value, bool):
@@ -25,21 +25,21 @@ def format_value(value: Any, format: str) -> str:
     if not isinstance(value, int | float) or format == "text":
         return display_name(str(value))
     if format in ("ms", "s"):
-        return _duration(value / 1_000 if format == "ms" else value)
+        return _duration_text(value / 1_000 if format == "ms" else value)
     if format == "time":
         return format_time(int(value))
     if format == "points":
-        # The same precision as a share, unless that rounds to zero.
-        return f"{_rounded(value * 100, 2 if value < 0.01 else 1)} points"
-    if format == "times":
-        return f"×{_rounded(value, 1)}"
+        # A size, so never negative. Below 1 point, one digit after the point could show zero.
+        return f"{_rounded_text(value * 100, 2 if value < 0.01 else 1)} points"
+    if format == "times":  # a factor, not a time
+        return f"×{_rounded_text(value, 1)}"
     if format == "share":
-        return f"{_rounded(value * 100, 1)}%"
+        return f"{_rounded_text(value * 100, 1)}%"
     if format == "bytes":
-        return _bytes(value)
+        return _bytes_text(value)
     if format == "count":
-        return f"{_rounded(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
-    return _rounded(value, 2 if abs(value) < 100 else 0)
+        return f"{_rounded_text(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
+    return _rounded_text(value, 2 if abs(value) < 100 else 0)
 
 
 def display_name(text: str) -> str:
@@ -50,7 +50,7 @@ def display_name(text: str) -> str:
 
 
 def format_time(local_ms: int) -> str:
-    """Return a date with its time of day, from local epoch milliseconds."""
+    """Return a date and a time of day, from local epoch milliseconds."""
     return f"{_local_time(local_ms):%-d %b %Y, %H:%M}"
 
 
@@ -68,28 +68,30 @@ def format_change(change: Mapping[str, Any] | str | None, before: Any, format: s
     return change["direction"], f"{format_value(change['by'], change['format'])} from {format_value(before, format)}"
 
 
-def _bytes(value: float) -> str:
+def _bytes_text(value: float) -> str:
+    """Return a number of bytes in the largest suitable unit."""
     for size, unit in _BYTE_UNITS:
         if value >= size:
-            return f"{_rounded(value / size, 1)} {unit}"
-    return f"{_rounded(value, 1)} B"
+            return f"{_rounded_text(value / size, 1)} {unit}"
+    return f"{_rounded_text(value, 1)} B"
 
 
-def _duration(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     """Return a duration in the largest suitable unit."""
     if seconds != 0 and seconds < _MILLISECONDS_BELOW_S:
         return f"{seconds * 1_000:,.0f} ms"
     for minimum, unit_s, unit, digits in _DURATION_UNITS:
         if seconds >= minimum:
-            return f"{_rounded(seconds / unit_s, digits)} {unit}"
-    return f"{_rounded(seconds, 1 if seconds < 10 else 0)} s"
+            return f"{_rounded_text(seconds / unit_s, digits)} {unit}"
+    return f"{_rounded_text(seconds, 1 if seconds < 10 else 0)} s"
 
 
-def _rounded(value: float, digits: int) -> str:
+def _rounded_text(value: float, digits: int) -> str:
     """Return a number with at most this number of digits after the point, without trailing zeros."""
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _local_time(local_ms: int) -> datetime:
+    """Return the local time, with the zone UTC as a placeholder, from local epoch milliseconds."""
     return datetime.fromtimestamp(local_ms / 1_000, UTC)
