@@ -57,6 +57,7 @@ app.command(short_help="Check a data folder.", epilog=maintenance.DOCTOR_EXAMPLE
 
 
 def _print_version_and_exit(is_requested: bool) -> None:
+    """Print the version and exit if `--version` was given."""
     if is_requested:
         typer.echo(f"embedsink {__version__}")
         raise typer.Exit
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 def _message_of(error: Refused) -> str:
-    """Return the message. It begins with the name of the option if the error is about an option."""
+    """Return the message of an error. If it is about a parameter that is also an option, it begins with `--`."""
     message = str(error)
     parameter, _, _ = message.partition(":")
     if error.reason is Reason.BAD_PARAMETER and parameter in PARAMETERS_WITH_OPTION:

@@ -99,6 +99,7 @@ class LocalBackend:
             yield from _read_chunks(file)
 
     def _open_snapshot(self, scope_variables: dict[str, object]) -> "Reader":
+        """Open the last snapshot. The settings and the scope become variables of SQL."""
         from embedsink.settings import read_settings
         from embedsink.store.reader import open_snapshot
 
@@ -106,7 +107,7 @@ class LocalBackend:
 
     @contextmanager
     def _open_catalog(self) -> Iterator["Reader"]:
-        """Open the snapshot. If none exists yet, open an empty store, which has the definitions of all reports."""
+        """Open the snapshot, or an empty store if no snapshot exists yet. Both have the definitions of all reports."""
         from embedsink.store.database import Store
         from embedsink.store.reader import EVERYTHING, open_snapshot
 
@@ -139,11 +140,13 @@ class RemoteBackend:
         return self._client.get_chunks("reports", f"{name}.{format}", query=params)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
+        # The server refuses these parameters: a summary has all columns and rows.
         query = {name: value for name, value in params.items() if name not in ROW_PARAMS}
         return self._client.get_chunks("summary.zip", query=query)
 
 
 def _warn_of_missing_reports(reader: "Reader") -> None:
+    """Print a warning if the database lacks reports of this version of embedsink."""
     from embedsink.reports.catalog import missing_reports_warning
 
     warning = missing_reports_warning(reader)
@@ -152,13 +155,14 @@ def _warn_of_missing_reports(reader: "Reader") -> None:
 
 
 def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a written file from its beginning, in chunks of bytes."""
+    """Yield the content of a file that was just written, from the beginning, in chunks."""
     file.seek(0)
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
 
 
 def _csv_options(params: Params) -> "CsvOptions":
+    """Return the options of CSV files, from the parameters `guard` and `bom`."""
     from embedsink.reports.csv_writer import CsvOptions
 
     return CsvOptions(guard=params["guard"] == "on", bom=params["bom"] == "on")
