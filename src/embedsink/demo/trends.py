@@ -75,6 +75,7 @@ class Behaviour:
         return [tenant for tenant in deployment.tenants if self._has_sessions(tenant)]
 
     def _has_sessions(self, tenant: str) -> bool:
+        """Return whether a tenant has sessions. QUIET_TENANT has them until QUIET_AGE, NEW_TENANT since NEW_AGE."""
         if tenant == QUIET_TENANT:
             return self.age >= QUIET_AGE
         if tenant == NEW_TENANT:
@@ -82,7 +83,12 @@ class Behaviour:
         return True
 
     def _trend(self, *, now: float, growth_per_day: float) -> float:
-        """Return the value that a linearly growing number had at this age."""
+        """Return the value of a linear trend at this age.
+
+        Args:
+            now: the value at age 0.
+            growth_per_day: how much the value grows each day.
+        """
         return now - growth_per_day * self.age
 
 
@@ -114,11 +120,11 @@ class Calendar:
         return datetime.combine(self.day(age), _EXPORTED_AT, UTC)
 
     def day(self, age: int) -> datetime:
-        """Return the start of a day, in UTC."""
+        """Return the start of the day with this age, in UTC."""
         return self._start_of_today - timedelta(days=age)
 
     def visit_count(self, age: int) -> int:
-        """Return the number of visits on a day."""
+        """Return the number of visits on the day with this age."""
         day_factor = 1 if self._is_working_day(age) else WEEKEND_FACTOR
         growth_factor = 1 - GROWTH_PER_DAY * age
         return round(WORKING_DAY_VISITS * day_factor * growth_factor)
@@ -129,4 +135,5 @@ class Calendar:
         return Behaviour(age, is_synced=at_ms >= self.synced_at.timestamp() * 1000)
 
     def _is_working_day(self, age: int) -> bool:
+        """Return whether the day with this age is from Monday to Friday."""
         return self.day(age).weekday() < _SATURDAY
