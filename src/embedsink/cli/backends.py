@@ -72,6 +72,7 @@ class LocalBackend:
         return rows
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
+        """Yield the rows of a report in a file format, in chunks of bytes."""
         from embedsink.reports.catalog import check_report_name
         from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
@@ -88,6 +89,7 @@ class LocalBackend:
             yield from _read_chunks(file)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
+        """Yield a ZIP file of all reports, in chunks of bytes."""
         from embedsink.reports.scope import parse_scope
         from embedsink.reports.zip_export import write_summary
 

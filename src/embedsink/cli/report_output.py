@@ -83,7 +83,7 @@ def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
 
 
 def write_summary(chunks: Iterable[bytes], output: Path) -> None:
-    """Write a ZIP file of all reports to a path that ends in `.zip`, or extract it to a folder."""
+    """Write a ZIP file of all reports if the path ends in `.zip`. Otherwise extract the ZIP file to a folder."""
     if output.suffix == ".zip":
         with atomic_write(output) as temporary, temporary.open("wb") as file:
             file.writelines(chunks)

@@ -222,7 +222,7 @@ def _print_report(backend: ReportBackend, name: str, params: Params, *, data: Pa
 
 
 def _no_rows_message(name: str, params: Params, data: Path, url: str | None) -> str:
-    """Return the message that a report has no rows. It recommends to omit the filters, or to check for rejections."""
+    """Return the message that a report has no rows, with advice: omit the filters, or check for rejections."""
     as_of = as_of_phrase(data, url)
     filters = [f"--{param}" for param in FILTERS if params[param]]
     if filters:

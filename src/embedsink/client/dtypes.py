@@ -40,7 +40,7 @@ _CATEGORICAL_COLUMNS = (
 def with_dtypes(frame: pandas.DataFrame, sql_types: list[str]) -> pandas.DataFrame:
     """Return a frame with each column converted to the dtype of its SQL type.
 
-    A frame without rows gets the same dtypes as one with rows.
+    A frame without rows gets the same dtypes as a frame with rows.
     """
     # Use positions as keys: the names of SQL columns may repeat.
     columns = {}

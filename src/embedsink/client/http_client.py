@@ -128,7 +128,7 @@ class HttpClient:
         return self._parse_object(content, members)
 
     def put(self, *path: str, members: tuple[str, ...] = (), body: bytes) -> bytes:
-        """Put JSON and return the response body, an object with at least these members. It is safe to repeat.
+        """Put JSON and return the response body, an object with at least these members. Repeating the request is safe.
 
         Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
@@ -137,7 +137,7 @@ class HttpClient:
         return content
 
     def delete(self, *path: str, members: tuple[str, ...], query: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a DELETE and return the response, an object with at least these members. It is safe to repeat.
+        """Send a DELETE and return the response, an object with at least these members. Repeating the request is safe.
 
         Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
@@ -302,6 +302,6 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
 
 
 def _retry_after_s(error: urllib.error.HTTPError) -> int:
-    """Return the `Retry-After` of a response in seconds, at most a minute; 1 if it is missing or a date."""
+    """Return the `Retry-After` of a response in seconds, at most 60. Return 1 if the header is missing or a date."""
     value = error.headers.get("Retry-After", "1")
     return min(int(value), RETRY_AFTER_S_MAX) if value.isdigit() else 1

@@ -75,9 +75,9 @@ class Client(ABC):
         return self._read_report(_report_name(name), params)
 
     def events(self, **params: Unpack[ReportParams]) -> pandas.DataFrame:
-        """Return the raw events, one a row, in the order in which they were stored.
+        """Return the raw events, one in each row, in the order in which the server stored them.
 
-        It takes the same arguments as `report`, except the name.
+        The arguments are the same as for `report`, except the name.
 
         Examples:
             sink.events(since="7d", surface="chat")
@@ -93,7 +93,7 @@ class Client(ABC):
         return self._read_events(params)
 
     def reports(self) -> pandas.DataFrame:
-        """Return the list of reports, with the question that each answers, its grain and its column names."""
+        """Return the list of reports, each with its question, its grain and its column names."""
         rows = []
         for report in self._list_reports():
             column_names = ", ".join(column["name"] for column in report["columns"])
@@ -133,7 +133,7 @@ class LocalClient(Client):
         self._snapshot = folder.snapshot
 
     def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> pandas.DataFrame:
-        """Run SQL on the snapshot. It can read all tables and views, without a scope.
+        """Run SQL on the snapshot. The SQL can read all tables and views, without a scope.
 
         SQL can also read your pandas frames: a name that is neither a table nor a view may be a variable of the caller.
 
@@ -241,7 +241,7 @@ class RemoteClient(Client):
 
 
 def open(data: str | Path = "data") -> LocalClient:
-    """Open a data folder on this machine. A server may have it open at the same time.
+    """Open a data folder on this machine. A server may have the folder open at the same time.
 
     Args:
         data: the path of the folder.

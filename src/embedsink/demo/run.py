@@ -38,10 +38,10 @@ def run(port: int | None = None) -> int:
     """Run the demo until Ctrl-C, SIGTERM or a closed terminal. Return the exit code.
 
     Args:
-        port: the server's port; None for the preferred port, or for a free one if that is in use.
+        port: the server's port; None for the preferred port, or for a free port if the preferred port is in use.
 
     Raises:
-        EmbedsinkError: the port is in use, the server did not start, or it ended unexpectedly.
+        EmbedsinkError: the port is in use, or the server did not start or ended unexpectedly.
     """
     terminal = Terminal()
     terminal.heading("embedsink demo")
@@ -197,7 +197,7 @@ class _Demo:
                 self.terminal.line(line, "green")
 
     def _send_live(self) -> None:
-        """Send single events at random times, and show the newest one and the counts, until a stop request."""
+        """Send single events at random times until a stop request. Show the newest event and the counts."""
         rng = Random(SEED)  # noqa: S311 (not secret)
         self.terminal.heading("Live traffic. Ctrl-C stops the demo and deletes its data")
         counts = ""

@@ -136,7 +136,7 @@ class ChildServer:
         return {outcome: int(float(count)) for outcome, count in samples}
 
     def _wait_until_ready(self) -> None:
-        """Wait until the server is ready. Raise EmbedsinkError if it exits, or is not ready after the timeout."""
+        """Wait until the server is ready. Raise EmbedsinkError if the server exits or is not ready in time."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             self.raise_if_exited()
@@ -183,6 +183,7 @@ class DemoServer(ChildServer):
         return json.loads(self.get(path, self._read_key))
 
     def _check_ready(self) -> None:
+        """Raise an exception unless the server is ready and accepts the read key."""
         super()._check_ready()
         # Another server may have taken the port. It would refuse the read key.
         self.get_json("/api/v1/reports")

@@ -49,5 +49,5 @@ class Stop:
         self.check()
 
     def _set_requested(self, *_: object) -> None:
-        """Handle a signal: note that the user asked to stop."""
+        """Record that the user asked to stop. Each signal of `_SIGNALS` calls this handler."""
         self._is_requested = True

@@ -164,7 +164,7 @@ def endless_visits(rng: Random, start_times_ms: Iterator[int], *, length_factor:
 
 
 def with_timestamp(delivery: Delivery, now_ms: int) -> Delivery:
-    """Return a delivery with the timestamps of its envelopes replaced. Invalid timestamps stay invalid."""
+    """Return a delivery with the timestamps of the envelopes replaced by `now_ms`. Invalid timestamps are retained."""
 
     def replace_timestamp(envelope: Any) -> Any:
         has_valid_timestamp = isinstance(envelope, dict) and isinstance(envelope.get("timestamp"), int)

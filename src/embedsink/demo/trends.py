@@ -67,7 +67,7 @@ class Behaviour:
 
     @property
     def dashboards(self) -> tuple[Dashboard, ...]:
-        """The dashboards that viewers open."""
+        """The dashboards that viewers open. UNUSED_DASHBOARD is included at ages from QUIET_AGE."""
         return DASHBOARDS if self.age < QUIET_AGE else (*DASHBOARDS, UNUSED_DASHBOARD)
 
     def tenants(self, deployment: Deployment) -> list[str]:
@@ -75,7 +75,10 @@ class Behaviour:
         return [tenant for tenant in deployment.tenants if self._has_sessions(tenant)]
 
     def _has_sessions(self, tenant: str) -> bool:
-        """Return whether a tenant has sessions. QUIET_TENANT has them until QUIET_AGE, NEW_TENANT since NEW_AGE."""
+        """Return whether a tenant has sessions at this age.
+
+        QUIET_TENANT has sessions only at ages from QUIET_AGE, and NEW_TENANT only at ages up to NEW_AGE.
+        """
         if tenant == QUIET_TENANT:
             return self.age >= QUIET_AGE
         if tenant == NEW_TENANT:
@@ -109,7 +112,7 @@ class Calendar:
 
     @property
     def synced_at(self) -> datetime:
-        """The time at which the newest dbt sync ended. Its day and the day before are working days."""
+        """The time at which the newest dbt sync ended: on a working day that follows a working day."""
         age = next(age for age in _SYNCED_AGES if self._is_working_day(age) and self._is_working_day(age + 1))
         return datetime.combine(self.day(age), _SYNCED_AT, UTC)
 

@@ -70,7 +70,7 @@ class Visit:
         }
 
     def step_count(self, longest: int) -> int:
-        """Return the number of steps of this visit, in proportion to the length. `longest` is the number at length 1."""
+        """Return the number of steps, in proportion to the length. `longest` is the number for the longest visit."""
         return 1 + int(self.length * longest)
 
     def advance_clock(self, min_s: float, max_s: float) -> None:

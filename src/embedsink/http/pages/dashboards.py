@@ -242,7 +242,7 @@ async def show_list(request: Request) -> Response:
 
 
 async def show_dashboard(request: Request) -> Response:
-    """Show one dashboard."""
+    """Show the dashboard with the name in the path."""
     pages: DashboardPages = request.state.dashboard_pages
     redirect = pages.redirect(request, PERIOD_PARAMETERS)
     if redirect is not None:

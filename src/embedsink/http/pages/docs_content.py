@@ -56,7 +56,7 @@ def shown_reasons() -> list[ShownReason]:
 
 
 def _message(type_: str, envelope_schema: Schema, schemas: dict[str, Schema]) -> Message:
-    """Return the documentation of a message type, from the JSON Schema of its envelopes."""
+    """Return the documentation of a message type. `envelope_schema` is the JSON Schema of envelopes of this type."""
     properties = envelope_schema["properties"]
     payload_schema = schemas[_schema_name(properties["payload"]["$ref"])]
     required_names = payload_schema.get("required", ())

@@ -97,7 +97,7 @@ def _event_with_line_breaks(event: dict[str, Any], *, indent: str) -> str:
 
     Args:
         event: the event.
-        indent: the spaces before the object, so that its members are aligned.
+        indent: the spaces before the object, which are repeated after each line break.
     """
     text = json.dumps(event)
     for name in ("source", "timestamp"):

@@ -99,7 +99,7 @@ async def login(request: Request) -> Response:
 
 
 async def _submit(request: Request, page: LoginPage) -> Response:
-    """Exchange the submitted read key for a cookie. If it is not a live read key, show the form with an error."""
+    """Exchange the submitted key for a cookie, or show the form with an error if the key is not a live read key."""
     check_own_page(request)
     fields = await page.fields(request)
     path = _redirect_path(fields.get("next"))

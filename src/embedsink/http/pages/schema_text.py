@@ -12,9 +12,9 @@ EXACT_INTEGER_MAX = 2**53 - 1
 
 
 def type_text(schema: Schema) -> str:
-    """Return the type that a JSON Schema describes, with its default and an example if there are any.
+    """Return the type that a JSON Schema describes, with the default and an example if the schema has them.
 
-    Types are such as `integer, 1 to 1,000`, `one of csv, png` or `string or null`.
+    Examples of types are `integer, 1 to 1,000`, `one of csv, png` and `string or null`.
     """
     text = _type_without_default(schema)
     if "default" in schema:
@@ -42,7 +42,7 @@ def _type_without_default(schema: Schema) -> str:
 
 
 def _single_type(schema: Schema) -> str:
-    """Return the type of a schema that has one type, with its bounds or its format."""
+    """Return the type that a JSON Schema with a single type describes: an array, a format, or a type with bounds."""
     type_ = str(schema.get("type", "anything"))
     if type_ == "array":
         return f"array of {_type_without_default(schema['items'])}"

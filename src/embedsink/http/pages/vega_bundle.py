@@ -151,7 +151,7 @@ def _has_failed(task: "asyncio.Task[bytes]") -> bool:
 
 
 def _log_failure(task: "asyncio.Task[bytes]") -> None:
-    """Log the exception of a completed task, if it raised one."""
+    """If a completed task raised an exception, log the exception."""
     if task.cancelled():
         return
     error = task.exception()
