@@ -13,7 +13,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.demo.fixtures import ORIGINS
-from embedsink.demo.ports import free_ports
+from embedsink.demo.ports import free_port_pairs
 from embedsink.demo.send import Browsers, SendCounts
 from embedsink.demo.server import ChildServer
 from embedsink.errors import EmbedsinkError
@@ -33,7 +33,7 @@ class MeasuredServer(ChildServer):
     """A server whose CPU time and memory are measured. It must exit without an error."""
 
     def __init__(self, module: list[str], *, ready_path: str) -> None:
-        port = next(free_ports(*PORTS))
+        port = next(free_port_pairs(*PORTS))
         super().__init__([*module, "--port", str(port)], port, ready_path=ready_path)
 
     def __exit__(self, *error: object) -> None:

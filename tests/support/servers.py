@@ -21,7 +21,7 @@ from typing import Any
 
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
-from embedsink.demo.ports import free_ports
+from embedsink.demo.ports import free_port_pairs
 from embedsink.store.reader import EVERYTHING, open_snapshot
 from embedsink.store.sql_files import read_sql
 from tests.support.stores import make_folder
@@ -33,7 +33,7 @@ TEST_SETTINGS = {"EMBEDSINK_KEYS_RELOAD_S": "0.05", "EMBEDSINK_SEGMENT_SEAL_S": 
 # Each pytest-xdist worker has its own range of ports, below the range from which the system assigns ports.
 OWN_PORTS_MAX = 2_000
 OWN_PORTS = 12_000 + OWN_PORTS_MAX * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_PORTS = free_ports(OWN_PORTS, OWN_PORTS_MAX)
+_PORTS = free_port_pairs(OWN_PORTS, OWN_PORTS_MAX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class BrowserFile:
 
 @cache
 def browser_files() -> dict[str, BrowserFile]:
-    """Return the current modules and their TypeScript declarations, by their names without a version."""
+    """Return the current modules and their TypeScript declarations by plain name, such as `forwarder.js`."""
     files: dict[str, BrowserFile] = {}
     for module in MODULES:
         script = BrowserFile(f"{module}.js", _JAVASCRIPT, (FOLDER / f"{module}.min.js").read_bytes())
@@ -65,14 +65,17 @@ def browser_files() -> dict[str, BrowserFile]:
 
 @cache
 def versioned_files() -> dict[str, BrowserFile]:
-    """Return the files by their versioned names: every version of the modules, and the current declarations."""
+    """Return every version of the modules and the current TypeScript declarations, by versioned name."""
     all_versions = {path.name: BrowserFile(path.name, _JAVASCRIPT, path.read_bytes()) for path in VERSIONS.glob("*.js")}
-    current = {file.versioned_name: file for file in browser_files().values()}
-    return all_versions | current
+    current_files = {file.versioned_name: file for file in browser_files().values()}
+    return all_versions | current_files
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a file without its version: `forwarder.js` for `forwarder.1471f866f53a13b2.js`."""
+    """Return the name of a file without the version, such as `forwarder.js` for `forwarder.1471f866f53a13b2.js`.
+
+    A name without a version is returned unchanged.
+    """
     match = _VERSIONED_NAME.fullmatch(name)
     if match is None:
         return name

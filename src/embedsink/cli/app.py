@@ -57,6 +57,7 @@ app.command(short_help="Check a data folder.", epilog=maintenance.DOCTOR_EXAMPLE
 
 
 def _print_version_and_exit(is_requested: bool) -> None:
+    """Print the version and exit if `--version` was given."""
     if is_requested:
         typer.echo(f"embedsink {__version__}")
         raise typer.Exit
@@ -69,7 +70,7 @@ def embedsink(
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version_and_exit),
     ] = False,
 ) -> None:
-    """Declare the options that precede the command. Their callbacks run before this function."""
+    """Declare the options that precede the command. The callback of an option runs before this function."""
 
 
 def main() -> None:
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 def _message_of(error: Refused) -> str:
-    """Return the message. It begins with the name of the option if the error is about an option."""
+    """Return the message of an error, with `--` before the parameter if an option has the same name."""
     message = str(error)
     parameter, _, _ = message.partition(":")
     if error.reason is Reason.BAD_PARAMETER and parameter in PARAMETERS_WITH_OPTION:

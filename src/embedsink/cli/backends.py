@@ -72,6 +72,7 @@ class LocalBackend:
         return rows
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
+        """Yield the rows of a report in a file format, in chunks of bytes."""
         from embedsink.reports.catalog import check_report_name
         from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
@@ -88,6 +89,7 @@ class LocalBackend:
             yield from _read_chunks(file)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
+        """Yield a ZIP file of all reports, in chunks of bytes."""
         from embedsink.reports.scope import parse_scope
         from embedsink.reports.zip_export import write_summary
 
@@ -99,6 +101,7 @@ class LocalBackend:
             yield from _read_chunks(file)
 
     def _open_snapshot(self, scope_variables: dict[str, object]) -> "Reader":
+        """Open the last snapshot. The settings and the scope become variables of SQL."""
         from embedsink.settings import read_settings
         from embedsink.store.reader import open_snapshot
 
@@ -106,7 +109,7 @@ class LocalBackend:
 
     @contextmanager
     def _open_catalog(self) -> Iterator["Reader"]:
-        """Open the snapshot. If none exists yet, open an empty store, which has the definitions of all reports."""
+        """Open the snapshot, or an empty store if no snapshot exists yet. Both have the definitions of all reports."""
         from embedsink.store.database import Store
         from embedsink.store.reader import EVERYTHING, open_snapshot
 
@@ -139,11 +142,13 @@ class RemoteBackend:
         return self._client.get_chunks("reports", f"{name}.{format}", query=params)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
+        # The server refuses these parameters: a summary has all columns and rows.
         query = {name: value for name, value in params.items() if name not in ROW_PARAMS}
         return self._client.get_chunks("summary.zip", query=query)
 
 
 def _warn_of_missing_reports(reader: "Reader") -> None:
+    """Print a warning if the database lacks reports of this version of embedsink."""
     from embedsink.reports.catalog import missing_reports_warning
 
     warning = missing_reports_warning(reader)
@@ -152,13 +157,14 @@ def _warn_of_missing_reports(reader: "Reader") -> None:
 
 
 def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a written file from its beginning, in chunks of bytes."""
+    """Yield the content of a file that was just written, from the beginning, in chunks."""
     file.seek(0)
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
 
 
 def _csv_options(params: Params) -> "CsvOptions":
+    """Return the options of CSV files, from the parameters `guard` and `bom`."""
     from embedsink.reports.csv_writer import CsvOptions
 
     return CsvOptions(guard=params["guard"] == "on", bom=params["bom"] == "on")

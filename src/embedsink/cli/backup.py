@@ -86,6 +86,7 @@ def restore(
 
 
 def _print_created(created: "BackupResult") -> None:
+    """Print the path of the manifest on stdout, and the warnings and the sizes of a new generation on stderr."""
     typer.echo(created.manifest)
     for warning in created.warnings:
         print_message(f"Warning: {warning}")
@@ -102,7 +103,7 @@ def _print_generations(repository: "Repository") -> None:
 
 
 def _generation_row(repository: "Repository", name: str) -> tuple[object, ...]:
-    """Return the columns of a generation, or only its name if its manifest is damaged."""
+    """Return the table row of a generation. If the manifest is damaged, the row has only the name."""
     from embedsink.backup.generation import BackupDamaged
 
     try:
@@ -114,9 +115,9 @@ def _generation_row(repository: "Repository", name: str) -> tuple[object, ...]:
 
 
 def _without_fraction(time: str) -> str:
-    """Return an ISO 8601 time in UTC without the fraction of its second.
+    """Return an ISO 8601 time in UTC without the fraction of a second.
 
-    Rounding up would promise events that the backup lacks.
+    Cutting rounds down. Rounding up would promise events that the backup lacks.
     """
     whole_seconds = time[: len("2026-11-23T09:30:12")]
     return f"{whole_seconds}Z"
@@ -124,7 +125,7 @@ def _without_fraction(time: str) -> str:
 
 @contextmanager
 def _explain_os_errors(path: Path) -> Iterator[None]:
-    """Convert an OSError to an error message that names its file, or `path` if the error has none."""
+    """Convert an OSError to Misconfigured. The message names the file of the error, or `path` if there is no file."""
     try:
         yield
     except OSError as error:

@@ -19,7 +19,11 @@ REJECTION_COLUMNS = ("reason", "path", "type", "detail")
 
 
 def _parse_expectation(text: str) -> tuple[str, int]:
-    """Parse an event type with its expected count, such as `view=1`."""
+    """Parse a value of --expect, such as `view=1`, into an event type and the expected count.
+
+    Raises:
+        Misconfigured: the text is not a type with a count, or the type does not exist.
+    """
     name, _, count = text.rpartition("=")
     if not name or not (count.isascii() and count.isdigit()):
         raise Misconfigured(f"--expect: {preview(text)} is not a type with a count. Example: view=1.")
@@ -72,6 +76,7 @@ def inspect(
 
 
 def _print_counts(response: dict[str, Any]) -> None:
+    """Print a table with the counts of events and actions by type, if there are any."""
     events = [("event", type_, count) for type_, count in sorted(response["events"].items())]
     actions = [("action", type_, count) for type_, count in sorted(response["actions"].items())]
     if events or actions:
@@ -79,6 +84,7 @@ def _print_counts(response: dict[str, Any]) -> None:
 
 
 def _print_rejections(response: dict[str, Any]) -> None:
+    """Print a table of the rejections, if there are any."""
     if response["rejected"]:
         print_table(REJECTION_COLUMNS, [[row[name] for name in REJECTION_COLUMNS] for row in response["rejected"]])
 

@@ -90,7 +90,7 @@ def create(
     print_message(f"{key.key_id}: a key to {_purpose(key)}. Store it safely: it is not shown again.")
     if key.kind is KeyKind.INGEST and key.origins:
         # The tag is printed on stderr, which may be a log. Only a terminal gets it with the key.
-        print_message(_script_tag(token if sys.stdout.isatty() else "THE-KEY-ON-STDOUT"))
+        print_message(_script_tag_advice(token if sys.stdout.isatty() else "THE-KEY-ON-STDOUT"))
     typer.echo(token)
 
 
@@ -126,7 +126,11 @@ def revoke(
 
 
 def _read_token() -> str:
-    """Read a key from stdin. A terminal does not echo it."""
+    """Read a key from stdin, or ask for a key on a terminal without echoing it.
+
+    Raises:
+        UsageError: stdin is empty.
+    """
     if sys.stdin.isatty():
         token = getpass.getpass("Key: ")
     else:
@@ -149,20 +153,23 @@ def _purpose(key: Key) -> str:
     return f"{purpose} of deployment {_comma_separated(key.deployments)}"
 
 
-def _script_tag(token: str) -> str:
-    """Return instructions with the forwarder's script tag, whose URL stays valid after upgrades (docs/browser.md)."""
+def _script_tag_advice(token: str) -> str:
+    """Return the advice to add the forwarder's script tag to a page (docs/browser.md)."""
     from embedsink.settings import read_settings
 
     service_name = read_settings().service_name
+    # `svc` is also the default of the forwarder.
     service_attribute = "" if service_name == "svc" else f' data-service-name="{service_name}"'
     return (
         "Add this tag to the page before the iframe. Replace the origins of your server and of the embed.\n"
+        # This URL without a version stays valid after upgrades.
         '<script type="module" src="https://YOUR-SERVER/forwarder.js" '
         f'data-key="{token}" data-origin="https://YOUR-EMBED"{service_attribute}></script>'
     )
 
 
 def _key_row(key: Key, now: float) -> tuple[object, ...]:
+    """Return the table row of a key."""
     return (
         key.key_id,
         key.kind,
@@ -176,12 +183,14 @@ def _key_row(key: Key, now: float) -> tuple[object, ...]:
 
 
 def _key_state(key: Key, now: float) -> str:
+    """Return whether a key is live, expired or revoked. A revoked key may also be expired."""
     if key.revoked_at is not None:
         return "revoked"
     return "live" if key.is_live(now) else "expired"
 
 
 def _comma_separated(values: Iterable[int] | Iterable[str]) -> str:
+    """Return values as text, sorted and separated by commas."""
     return ", ".join(str(value) for value in sorted(values))
 
 

@@ -74,7 +74,7 @@ def doctor(data: Data = DATA) -> None:
 
 
 async def _load_and_publish(folder: DataFolder) -> "LoaderStatus":
-    """Repair the store, load the journal and publish a snapshot."""
+    """Repair the store, load the journal and publish a snapshot. Return the status of the loader."""
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
 
@@ -84,7 +84,7 @@ async def _load_and_publish(folder: DataFolder) -> "LoaderStatus":
 
 
 def _print_load_counts(status: "LoaderStatus") -> None:
-    """Print the counts of the loaded envelopes. Fail if loading had an error or found a damaged file."""
+    """Print the counts of the loaded envelopes. Exit with code 1 if loading failed or found a damaged file."""
     print_message(
         f"segments loaded: {status.segment_count:,}, received {status.received_count:,}, "
         f"accepted {status.accepted_count:,}, duplicate {status.duplicate_count:,}, "

@@ -23,7 +23,7 @@ class UsageError(typer.BadParameter):
     """A wrong option or argument. typer prints the usage and the message, and exits with code 2."""
 
     def format_message(self) -> str:
-        """Return the message without typer's prefix, since it begins with the option."""
+        """Return the message without typer's prefix, because the message already begins with the option."""
         return self.message
 
 
@@ -35,10 +35,11 @@ def examples(*commands: str) -> str:
 
 @contextmanager
 def usage_errors(option: str | None = None) -> Iterator[None]:
-    """Convert a configuration error to a usage error.
+    """Convert Misconfigured to a usage error.
 
     Args:
-        option: the option to name at the beginning of the message, instead of the name there.
+        option: the option that the message begins with, instead of the name before the first colon. None keeps the
+            message.
     """
     try:
         yield
@@ -51,7 +52,7 @@ def usage_errors(option: str | None = None) -> Iterator[None]:
 
 
 def option_parser(option: str, parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser for the values of an option. It raises a usage error for an invalid value."""
+    """Return a parser of option values that calls `parse`, but raises a usage error for an invalid value."""
 
     def parse_option(text: str) -> T:
         with usage_errors(option):
@@ -61,6 +62,7 @@ def option_parser(option: str, parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _parse_data_folder(text: str | Path) -> Path:
+    """Return the path of a data folder, or raise a usage error if the text is empty or the path is a file."""
     if text == "":
         raise UsageError("--data: is empty, perhaps an unset variable. Name a folder; the current one is `.`.")
     if Path(text).is_file():
@@ -129,7 +131,7 @@ Timezone = Annotated[
 
 
 def as_of_phrase(data: Path, url: str | None) -> str:
-    """Return `as of` and the time of the data of a server or a snapshot, for a message."""
+    """Return how recent the data is, for a message: `as of now` for a server, else `as of` the snapshot's time."""
     from embedsink.data_folder import DataFolder
 
     if url is not None:
@@ -139,7 +141,7 @@ def as_of_phrase(data: Path, url: str | None) -> str:
 
 
 def when_new_data_appears(url: str | None) -> str:
-    """Return when new data appears in a server or a snapshot, for a message such as `New events appear …`."""
+    """Return when new data appears in reports, for a message such as `New events appear …`."""
     return "in the next snapshot" if url is None else "about a second after they are received"
 
 
@@ -165,7 +167,7 @@ def connect(url: str, key: str | None) -> "HttpClient":
 
 @contextmanager
 def suggesting_url() -> Iterator[None]:
-    """Replace the error that a server has the data folder open by one that recommends --url."""
+    """If a server has the data folder open, raise an error that recommends --url."""
     try:
         yield
     except FolderTaken as error:

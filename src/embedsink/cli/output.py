@@ -33,6 +33,7 @@ def escape_control(value: object) -> str:
 
 
 def _escape_character(character: str) -> str:
+    """Return a character, escaped as in JSON unless it is printable or a line break."""
     if character.isprintable() or character == "\n":
         return character
     return json.dumps(character).strip('"')
@@ -40,7 +41,10 @@ def _escape_character(character: str) -> str:
 
 @contextmanager
 def atomic_write(file: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to. It replaces `file` at the end, so that `file` is never incomplete."""
+    """Yield a temporary path to write to, and rename it to `file` at the end, so that `file` is never incomplete.
+
+    If writing or renaming fails, print an error message and exit.
+    """
     temporary = file.with_name(f"{file.name}.part")
     try:
         yield temporary

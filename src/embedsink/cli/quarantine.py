@@ -93,7 +93,7 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
         result = connect(url, key).post("quarantine", "replay", members=members)
     else:
         with suggesting_url():
-            result = asyncio.run(_replay_data_folder(require_folder(data)))
+            result = asyncio.run(_replay_in_folder(require_folder(data)))
     print_message(f"replayed {result['replayed']:,}, still rejected {result['rejected']:,}.")
     untried_count = result["untried"]
     if untried_count:
@@ -131,12 +131,12 @@ def purge(
         purged_count = connect(url, key).delete("quarantine", members=("purged",), query=filters)["purged"]
     else:
         with suggesting_url():
-            purged_count = asyncio.run(_purge_data_folder(require_folder(data), filters))
+            purged_count = asyncio.run(_purge_in_folder(require_folder(data), filters))
     print_message(f"purged {purged_count:,}.")
 
 
-async def _purge_data_folder(data: Path, filters: dict[str, str | None]) -> int:
-    """Delete the matching rejections of a data folder, and return their number."""
+async def _purge_in_folder(folder: Path, filters: dict[str, str | None]) -> int:
+    """Delete the rejections of a data folder that match all filters. Return the number of deleted rejections."""
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
@@ -144,14 +144,22 @@ async def _purge_data_folder(data: Path, filters: dict[str, str | None]) -> int:
     from embedsink.transfer.quarantine import purge_filter
 
     parsed_filter = purge_filter(before=filters["before"], reason=filters["reason"], key_id=filters["key"])
-    async with Engine(DataFolder(data), read_settings()) as engine:
+    async with Engine(DataFolder(folder), read_settings()) as engine:
         return await purge_quarantine(engine, parsed_filter)
 
 
 def _read_rows(
     data: Path, url: str | None, key: str | None, limit: int, *, quarantine_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the newest rejections, or the one with this id, from a server or else from a data folder."""
+    """Return the newest rejections of a server, or of the last snapshot of a data folder if there is no URL.
+
+    Args:
+        data: the data folder.
+        url: the server.
+        key: a key of the server.
+        limit: the maximum number of rejections.
+        quarantine_id: the id of the only rejection to return.
+    """
     if url is not None:
         return connect(url, key).get_rows("quarantine", members=COLUMNS, query={"limit": limit, "id": quarantine_id})
     from uuid import UUID
@@ -166,8 +174,11 @@ def _read_rows(
     return rows
 
 
-async def _replay_data_folder(data: Path) -> dict[str, int]:
-    """Validate the rejections of a data folder again. Return the counts, as the HTTP API does."""
+async def _replay_in_folder(folder: Path) -> dict[str, int]:
+    """Replay the rejections of a data folder. Return the counts `replayed`, `rejected` and `untried`.
+
+    Exit with an error message if a replayed event could not be loaded.
+    """
     from dataclasses import asdict
 
     from embedsink.data_folder import DataFolder
@@ -175,9 +186,9 @@ async def _replay_data_folder(data: Path) -> dict[str, int]:
     from embedsink.settings import read_settings
     from embedsink.transfer.quarantine import replay as replay_quarantine
 
-    async with Engine(DataFolder(data), read_settings()) as engine:
+    async with Engine(DataFolder(folder), read_settings()) as engine:
         result = await replay_quarantine(engine)
-    # The engine loads its journal while it closes. Only then are all loading errors known.
+    # Closing the engine loads the rest of the journal, so all loading errors are known only now.
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error}. The journal has the replayed events; `embedsink serve` loads them.")
     return asdict(result)

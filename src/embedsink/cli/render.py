@@ -97,16 +97,18 @@ def render(
 
 
 def _format_of(output: Path) -> str:
+    """Return the format that the suffix of a file names, or raise a usage error if the suffix is not a format."""
     from embedsink.dashboards.image.render import FORMATS
 
     format = output.suffix.removeprefix(".")
     if format not in FORMATS:
-        formats = ", ".join(f".{known}" for known in FORMATS)
-        raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {formats}.")
+        suffixes = ", ".join(f".{name}" for name in FORMATS)
+        raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {suffixes}.")
     return format
 
 
 def _snapshot_time(data: Path) -> datetime:
+    """Return the time at which the last snapshot of a data folder was published."""
     from embedsink.data_folder import DataFolder
 
     return datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
@@ -115,7 +117,7 @@ def _snapshot_time(data: Path) -> datetime:
 def _caption(
     content: DashboardData, params: Params, now: datetime, *, snapshot_at: datetime | None = None
 ) -> "Caption":
-    """Return the caption of an image, with the filters among the parameters."""
+    """Return the caption of an image: period, time of drawing, time zone, filters, and the time of the snapshot."""
     from embedsink.dashboards.image.sheet import Caption
 
     filters = {"surface": params["surface"], "deployment": ", ".join(params["deployment"]), "tenant": params["tenant"]}
@@ -124,13 +126,14 @@ def _caption(
 
 
 def _draw(content: DashboardData, caption: "Caption", *, format: str, is_dark: bool) -> bytes:
+    """Return a dashboard as the content of a file."""
     from embedsink.dashboards.image.render import render as render_image
 
     return render_image(content.dashboard, content.tiles_by_section, caption, format=format, is_dark=is_dark)
 
 
 def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
-    """Return a dashboard with its data in the snapshot of a data folder."""
+    """Return a dashboard with data from the snapshot of a data folder."""
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
     from embedsink.dashboards.query import query_section
@@ -147,7 +150,8 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
         if missing_reports_warning(reader) is None and reader.is_up_to_date():
             check_dashboards({name: dashboard}, reports.values())
         else:
-            dashboard = _drop_missing_tiles(name, dashboard, list(reports.values()))
+            # A snapshot of an older embedsink may lack reports and columns.
+            dashboard = _drop_unsupported_tiles(name, dashboard, list(reports.values()))
         tiles_by_section: dict[str, Any] = {}
         for section in dashboard.sections:
             tiles = query_section(reader, section, period, reports=reports, now=now)
@@ -157,8 +161,8 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
     return DashboardData(dashboard, tiles_by_section, (start, end))
 
 
-def _drop_missing_tiles(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
-    """Return the dashboard without the tiles whose reports are missing in a snapshot of an older embedsink."""
+def _drop_unsupported_tiles(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
+    """Return a dashboard without the tiles that these reports do not support, and print the titles of these tiles."""
     from embedsink.dashboards.lint import drop_invalid_tiles
     from embedsink.store.reader import OLDER_SNAPSHOT
 
@@ -169,7 +173,7 @@ def _drop_missing_tiles(name: str, dashboard: "Dashboard", reports: "list[Report
 
 
 def _read_server(name: str, params: Params, url: str, key: str | None) -> DashboardData:
-    """Return a dashboard of a server with its data."""
+    """Return a dashboard with data, both from a server."""
     from embedsink.dashboards.files import parse_dashboard
 
     client = connect(url, key)
@@ -186,11 +190,11 @@ def _read_server(name: str, params: Params, url: str, key: str | None) -> Dashbo
 
 
 def _find_dashboard(name: str, data: Path) -> "Dashboard":
-    """Return a built-in dashboard, or one of the data folder.
+    """Return the built-in dashboard or the dashboard of the data folder with this name.
 
     Raises:
         Misconfigured: the file of this dashboard is invalid. Invalid files of other dashboards are ignored.
-        Refused: there is no such dashboard.
+        Refused: no dashboard has this name (`not_found`).
     """
     from embedsink.dashboards.files import find_dashboard, read_dashboards
     from embedsink.data_folder import DataFolder

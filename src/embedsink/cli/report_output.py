@@ -44,6 +44,7 @@ def print_description(report: dict[str, Any], format: str) -> None:
 
 
 def _check_catalog_format(format: str) -> None:
+    """Raise a usage error for a format that is for the rows of a report only."""
     if format not in (TABLE, Format.JSON):
         raise UsageError(f"--format {format}: needs rows. Use table or json here, or name a report.")
 
@@ -53,8 +54,9 @@ def _print_json(value: object) -> None:
 
 
 def _report_row(report: dict[str, Any]) -> list[str]:
-    columns = ", ".join(column["name"] for column in report["columns"])
-    return [report["name"], report["question"], report["grain"], columns]
+    """Return the row of a report in the list of reports."""
+    column_names = ", ".join(column["name"] for column in report["columns"])
+    return [report["name"], report["question"], report["grain"], column_names]
 
 
 def write_report(chunks: Iterable[bytes], format: Format, output: Path | None) -> None:
@@ -73,7 +75,7 @@ def write_report(chunks: Iterable[bytes], format: Format, output: Path | None) -
 
 
 def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
-    """Print a report in a text format, with control characters escaped."""
+    """Print a report with control characters escaped, or raise a usage error if the format is binary."""
     if format in (Format.PARQUET, Format.ARROW):
         raise UsageError(f"--format {format}: is binary, and not for a terminal. Add -o FILE.")
     for chunk in chunks:
@@ -81,7 +83,7 @@ def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
 
 
 def write_summary(chunks: Iterable[bytes], output: Path) -> None:
-    """Write a ZIP file of all reports to a path that ends in `.zip`, or extract it to a folder."""
+    """Write a ZIP file of all reports if the path ends in `.zip`. Otherwise extract the ZIP file to a folder."""
     if output.suffix == ".zip":
         with atomic_write(output) as temporary, temporary.open("wb") as file:
             file.writelines(chunks)
@@ -90,7 +92,7 @@ def write_summary(chunks: Iterable[bytes], output: Path) -> None:
 
 
 def _extract_summary(chunks: Iterable[bytes], folder: Path) -> None:
-    """Extract a ZIP file to a folder. Replace files there only after the whole ZIP file was extracted."""
+    """Extract a ZIP file to a folder. Existing files are replaced only after the whole ZIP file was extracted."""
     from zipfile import ZipFile
 
     with TemporaryFile() as file:
@@ -98,7 +100,7 @@ def _extract_summary(chunks: Iterable[bytes], folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with ZipFile(file) as archive, TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as extracted:
-                archive.extractall(extracted)  # It rejects paths outside `extracted`.
+                archive.extractall(extracted)  # `extractall` writes nothing outside `extracted`.
                 replaced_count = _move_files(Path(extracted), folder)
         except OSError as error:
             fail(f"{folder}: {error.strerror}. Choose another path.")
@@ -108,7 +110,10 @@ def _extract_summary(chunks: Iterable[bytes], folder: Path) -> None:
 
 
 def _move_files(source: Path, target: Path) -> int:
-    """Move all files into a folder, and return how many they replaced."""
+    """Move all files of a folder to another folder, and return the number of replaced files.
+
+    If the target of a file is a folder, print an error message and exit before any file is moved.
+    """
     files = sorted(path for path in source.rglob("*") if path.is_file())
     targets = [target / path.relative_to(source) for path in files]
     for target_file in targets:

@@ -49,6 +49,7 @@ FILTERS = ("since", "until", "surface", "deployment", "tenant")
 
 
 def _parse_format(text: str) -> str:
+    """Return the name of a format unchanged, or raise a usage error if it is not a format."""
     if text not in FORMATS:
         raise UsageError(f'--format: "{text}" is not a format. Formats: {", ".join(FORMATS)}.')
     return text
@@ -126,7 +127,11 @@ def report(
 
 
 def _format_of(output: Path | None) -> str:
-    """Return the format of a file by its suffix, or the table format if there is no file."""
+    """Return the format that the suffix of a file names, or the table format if there is no file.
+
+    Raises:
+        UsageError: the suffix is not a format.
+    """
     if output is None:
         return TABLE
     suffix = output.suffix.removeprefix(".")
@@ -152,7 +157,7 @@ def _summary_path(output: Path | None) -> Path:
     """Return the path of the ZIP file or folder that --all writes.
 
     Raises:
-        UsageError: there is no path, or it looks like a single report.
+        UsageError: there is no path, or the path looks like a file for a single report.
     """
     if output is None:
         raise UsageError("--all: needs a file or a folder. Add -o summary.zip.")
@@ -166,7 +171,10 @@ def _summary_path(output: Path | None) -> Path:
 
 
 def _check_catalog_options(name: str | None, output: Path | None, describe: bool, params: Params) -> None:
-    """Raise a usage error for options that select or write rows: the list and the descriptions of reports have none."""
+    """Raise a usage error for options that need rows, because the list and the description of reports have no rows.
+
+    Also raise a usage error for --describe without a report.
+    """
     options = _row_options(output, params)
     if options and describe:
         raise UsageError(f"{options[0]}: can't be combined with --describe, which reads no rows. Omit one of them.")
@@ -177,7 +185,7 @@ def _check_catalog_options(name: str | None, output: Path | None, describe: bool
 
 
 def _row_options(output: Path | None, params: Params) -> list[str]:
-    """Return the given options that select, format or write rows."""
+    """Return the options of the command line that select, format or write rows, such as `--since`."""
     names = (*FILTERS, "interval", "timezone", *ROW_PARAMS)
     options = [f"--{name}" for name in names if params[name] not in (None, [])]
     if params["guard"] == "off":
@@ -190,12 +198,16 @@ def _row_options(output: Path | None, params: Params) -> list[str]:
 
 
 def _check_table_output(output: Path | None) -> None:
+    """Raise a usage error for an output file, because tables are for stdout only."""
     if output is not None:
         raise UsageError(f"-o {output}: a table can't be written to a file. Add --format csv, json, parquet or arrow.")
 
 
 def _print_report(backend: ReportBackend, name: str, params: Params, *, data: Path, url: str | None) -> None:
-    """Print a report as a table: fitted to the width of a terminal, or complete if stdout is a file or a pipe."""
+    """Print a report as a table: fitted to the width of a terminal, or complete if stdout is a file or a pipe.
+
+    If the report has no rows, print a message instead.
+    """
     rows = backend.read_rows(name, params)
     if not rows:
         print_message(_no_rows_message(name, params, data, url))
@@ -210,6 +222,7 @@ def _print_report(backend: ReportBackend, name: str, params: Params, *, data: Pa
 
 
 def _no_rows_message(name: str, params: Params, data: Path, url: str | None) -> str:
+    """Return the message that a report has no rows, with advice: omit the filters, or check for rejections."""
     as_of = as_of_phrase(data, url)
     filters = [f"--{param}" for param in FILTERS if params[param]]
     if filters:

@@ -46,11 +46,11 @@ def serve(
     from embedsink.settings import read_settings
 
     settings = read_settings()
-    listening = ListenOptions(host, port, certificate, private_key, behind_proxy)
+    listen_options = ListenOptions(host, port, certificate, private_key, behind_proxy)
     with usage_errors():
-        listening.check_encryption()
+        listen_options.check_encryption()
     log_as_json()
-    exit_code = run_server(DataFolder(data), settings, listening)
+    exit_code = run_server(DataFolder(data), settings, listen_options)
     raise typer.Exit(exit_code)
 
 

@@ -56,6 +56,7 @@ def sync_result(
 
 
 def _read_file_or_stdin(file: str) -> bytes:
+    """Return the content of a file, or of stdin if the file is `-`. Raise a usage error if reading fails."""
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
@@ -63,7 +64,10 @@ def _read_file_or_stdin(file: str) -> bytes:
 
 
 def _job_id_in(body: bytes, file: str) -> str:
-    """Return the syncJobId of a sync result, or exit if it has none."""
+    """Return the syncJobId of a sync result.
+
+    If the body is not JSON or has no valid syncJobId, print an error message that names the file, and exit.
+    """
     try:
         result: Any = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -30,7 +30,7 @@ class _Column:
         """The width in characters at which no cell is cut, with the gap to the next column."""
         from rich.cells import cell_len
 
-        # A longer text is cut in any case, and measuring is slow.
+        # No terminal is wider, so a longer text is cut in any case, and measuring is slow.
         measured_characters_max = 1_000
         texts = [self.name, *self.cells]
         return max(cell_len(text[:measured_characters_max]) for text in texts) + _COLUMN_GAP
@@ -46,29 +46,30 @@ class _Column:
 def print_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table with these column names. On a terminal, long cells are wrapped."""
     width = terminal_width()
-    _print(_columns(names, list(rows)), width=UNLIMITED_WIDTH if width is None else width)
+    _print_columns(_to_columns(names, list(rows)), width=UNLIMITED_WIDTH if width is None else width)
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], *, width: int) -> None:
-    """Print the rows of a report on a terminal of this width, one line each.
+    """Print the rows of a report on a terminal of this width, with one line for each row.
 
-    As many columns are shown as fit, and long texts are cut. A single row that does not fit is shown as a list of its
-    columns.
+    As many columns are printed as fit, and long texts are cut. If there is only one row and it does not fit, print a
+    line for each column instead.
     """
-    columns = _columns(names, rows)
+    columns = _to_columns(names, rows)
     if len(rows) == 1 and _full_width(columns) > width:
-        columns = _transposed(columns)
-    shown = _columns_that_fit(columns, width)
-    hidden = columns[len(shown) :]
-    _print(shown, width=width, is_single_line=True)
-    if hidden:
-        hidden_names = ", ".join(column.name for column in hidden)
+        columns = _transpose_row(columns)
+    visible_columns = _columns_that_fit(columns, width)
+    hidden_columns = columns[len(visible_columns) :]
+    _print_columns(visible_columns, width=width, is_single_line=True)
+    if hidden_columns:
+        hidden_names = ", ".join(column.name for column in hidden_columns)
         print_message(f"Hidden for lack of space: {hidden_names}. Choose with --columns, or use --format json.")
-    if _full_width(shown) > width:
+    if _full_width(visible_columns) > width:
         print_message("Long texts are cut. --format json shows them completely.")
 
 
-def _columns(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[_Column]:
+def _to_columns(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[_Column]:
+    """Convert rows to columns, with each value as text."""
     columns = []
     for index, name in enumerate(names):
         values = [row[index] for row in rows]
@@ -76,22 +77,23 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[_Co
     return columns
 
 
-def _transposed(columns: Sequence[_Column]) -> list[_Column]:
-    """Return the only row of a table as two columns: the names of its columns, and their values."""
+def _transpose_row(columns: Sequence[_Column]) -> list[_Column]:
+    """Convert a table with one row to a table with two columns: the names and the values of the given columns."""
     names = [column.name for column in columns]
     values = [column.cells[0] for column in columns]
     return [_Column("column", names, is_numeric=False), _Column("value", values, is_numeric=False)]
 
 
 def _columns_that_fit(columns: Sequence[_Column], width: int) -> list[_Column]:
-    """Return as many of the first columns as fit into the width at their least widths, and at least one."""
-    shown = list(columns)
-    while len(shown) > 1 and sum(column.width_min for column in shown) > width:
-        shown.pop()
-    return shown
+    """Return as many of the first columns as fit if each has its least width. Return at least one column."""
+    fitting = list(columns)
+    while len(fitting) > 1 and sum(column.width_min for column in fitting) > width:
+        fitting.pop()
+    return fitting
 
 
 def _full_width(columns: Iterable[_Column]) -> int:
+    """Return the width in characters at which no cell of these columns is cut."""
     return sum(column.full_width for column in columns)
 
 
@@ -103,8 +105,8 @@ def terminal_width() -> int | None:
     return console.width if console.is_terminal else None
 
 
-def _print(columns: Sequence[_Column], *, width: int, is_single_line: bool = False) -> None:
-    """Print columns as a table. Long texts are cut if each row has a single line; otherwise they are wrapped."""
+def _print_columns(columns: Sequence[_Column], *, width: int, is_single_line: bool = False) -> None:
+    """Print columns as a table. Long texts are cut if `is_single_line` is set, and wrapped otherwise."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -116,10 +118,11 @@ def _print(columns: Sequence[_Column], *, width: int, is_single_line: bool = Fal
             Text(escape_control(column.name)),
             justify="right" if column.is_numeric else "left",
             overflow="ellipsis" if is_single_line else "fold",
-            # Numbers are never cut: rich shrinks the other columns.
+            # rich shrinks only columns without `no_wrap`, so numbers are never cut.
             no_wrap=is_single_line and column.is_numeric,
         )
     for row in zip(*(column.cells for column in columns), strict=True):
+        # The terminal cuts a single line at its width anyway, and rich is slow with long texts.
         table.add_row(*(Text(cell[:width], no_wrap=True) if is_single_line else Text(cell) for cell in row))
     console = Console(width=width)
     with console.capture() as output:
@@ -128,7 +131,7 @@ def _print(columns: Sequence[_Column], *, width: int, is_single_line: bool = Fal
 
 
 def format_value(value: object, column: str) -> str:
-    """Return a value as one line of text."""
+    """Return a value of a column as one line of text, with control characters escaped. A missing value is empty."""
     if _is_missing(value):
         return ""
     if isinstance(value, bool):

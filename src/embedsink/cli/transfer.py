@@ -64,7 +64,7 @@ def export_file(
 
 
 def _export(reader: "Reader", path: Path, suffix: str) -> None:
-    """Write all events to a file in the format of the suffix, and show the progress."""
+    """Write all events to a file in the format that the suffix names, with a progress bar."""
     from embedsink.transfer import export
 
     with _progress_bar() as progress:
@@ -119,7 +119,10 @@ def import_file(
 
 
 async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> None:
-    """Import a file into a data folder. The counts are updated during the import."""
+    """Import a file into a data folder, and update `counts` during the import.
+
+    Exit with an error message if an imported event could not be loaded.
+    """
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
@@ -130,14 +133,14 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
     async with Engine(DataFolder(data), settings) as engine:
         with _numbered_lines(file, settings.body_bytes_max) as lines:
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
-        print_message("Loading …")  # The engine loads its journal while it closes.
+        print_message("Loading …")  # Closing the engine loads the rest of the journal.
     counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error}. The journal has all imported events; `embedsink serve` loads them.")
 
 
 def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:
-    """Import a file through a server. The counts are updated during the import."""
+    """Import a file through a server, and update `counts` during the import."""
     from embedsink.settings import read_settings
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
@@ -149,10 +152,15 @@ def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCoun
 
 
 def _print_counts(counts: "ImportCounts", source: str) -> None:
-    """Print the counts of an import and its first error messages. `source` is the option for further commands."""
-    duplicate = f"; {counts.duplicate:,} of these had been imported before" if counts.duplicate else ""
-    unsent = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
-    print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate}{unsent}.")
+    """Print the counts and the first error messages of an import.
+
+    Args:
+        counts: the counts and messages.
+        source: the option for suggested commands, such as `--data data`.
+    """
+    duplicate_note = f"; {counts.duplicate:,} of these had been imported before" if counts.duplicate else ""
+    unsent_note = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
+    print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate_note}{unsent_note}.")
     for message in counts.messages:
         print_message(f"  {escape_control(message)}")
     unlisted_count = counts.rejected + counts.unsent - len(counts.messages)
@@ -166,7 +174,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
 
 @contextmanager
 def _numbered_lines(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a file, and yield its lines with their numbers. A progress bar shows how much was read."""
+    """Open a file, and yield an iterator of the lines with line numbers. A progress bar shows how much was read."""
     from embedsink.transfer.import_file import read_lines
 
     with _progress_bar() as progress, progress.open(file, "rb", description="Importing") as binary_file:
@@ -174,7 +182,7 @@ def _numbered_lines(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, 
 
 
 def _progress_bar() -> "Progress":
-    """Return a progress bar on stderr. It is shown on a terminal only."""
+    """Return a progress bar on stderr, which is visible only if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -40,7 +40,7 @@ _CATEGORICAL_COLUMNS = (
 def with_dtypes(frame: pandas.DataFrame, sql_types: list[str]) -> pandas.DataFrame:
     """Return a frame with each column converted to the dtype of its SQL type.
 
-    A frame without rows gets the same dtypes as one with rows.
+    A frame without rows gets the same dtypes as a frame with rows.
     """
     # Use positions as keys: the names of SQL columns may repeat.
     columns = {}
@@ -50,12 +50,15 @@ def with_dtypes(frame: pandas.DataFrame, sql_types: list[str]) -> pandas.DataFra
 
 
 def _convert(column: "pandas.Series[Any]", name: str, sql_type: str) -> "pandas.Series[Any]":
-    """Return a column with the dtype of its SQL type, or unchanged if there is no such dtype."""
+    """Return a column with the dtype of its SQL type.
+
+    A column is returned unchanged if its SQL type has no dtype, or if converting could change an integer.
+    """
     converted: pandas.Series[Any] = column
     if sql_type == "TIMESTAMP":
         converted = column.dt.tz_localize("UTC").astype(_TIME)
     elif sql_type == "HUGEINT" and _is_exact_as_float(column):
-        # DuckDB's sums of integers have 128 bits. pandas has no such type, so they arrive as floats.
+        # DuckDB's sums of integers have 128 bits. pandas has no such type, so DuckDB converts the sums to floats.
         converted = column.astype("Int64")
     elif sql_type == "VARCHAR" and name in _CATEGORICAL_COLUMNS:
         converted = column.astype("string").astype("category")
@@ -65,5 +68,5 @@ def _convert(column: "pandas.Series[Any]", name: str, sql_type: str) -> "pandas.
 
 
 def _is_exact_as_float(column: "pandas.Series[Any]") -> bool:
-    """Return whether a float represents each integer of the column exactly."""
+    """Return whether floats represent all integers of a column exactly. Missing values don't count."""
     return bool((column.isna() | (column.abs() <= _EXACT_INTEGER_MAX)).all())

@@ -78,7 +78,7 @@ class HttpClient:
         self._authorization = f"Bearer {key}"
         handlers: list[Any] = [_NoRedirects]
         if is_loopback(urlsplit(self.url).hostname or ""):
-            # Use no proxy: it would read the key, and would resolve the loopback address to itself.
+            # Use no proxy: a proxy would read the key, and would send the request to its own loopback address.
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -128,16 +128,16 @@ class HttpClient:
         return self._parse_object(content, members)
 
     def put(self, *path: str, members: tuple[str, ...] = (), body: bytes) -> bytes:
-        """Put JSON and return the response body, an object with at least these members. It is safe to repeat.
+        """Put JSON and return the response body, an object with at least these members. Repeating the request is safe.
 
         Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
         content = b"".join(self._send(self._request(path, body=body, method="PUT")))
-        self._parse_object(content, members)  # Only checks the members.
+        self._parse_object(content, members)  # Only to check the members.
         return content
 
     def delete(self, *path: str, members: tuple[str, ...], query: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a DELETE and return the response, an object with at least these members. It is safe to repeat.
+        """Send a DELETE and return the response, an object with at least these members. Repeating the request is safe.
 
         Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
@@ -145,7 +145,7 @@ class HttpClient:
         return self._parse_object(content, members)
 
     def _parse_object(self, content: bytes, members: tuple[str, ...]) -> dict[str, Any]:
-        """Parse a JSON object. Raise NotEmbedsink if it lacks one of these members."""
+        """Parse a JSON object. Raise NotEmbedsink if the content is no object, or lacks one of these members."""
         value = self._parse_json(content)
         if not _is_object_with(value, members):
             raise NotEmbedsink(self.url)
@@ -153,6 +153,7 @@ class HttpClient:
         return parsed
 
     def _parse_json(self, content: bytes) -> Any:
+        """Parse a JSON value. Raise NotEmbedsink if the content is not JSON."""
         try:
             return json.loads(content)
         except (ValueError, RecursionError):
@@ -166,7 +167,11 @@ class HttpClient:
         body: bytes | None = None,
         method: str | None = None,
     ) -> urllib.request.Request:
-        """Return a request with the key. The default method is GET, or POST if there is a body."""
+        """Return a request with the key. The default method is GET, or POST if there is a body.
+
+        Raises:
+            Refused: the URL contains a lone surrogate, which UTF-8 can't encode (`bad_parameter`).
+        """
         params = {name: value for name, value in (query or {}).items() if value is not None}
         try:
             url = "/".join([self.url, "api/v1", *(percent_encode(segment, safe="") for segment in path)])
@@ -197,10 +202,11 @@ class HttpClient:
             with error:
                 _raise_problem(error, self.url)
         except (OSError, HTTPException) as error:
-            raise _unreachable(self.url, error) from None
+            raise _unreachable_error(self.url, error) from None
 
 
-def _unreachable(url: str, error: OSError | HTTPException) -> Unreachable:
+def _unreachable_error(url: str, error: OSError | HTTPException) -> Unreachable:
+    """Return the exception for a server that did not respond. The message has the cause and advice."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     advice = "Trust its certificate." if isinstance(cause, ssl.SSLError) else "Check that the server runs."
     return Unreachable(f"{url}: does not answer ({cause}). {advice}")
@@ -238,7 +244,7 @@ def _is_object_with(value: object, members: tuple[str, ...]) -> bool:
 
 
 def _validate_url(url: str) -> str:
-    """Return the URL of a server without slashes at its end.
+    """Return the URL of a server without slashes at the end.
 
     Raises:
         Misconfigured: the URL is invalid, contains a user or a password, or would send the key unencrypted.
@@ -254,8 +260,8 @@ def _validate_url(url: str) -> str:
 
 
 def _split_url(url: str) -> SplitResult | None:
-    """Split a URL into its parts. Return None if no request can be sent to it."""
-    # `urlsplit` removes line breaks silently.
+    """Split a URL into parts. Return None for a URL to which no request can be sent."""
+    # `urlsplit` removes line breaks silently. Space is the first character that is not a control character.
     has_space_or_control = any(character <= " " for character in url)
     if has_space_or_control:
         return None
@@ -270,7 +276,14 @@ def _split_url(url: str) -> SplitResult | None:
 
 
 def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
-    """Raise an exception for a response with an error status: a problem document (RFC 9457), or any other body."""
+    """Raise the exception for a response with an error status.
+
+    Raises:
+        Unavailable: the status is 429 or 503, or is 502 or 504 without a problem document (RFC 9457).
+        EmbedsinkError: the status is another, and the body is not a problem document.
+        NothingAccepted: all envelopes of the delivery were quarantined.
+        Refused: the body is any other problem document.
+    """
     try:
         problem = json.loads(error.read(_PROBLEM_BYTES_MAX))
         reason = Reason[str(problem["reason"]).upper()]
@@ -289,6 +302,6 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
 
 
 def _retry_after_s(error: urllib.error.HTTPError) -> int:
-    """Return the `Retry-After` of a response in seconds, at most a minute; 1 if it is missing or a date."""
+    """Return the `Retry-After` of a response in seconds, at most 60. Return 1 if the header is missing or a date."""
     value = error.headers.get("Retry-After", "1")
     return min(int(value), RETRY_AFTER_S_MAX) if value.isdigit() else 1

@@ -34,6 +34,8 @@ from embedsink.settings import read_settings
 from embedsink.store.frames import frame_of_parquet
 from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
 
+# A scope with no filter.
+_EVERYTHING_SCOPE = Scope()
 _REPORT_FIELDS = ("name", "title", "question", "grain", "columns")
 _COLUMN_FIELDS = ("name", "type", "unit", "description")
 
@@ -73,9 +75,9 @@ class Client(ABC):
         return self._read_report(_report_name(name), params)
 
     def events(self, **params: Unpack[ReportParams]) -> pandas.DataFrame:
-        """Return the raw events, one a row, in the order in which they were stored.
+        """Return the raw events, one in each row, in the order in which the server stored them.
 
-        It takes the same arguments as `report`, except the name.
+        The arguments are the same as for `report`, except the name.
 
         Examples:
             sink.events(since="7d", surface="chat")
@@ -91,7 +93,7 @@ class Client(ABC):
         return self._read_events(params)
 
     def reports(self) -> pandas.DataFrame:
-        """Return the list of reports, with the question that each answers, its grain and its column names."""
+        """Return the list of reports, each with its question, its grain and its column names."""
         rows = []
         for report in self._list_reports():
             column_names = ", ".join(column["name"] for column in report["columns"])
@@ -108,16 +110,20 @@ class Client(ABC):
         return pandas.DataFrame(report["columns"], columns=_COLUMN_FIELDS)
 
     @abstractmethod
-    def _read_report(self, name: str, params: ReportParams) -> pandas.DataFrame: ...
+    def _read_report(self, name: str, params: ReportParams) -> pandas.DataFrame:
+        """Return the rows of a report."""
 
     @abstractmethod
-    def _read_events(self, params: ReportParams) -> pandas.DataFrame: ...
+    def _read_events(self, params: ReportParams) -> pandas.DataFrame:
+        """Return the raw events."""
 
     @abstractmethod
-    def _list_reports(self) -> list[dict[str, Any]]: ...
+    def _list_reports(self) -> list[dict[str, Any]]:
+        """Return the descriptions of all reports, each with its columns."""
 
     @abstractmethod
-    def _describe_report(self, name: str) -> dict[str, Any]: ...
+    def _describe_report(self, name: str) -> dict[str, Any]:
+        """Return the description of a report with its columns. Raise Refused if the report does not exist."""
 
 
 class LocalClient(Client):
@@ -127,7 +133,7 @@ class LocalClient(Client):
         self._snapshot = folder.snapshot
 
     def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> pandas.DataFrame:
-        """Run SQL on the snapshot. It can read all tables and views, without a scope.
+        """Run SQL on the snapshot. The SQL can read all tables and views, without a scope.
 
         SQL can also read your pandas frames: a name that is neither a table nor a view may be a variable of the caller.
 
@@ -154,6 +160,7 @@ class LocalClient(Client):
         if not isinstance(text, str):
             raise TypeError(f"sql: {preview(text)} is not a string. Pass SQL as text.")
         values = sql_parameters(parameters)
+        # An unknown table name in the SQL may be a variable of the caller.
         stack_frame = inspect.currentframe()
         caller = stack_frame.f_back if stack_frame else None
         with open_snapshot(self._snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
@@ -167,6 +174,7 @@ class LocalClient(Client):
         return self._read_rows(EVENT_VIEW, params)
 
     def _read_rows(self, view: str, params: ReportParams) -> pandas.DataFrame:
+        """Return the rows of a view that the parameters select."""
         texts, deployments = api_params(params)
         scope = parse_scope(texts, deployments=deployments)
         page = PageRequest(texts.get("columns"), texts.get("limit"))
@@ -176,17 +184,18 @@ class LocalClient(Client):
             return with_dtypes(frame, sql_types)
 
     def _list_reports(self) -> list[dict[str, Any]]:
-        with self._open_snapshot(Scope()) as reader:
+        with self._open_snapshot(_EVERYTHING_SCOPE) as reader:
             warning = missing_reports_warning(reader)
             if warning is not None:
-                warnings.warn(warning, stacklevel=3)
+                warnings.warn(warning, stacklevel=3)  # The warning is about the line that calls `reports`.
             return [asdict(report) for report in all_reports(reader)]
 
     def _describe_report(self, name: str) -> dict[str, Any]:
-        with self._open_snapshot(Scope()) as reader:
+        with self._open_snapshot(_EVERYTHING_SCOPE) as reader:
             return asdict(find_report(reader, name))
 
     def _open_snapshot(self, scope: Scope) -> Reader:
+        """Open the current snapshot, restricted to a scope."""
         return open_snapshot(self._snapshot, {**read_settings().variables(), **scope.variables()})
 
 
@@ -216,6 +225,7 @@ class RemoteClient(Client):
         return self._read_rows(params, "events.parquet")
 
     def _read_rows(self, params: ReportParams, *path: str) -> pandas.DataFrame:
+        """Return the rows of the Parquet file at a path below `/api/v1`."""
         texts, deployments = api_params(params)
         with NamedTemporaryFile(suffix=".parquet") as file:
             file.writelines(self._http_client.get_chunks(*path, query={**texts, "deployment": deployments}))
@@ -231,7 +241,7 @@ class RemoteClient(Client):
 
 
 def open(data: str | Path = "data") -> LocalClient:
-    """Open a data folder on this machine. A server may have it open at the same time.
+    """Open a data folder on this machine. A server may have the folder open at the same time.
 
     Args:
         data: the path of the folder.
@@ -266,7 +276,7 @@ def connect(url: str, *, key: str | None = None) -> RemoteClient:
 
 
 def _report_name(name: str) -> str:
-    """Return the name, or raise a TypeError if it is not text."""
+    """Return the name of a report unchanged, or raise a TypeError if it is not a string."""
     if not isinstance(name, str):
         raise TypeError(f'report: {preview(name)} is not a name. Example: "views".')
     return name

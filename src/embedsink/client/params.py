@@ -41,16 +41,20 @@ def api_params(params: ReportParams) -> tuple[dict[str, str | None], list[int]]:
     unknown_names = params.keys() - names
     if unknown_names:
         raise TypeError(f"{min(unknown_names)}: is not a parameter. Parameters: {', '.join(names)}.")
-    texts = {name: _as_text(name, value) for name, value in params.items() if name != "deployment"}
-    return texts, _deployments(params.get("deployment"))
+    texts = {name: _to_text(name, value) for name, value in params.items() if name != "deployment"}
+    return texts, _to_deployments(params.get("deployment"))
 
 
-def _as_text(name: str, value: Any) -> str | None:
-    """Return the value of a parameter as text, or None if the parameter is missing."""
+def _to_text(name: str, value: Any) -> str | None:
+    """Convert the value of a parameter to text. None means that the parameter is missing, and stays None.
+
+    Raises:
+        TypeError: the value has the wrong type for the parameter with this name.
+    """
     if value is None:
         return None
     if name == "limit":
-        return str(_integer("limit", value, "Omit it to select everything."))
+        return str(_to_int("limit", value, "Omit it to select everything."))
     if isinstance(value, str):
         return value
     if name in _TIMES and isinstance(value, date):
@@ -65,8 +69,12 @@ def _as_text(name: str, value: Any) -> str | None:
     raise TypeError(f"{name}: {preview(value)} is not {allowed}. Omit it to select everything.")
 
 
-def _deployments(value: Any) -> list[int]:
-    """Return the value of the parameter `deployment` as a list: it is a deployment, several, or None for all."""
+def _to_deployments(value: Any) -> list[int]:
+    """Convert the value of the parameter `deployment`: a deployment, several, or None for all. All is an empty list.
+
+    Raises:
+        TypeError: the value contains no deployment, or anything other than integers.
+    """
     if value is None:
         return []
     is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes)
@@ -74,14 +82,19 @@ def _deployments(value: Any) -> list[int]:
     if not deployments:
         raise TypeError("deployment: the list is empty. Omit it to select all deployments.")
     advice = "Examples: deployment=12, deployment=[12, 13]."
-    return [_integer("deployment", deployment, advice) for deployment in deployments]
+    return [_to_int("deployment", deployment, advice) for deployment in deployments]
 
 
-def _integer(name: str, value: Any, advice: str) -> int:
-    """Return an integer of Python or NumPy as one of Python.
+def _to_int(name: str, value: Any, advice: str) -> int:
+    """Convert a Python or NumPy integer to `int`.
+
+    Args:
+        name: the name of the parameter that has the value, for the error message.
+        value: the value.
+        advice: the end of the error message.
 
     Raises:
-        TypeError: the value of this parameter is not an integer. The message ends with the advice.
+        TypeError: the value is not an integer, or is a boolean.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}: {preview(value)} is not an integer. {advice}")
@@ -89,20 +102,21 @@ def _integer(name: str, value: Any, advice: str) -> int:
 
 
 def sql_parameters(parameters: object) -> object:
-    """Return the parameters of an SQL statement with NumPy scalars converted to Python's, which DuckDB requires.
+    """Convert the NumPy scalars among the parameters of an SQL statement to Python values, which DuckDB requires.
 
     Raises:
         TypeError: the parameters are neither a list nor a dictionary.
     """
     match parameters:
         case Mapping():
-            return {name: _python_value(value) for name, value in parameters.items()}
+            return {name: _to_python(value) for name, value in parameters.items()}
         case Sequence() if not isinstance(parameters, str | bytes):
-            return [_python_value(value) for value in parameters]
+            return [_to_python(value) for value in parameters]
         case None:
             return None
     raise TypeError(f"parameters: {preview(parameters)} is neither a list nor a dictionary. Pass [value].")
 
 
-def _python_value(value: object) -> object:
+def _to_python(value: object) -> object:
+    """Convert a NumPy scalar to a Python value. Any other value is returned unchanged."""
     return value.item() if isinstance(value, numpy.generic) else value

@@ -24,7 +24,7 @@ class Terminal:
         self.console.width = min(self.console.width, WIDTH_MAX)
 
     def line(self, text: str | Text = "", style: str = "") -> None:
-        """Print a line without wrapping it, so that commands can be copied. The style is for plain text."""
+        """Print a line without wrapping, so that commands can be copied. `style` applies to a `str` only."""
         styled = Text(text, style) if isinstance(text, str) else text
         self.console.print(styled, soft_wrap=True)
 
@@ -67,7 +67,7 @@ class Terminal:
 
     @contextmanager
     def live_line(self) -> Iterator[Callable[[str, str], None]]:
-        """Show the counts and the newest event, on terminals only. Yield a function that replaces both."""
+        """Show the counts and the newest event, on terminals only. Yield a function that sets the counts and event."""
         with Live(Text(), console=self.console, transient=True, refresh_per_second=8) as live:
 
             def update(counts: str, newest_event: str) -> None:

@@ -14,12 +14,11 @@ _FALLBACK_PORT_MIN = 8_330
 _FALLBACK_PORT_COUNT = 1_000
 
 
-def free_ports(first: int, count: int) -> Iterator[int]:
-    """Yield ports of a range, without end. Each port and the one after it are free.
+def free_port_pairs(first: int, count: int) -> Iterator[int]:
+    """Yield, endlessly, ports that are free and followed by a free port. The demo uses both ports.
 
-    Each caller starts at a random port, so that concurrent callers rarely try the same port. Choose a range below the
-    ephemeral ports (on Linux 32,768 and up): the system may give one of those to a connection before the server binds
-    it.
+    Each caller starts at a random port, so that concurrent callers rarely try the same port. Choose a range below
+    32,768: from there on, Linux may use any port for a connection before the server binds the port.
 
     Args:
         first: the lowest port of the range.
@@ -33,7 +32,7 @@ def free_ports(first: int, count: int) -> Iterator[int]:
 
 
 def choose_port(requested: int | None) -> int:
-    """Return the requested port. If none is requested, return the preferred port, or a free one if that is in use.
+    """Return the requested port. Without a request, return the preferred port, or a free port if that port is in use.
 
     Raises:
         Misconfigured: the requested port is in use.
@@ -44,10 +43,11 @@ def choose_port(requested: int | None) -> int:
         return requested
     if _is_free(PREFERRED_PORT):
         return PREFERRED_PORT
-    return next(free_ports(_FALLBACK_PORT_MIN, _FALLBACK_PORT_COUNT))
+    return next(free_port_pairs(_FALLBACK_PORT_MIN, _FALLBACK_PORT_COUNT))
 
 
 def _is_free(port: int) -> bool:
+    """Return whether a server can bind the loopback port."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

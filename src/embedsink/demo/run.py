@@ -38,10 +38,10 @@ def run(port: int | None = None) -> int:
     """Run the demo until Ctrl-C, SIGTERM or a closed terminal. Return the exit code.
 
     Args:
-        port: the server's port; None for the preferred port, or for a free one if that is in use.
+        port: the server's port; None for the preferred port, or for a free port if the preferred port is in use.
 
     Raises:
-        EmbedsinkError: the port is in use, the server did not start, or it ended unexpectedly.
+        EmbedsinkError: the port is in use, or the server did not start or ended unexpectedly.
     """
     terminal = Terminal()
     terminal.heading("embedsink demo")
@@ -55,7 +55,7 @@ def run(port: int | None = None) -> int:
 
 
 def _run_servers(path: Path, port: int, terminal: Terminal, stop: Stop) -> None:
-    """Run the servers of the embed and of embedsink, and the demo with them."""
+    """Start the server of the embed and the embedsink server, and run the steps of the demo until a stop request."""
     with EmbedServer(port + 1, host_origins=origins(port)) as embed:
         terminal.link("Open", f"http://{HOST}:{port}{PAGE_PATH}")
         terminal.line("  A customer's page with a simulated embed: use it, and watch the events arrive.", "dim")
@@ -67,7 +67,7 @@ def _run_servers(path: Path, port: int, terminal: Terminal, stop: Stop) -> None:
         with DemoServer(path, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
             terminal.done("server", f"{server.url}, ready after {server.ready_after_s:.1f} s")
             counts = SendCounts()
-            browsers = Browsers(port, keys.ingest, counts)
+            browsers = Browsers(port, keys.ingest, counts)  # `browsers` updates `counts`.
             _Demo(server, path, keys, terminal, stop, counts, browsers).run()
 
 
@@ -135,9 +135,12 @@ class _Demo:
         )
 
     def _wait_until_loaded(self) -> tuple[dict[str, int], int]:
-        """Wait until the store and the snapshot have all envelopes that were received up to now.
+        """Wait until the store and the snapshot have all envelopes that the server has received up to now.
 
         Return the loaded counts by outcome, and the number of received envelopes.
+
+        Raises:
+            EmbedsinkError: the server exited, or the loader takes too long.
         """
         started_at = time.monotonic()
         expected_count = sum(self.server.received_counts().values())
@@ -153,7 +156,7 @@ class _Demo:
                 self._wait_for_loader(started_at)
         duration_s = time.monotonic() - started_at
         self.terminal.done("loaded", f"all {loaded_count:,}, visible in reports and notebooks after {duration_s:.1f} s")
-        # Count again: the demo page may have sent envelopes in the meantime, and some of them are loaded.
+        # The demo page may have sent more envelopes in the meantime. Only count those that are already loaded.
         received_count = sum(self.server.received_counts().values())
         return loaded, min(loaded_count, received_count)
 
@@ -171,6 +174,7 @@ class _Demo:
         self.stop.pause(LOAD_CHECK_INTERVAL_S)
 
     def _show_reports(self) -> None:
+        """Show tables of some reports."""
         self.terminal.heading("Five of the reports")
         descriptions = {report["name"]: report for report in self.server.get_json("/api/v1/reports")}
         for table in REPORT_TABLES:
@@ -178,6 +182,7 @@ class _Demo:
             self.terminal.show(report_table(descriptions[table.name], rows, table))
 
     def _show_snippets(self) -> None:
+        """Show the URLs of the demo, and commands to try."""
         url = self.server.url
         self.terminal.heading("Try it in another terminal while the demo runs")
         self.terminal.labeled("demo page", url + PAGE_PATH)
@@ -192,7 +197,7 @@ class _Demo:
                 self.terminal.line(line, "green")
 
     def _send_live(self) -> None:
-        """Send single events at random times, and show the newest one and the counts, until a stop request."""
+        """Send single events at random times until a stop request. Show the newest event and the counts."""
         rng = Random(SEED)  # noqa: S311 (not secret)
         self.terminal.heading("Live traffic. Ctrl-C stops the demo and deletes its data")
         counts = ""
@@ -212,7 +217,10 @@ class _Demo:
 
 
 def live_counts(received_count: int, loaded: dict[str, int]) -> str:
-    """Return the number of received envelopes and its parts by outcome as one line. `loading` is the remainder."""
+    """Return a line with the number of received envelopes, and the counts by outcome.
+
+    The last count is of the received envelopes that are not loaded yet.
+    """
     outcomes = [f"{loaded[outcome]:,} {outcome}" for outcome in ("accepted", "duplicate", "quarantined")]
     loading_count = received_count - sum(loaded.values())
     return f"{received_count:,} received = " + " + ".join([*outcomes, f"{loading_count:,} loading"])

@@ -64,14 +64,19 @@ class Browsers:
         self._counts = counts
 
     def send_all(self, visits: list[list[Delivery]], stop: Stop) -> Iterator[None]:
-        """Send all visits, several at once. Yield when a visit was sent, and at least every 0.1 s."""
+        """Send all visits, several at once. Yield when a visit was sent, and at least every 0.1 s.
+
+        Raises:
+            Stopped: the user asked to stop.
+            EmbedsinkError: the server did not store a delivery.
+        """
         pool = ThreadPoolExecutor(BROWSER_COUNT)
         try:
             pending = {pool.submit(self.send_visit, visit) for visit in visits}
             while pending:
                 stop.check()
-                done, pending = wait(pending, timeout=CHECK_INTERVAL_S, return_when=FIRST_COMPLETED)
-                for future in done:
+                completed, pending = wait(pending, timeout=CHECK_INTERVAL_S, return_when=FIRST_COMPLETED)
+                for future in completed:
                     future.result()  # Raises the exception of the thread, if any.
                 yield
         finally:
@@ -90,7 +95,11 @@ class Browsers:
         return http.client.HTTPConnection(HOST, self._port, timeout=REQUEST_TIMEOUT_S)
 
     def _post(self, connection: http.client.HTTPConnection, delivery: Delivery) -> dict[str, Any]:
-        """Post a delivery, and again while the server is overloaded. Return the response."""
+        """Post a delivery, with retries while the server is overloaded. Return the response.
+
+        Raises:
+            EmbedsinkError: the server is still overloaded after the last attempt, or stored nothing.
+        """
         for _ in range(ATTEMPTS_MAX):
             now_ms = time.time_ns() // 1_000_000
             body = delivery.body(now_ms, self._keys[delivery.origin])
@@ -103,6 +112,7 @@ class Browsers:
         raise EmbedsinkError(f"POST {PATH}: {response.status} after {ATTEMPTS_MAX} attempts.")
 
     def _headers(self, delivery: Delivery) -> dict[str, str]:
+        """Return the headers that a browser sends with a delivery."""
         headers = {
             "Accept": "*/*",
             "Accept-Language": "en-GB,en;q=0.8",
@@ -127,18 +137,18 @@ def _rejections_in(response: dict[str, Any]) -> list[dict[str, Any]]:
     if "rejected" in response:
         rejections: list[dict[str, Any]] = response["rejected"]
         return rejections
-    # A reason without a list is about the body, which was quarantined as a whole.
+    # A response with a reason but without a list is about the body, which was quarantined as a whole.
     return [response] if "reason" in response else []
 
 
 def _parse_response(status: int, content: bytes) -> dict[str, Any]:
-    """Return the JSON of a response.
+    """Parse the JSON of a response.
 
     Raises:
         EmbedsinkError: the server stored nothing.
     """
     response: dict[str, Any] = json.loads(content)
-    # A body that is not JSON is quarantined as a whole.
+    # 202: envelopes were accepted. 422: all were quarantined. A body that is not JSON is quarantined as a whole.
     is_stored = status in (202, 422) or response.get("reason") == Reason.NOT_JSON
     if not is_stored:
         raise EmbedsinkError(f"POST {PATH}: {status} {response.get('detail', '')}")

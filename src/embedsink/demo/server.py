@@ -21,6 +21,7 @@ from embedsink.store.reader import EVERYTHING, open_snapshot
 READY_TIMEOUT_S = 60.0
 REQUEST_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 5
+_ERROR_BYTES_SHOWN = 300
 # Publish quickly, so that a notebook sees everything at once. All other settings have their defaults.
 _DEMO_SETTINGS = {"EMBEDSINK_SNAPSHOT_INTERVAL_S": "2"}
 
@@ -117,24 +118,25 @@ class ChildServer:
         finally:
             connection.close()
         if response.status != http.client.OK:
-            raise EmbedsinkError(f"GET {path}: {response.status} {body[:300].decode(errors='replace')}")
+            raise EmbedsinkError(f"GET {path}: {response.status} {body[:_ERROR_BYTES_SHOWN].decode(errors='replace')}")
         return body
 
     def loaded_counts(self) -> dict[str, int]:
         """Return the number of loaded envelopes by outcome: accepted, duplicate, quarantined."""
-        return self._counts("embedsink_loaded_envelopes_total")
+        return self._counts_by_outcome("embedsink_loaded_envelopes_total")
 
     def received_counts(self) -> dict[str, int]:
-        """Return the number of durable envelopes of all senders by outcome: accepted (with duplicates), quarantined."""
-        return self._counts("embedsink_envelopes_total")
+        """Return the number of durable envelopes by outcome: accepted (including duplicates), quarantined."""
+        return self._counts_by_outcome("embedsink_envelopes_total")
 
-    def _counts(self, metric: str) -> dict[str, int]:
-        """Return the samples of a metric by their label `outcome`."""
+    def _counts_by_outcome(self, metric: str) -> dict[str, int]:
+        """Return the values of a Prometheus metric by the label `outcome`."""
         metrics = self.get("/metrics").decode()
         samples = re.findall(rf'^{metric}\{{outcome="(\w+)"\}} (\S+)$', metrics, re.MULTILINE)
         return {outcome: int(float(count)) for outcome, count in samples}
 
     def _wait_until_ready(self) -> None:
+        """Wait until the server is ready. Raise EmbedsinkError if the server exits or is not ready in time."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             self.raise_if_exited()
@@ -169,6 +171,7 @@ class DemoServer(ChildServer):
     stop_timeout_s = 20.0
 
     def __init__(self, data_folder: Path, port: int, *, embed: str, read_key: str, stop: Stop) -> None:
+        # The settings of the user's own server don't apply to the demo.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")}
         module = ["embedsink.demo.sites", str(data_folder), str(port), embed]
         super().__init__(module, port, environment=environment | _DEMO_SETTINGS)
@@ -180,11 +183,13 @@ class DemoServer(ChildServer):
         return json.loads(self.get(path, self._read_key))
 
     def _check_ready(self) -> None:
+        """Raise an exception unless the server is ready and accepts the read key."""
         super()._check_ready()
         # Another server may have taken the port. It would refuse the read key.
         self.get_json("/api/v1/reports")
 
     def _pause(self) -> None:
+        """Wait until the next check whether the server is ready. Raise Stopped if the user asks to stop."""
         self._stop.pause(0.05)
 
 

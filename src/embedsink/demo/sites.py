@@ -66,7 +66,7 @@ class EmbedServer:
 
 
 def _bind(port: int) -> socket.socket:
-    """Return a socket that is bound to the port, or to a free port if this one is in use or above 65,535."""
+    """Return a socket that is bound to the port, or to a free port if the port is in use or above 65,535."""
     try:
         return socket.create_server((HOST, port))
     except (OSError, OverflowError):
@@ -74,6 +74,7 @@ def _bind(port: int) -> socket.socket:
 
 
 def _embed_app(host_origins: tuple[str, ...]) -> Starlette:
+    """Return the application of the embed: one page for all embed URLs, and the files that this page loads."""
     pages = read_pages(_PAGES / "embed", _PAGES / "shared")
     headers = demo_headers(frames="'none'", framed_by=" ".join(host_origins))
 
@@ -100,7 +101,7 @@ def run_server(data: Path, port: int, embed_origin: str) -> int:
 
 
 def _page_settings(folder: DataFolder, port: int, embed_origin: str) -> Page:
-    """Return `host.json`: the customer, the embed's origin, and two keys with only the permissions of the page."""
+    """Return `host.json`: the customer, the origin of the embed, and two new keys that the host page needs."""
     key_store = KeyStore(folder.keys)
     now = time.time()
     host_origins = origins(port)

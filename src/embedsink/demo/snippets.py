@@ -27,9 +27,9 @@ def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
     """Return the commands to try, the simplest first."""
     program = _program()
     folder = shlex.quote(str(data_folder))
-    an_ingest_key = next(iter(keys.ingest.values()))
+    first_ingest_key = next(iter(keys.ingest.values()))
     return [
-        Snippet("Send one envelope, exactly as it is in event.data", _curl_command(url, an_ingest_key)),
+        Snippet("Send one envelope, exactly as it is in event.data", _curl_command(url, first_ingest_key)),
         Snippet(
             "Get a report as CSV",
             (
@@ -56,13 +56,13 @@ def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
 
 
 def _program() -> str:
-    """Return the shell command that runs this installation of embedsink."""
-    installed = Path(sys.executable).with_name("embedsink")
+    """Return the shortest shell command that runs this installation of embedsink."""
+    installed_script = Path(sys.executable).with_name("embedsink")
     command_in_path = shutil.which("embedsink")
-    if command_in_path and Path(command_in_path).resolve() == installed.resolve():
+    if command_in_path and Path(command_in_path).resolve() == installed_script.resolve():
         return "embedsink"
-    if installed.exists():
-        return shlex.quote(str(installed))
+    if installed_script.exists():
+        return shlex.quote(str(installed_script))
     return f"{shlex.quote(sys.executable)} -m embedsink"
 
 

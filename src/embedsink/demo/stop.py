@@ -27,7 +27,7 @@ class Stop:
             # `nohup` ignores SIGHUP, so that the demo continues after its terminal is closed.
             is_nohup = signal_ == signal.SIGHUP and signal.getsignal(signal_) == signal.SIG_IGN
             if not is_nohup:
-                self._previous_handlers[signal_] = signal.signal(signal_, self._request)
+                self._previous_handlers[signal_] = signal.signal(signal_, self._set_requested)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,5 +48,6 @@ class Stop:
             time.sleep(min(max(remaining_s, 0), CHECK_INTERVAL_S))
         self.check()
 
-    def _request(self, *_: object) -> None:
+    def _set_requested(self, *_: object) -> None:
+        """Record that the user asked to stop. Each signal of `_SIGNALS` calls this handler."""
         self._is_requested = True

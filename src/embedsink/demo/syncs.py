@@ -40,7 +40,7 @@ def _sync_result(first_completed_at: datetime, index: int) -> dict[str, Any]:
 
     Args:
         first_completed_at: the time at which the first sync of the morning ended.
-        index: the number of syncs before this one. It varies the invented counts and durations.
+        index: the number of earlier syncs of the morning, which varies the invented counts and durations.
     """
     completed_at = first_completed_at + timedelta(minutes=7 * index)
     return {

@@ -72,7 +72,13 @@ _FORMATTERS: dict[str, Callable[[Any], str]] = {
 
 
 def report_table(description: dict[str, Any], rows: list[dict[str, Any]], layout: ReportTable) -> Group:
-    """Return a report's title, question and first rows."""
+    """Return the title, the question and the largest rows of a report.
+
+    Args:
+        description: the report's entry in the list of reports.
+        rows: all rows of the report.
+        layout: the columns to show, and the column that sorts the rows.
+    """
 
     def sort_value(row: dict[str, Any]) -> float:
         value = row[layout.order_by]
@@ -91,7 +97,7 @@ def report_table(description: dict[str, Any], rows: list[dict[str, Any]], layout
 
 
 def ledger_table(counts: SendCounts, loaded: dict[str, int], received_count: int) -> Table:
-    """Return the received envelopes by outcome, the quarantined ones by reason, and the sum of the outcomes."""
+    """Return a table: the received envelopes by outcome, the quarantined envelopes by reason, and the sum of all."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(width=_LABEL_WIDTH, no_wrap=True)
     table.add_column(width=_COUNT_WIDTH, no_wrap=True, justify="right")
@@ -113,26 +119,27 @@ def ledger_table(counts: SendCounts, loaded: dict[str, int], received_count: int
 
 
 def _outcome_rows(counts: SendCounts, loaded: dict[str, int], received_count: int) -> Iterator[_LedgerRow]:
-    deliveries = f"envelopes in {counts.deliveries:,} deliveries, all acknowledged"
-    yield _LedgerRow("sent", counts.sent, deliveries, "bold")
+    """Yield a row for the sent envelopes, a row for other senders if there are any, and a row for each outcome."""
+    delivery_remark = f"envelopes in {counts.deliveries:,} deliveries, all acknowledged"
+    yield _LedgerRow("sent", counts.sent, delivery_remark, "bold")
     if received_count != counts.sent:
         yield _LedgerRow("other senders", received_count - counts.sent, "the demo page, or curl", "bold")
     yield _LedgerRow("accepted", loaded["accepted"], "durable, loaded and counted once", "bold green")
-    retries = f"repeated ids; {counts.retries:,} deliveries were retries"
-    yield _LedgerRow("duplicate", loaded["duplicate"], retries, "bold")
+    retry_remark = f"repeated ids; {counts.retries:,} deliveries were retries"
+    yield _LedgerRow("duplicate", loaded["duplicate"], retry_remark, "bold")
     yield _LedgerRow("quarantined", loaded["quarantined"], "stored with a reason:", "bold yellow")
 
 
 def _reason_rows(counts: SendCounts, quarantined_count: int, *, has_other_senders: bool) -> list[_LedgerRow]:
-    """Return a row for each reason with an example, the most frequent first."""
+    """Return a row for each reason of rejection, the most frequent reason first, with an example as the remark."""
     if has_other_senders:
         remaining_label, remaining_example = "other reasons", "detected by the loader, or from other senders"
     else:
-        # The responses name all reasons except this one, which only the loader detects.
+        # Responses contain all reasons except id_conflict, which only the loader detects.
         remaining_label, remaining_example = str(Reason.ID_CONFLICT), Reason.ID_CONFLICT.sentence
     remaining_count = quarantined_count - counts.rejected.total()
     examples = {remaining_label: remaining_example} | counts.examples
-    # A sum of counters drops counts of 0.
+    # `+` for counters drops reasons with a count of 0.
     count_by_reason = counts.rejected + Counter({remaining_label: remaining_count})
     rows = [_LedgerRow(reason, count, examples[reason], "yellow") for reason, count in count_by_reason.items()]
     return sorted(rows, key=lambda row: (-row.envelope_count, row.label))
@@ -144,12 +151,14 @@ def _single_line(text: str) -> Text:
 
 
 def _row_count_text(count: int, layout: ReportTable) -> str:
+    """Return how many of the rows of a report are shown, and their order if some are omitted."""
     if count <= ROWS_SHOWN:
         return f"{count} rows"
     return f"{ROWS_SHOWN} of {count} rows, most {layout.columns[layout.order_by]} first"
 
 
 def _cell(column: str, value: Any) -> Text:
+    """Return a value of a column as the text of a table cell. A missing value is a dash."""
     if value is None:
         return Text("–", "dim")
     if column in _FORMATTERS:

@@ -41,7 +41,7 @@ class Delivery:
     """One request body, and how a browser sends it.
 
     Args:
-        envelopes: its envelopes; invalid ones may be any JSON value.
+        envelopes: the envelopes. An invalid envelope may be any JSON value.
         origin: the origin of the page that sends it.
         lost: the lost events that the forwarder reports, by cause.
         is_plain_text: whether it is sent as `text/plain`, which needs no CORS preflight.
@@ -64,10 +64,10 @@ class Delivery:
     expected_reasons: tuple[Reason, ...] = ()
 
     def __str__(self) -> str:
-        """Describe its first envelope: type, surface and tenant."""
-        first = self.envelopes[0] if isinstance(self.envelopes[0], dict) else {}
-        type_ = str(first.get("type", "?")).removeprefix("svc:")
-        parts = (type_, first.get("surface"), self.context.get("tenant"))
+        """Describe the first envelope: the type, and the surface and the tenant if there are any."""
+        first_envelope = self.envelopes[0] if isinstance(self.envelopes[0], dict) else {}
+        type_ = str(first_envelope.get("type", "?")).removeprefix("svc:")
+        parts = (type_, first_envelope.get("surface"), self.context.get("tenant"))
         return " · ".join(part for part in parts if part)
 
     @property
@@ -83,6 +83,7 @@ class Delivery:
         return gzip.compress(uncompressed, mtime=0) if self.is_gzipped else uncompressed
 
     def _uncompressed_body(self, sent_at_ms: int, key: str) -> bytes:
+        """Return the request body in the body format."""
         match self.body_format:
             case "envelope":
                 return orjson.dumps(self.envelopes[0])
@@ -119,18 +120,18 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
         days: the number of periods of 24 hours.
     """
     rng = _rng(seed)
-    visits = [_deliveries_of(_without_future(visit, now_ms)) for visit in _past_visits(now_ms, seed, days)]
+    deliveries_by_visit = [_deliveries_of(_remove_future(visit, now_ms)) for visit in _past_visits(now_ms, seed, days)]
     invalid_deliveries = _invalid_deliveries(rng, now_ms)
     for _ in range(FREQUENT_INVALID_REPEATS):
         invalid_deliveries += _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID]
     for index, delivery in enumerate(invalid_deliveries):
-        visits[(index * INVALID_SPACING) % len(visits)].append(delivery)
-    visits[-1].append(_id_conflict(visits))
-    return visits
+        deliveries_by_visit[(index * INVALID_SPACING) % len(deliveries_by_visit)].append(delivery)
+    deliveries_by_visit[-1].append(_id_conflict_delivery(deliveries_by_visit))
+    return deliveries_by_visit
 
 
 def make_live(seed: int) -> Iterator[Delivery]:
-    """Yield deliveries of one envelope each, from several visits at a time, without end.
+    """Yield, endlessly, deliveries of one envelope each, from several visits at a time.
 
     The timestamps begin at 0. Replace them with `with_timestamp` before sending.
     """
@@ -149,15 +150,21 @@ def make_live(seed: int) -> Iterator[Delivery]:
 
 
 def endless_visits(rng: Random, start_times_ms: Iterator[int], *, length_factor: float = 1.0) -> Iterator[Visit]:
-    """Yield a visit for each start time (epoch milliseconds), with the viewers' behaviour of today."""
+    """Yield, endlessly, visits with the behaviour of today's viewers.
+
+    Args:
+        rng: the random number generator.
+        start_times_ms: the start of each visit in epoch milliseconds, without end.
+        length_factor: multiplies the length of each visit.
+    """
     while True:
         for draws in stratified_draws(rng, WORKING_DAY_VISITS):
-            scaled = draws._replace(length=draws.length * length_factor)
-            yield make_visit(rng, next(start_times_ms), BEHAVIOUR_NOW, scaled)
+            scaled_draws = draws._replace(length=draws.length * length_factor)
+            yield make_visit(rng, next(start_times_ms), BEHAVIOUR_NOW, scaled_draws)
 
 
 def with_timestamp(delivery: Delivery, now_ms: int) -> Delivery:
-    """Return a delivery with the timestamps of its envelopes replaced. Invalid timestamps stay invalid."""
+    """Return a delivery with the timestamps of the envelopes replaced by `now_ms`. Invalid timestamps are retained."""
 
     def replace_timestamp(envelope: Any) -> Any:
         has_valid_timestamp = isinstance(envelope, dict) and isinstance(envelope.get("timestamp"), int)
@@ -171,9 +178,9 @@ def _rng(seed: int | str) -> Random:
 
 
 def _past_visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
-    """Yield the visits of the last days.
+    """Yield the visits of the last days, the earliest day first, and the visit with the unusual export.
 
-    Each visit has its own random number generator. So the demo has the same visits at any time of a day.
+    Each visit has a separate random number generator. So the demo has the same visits at any time of a day.
     """
     calendar = Calendar(now_ms)
     first_ms = now_ms - days * DAY_MS
@@ -200,8 +207,8 @@ def _epoch_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-def _without_future(visit: Visit, now_ms: int) -> Visit:
-    """Remove the envelopes after now from a visit that has not ended."""
+def _remove_future(visit: Visit, now_ms: int) -> Visit:
+    """Remove the envelopes after now from a visit, and return the visit."""
     visit.envelopes = [envelope for envelope in visit.envelopes if envelope["timestamp"] <= now_ms]
     return visit
 
@@ -260,16 +267,17 @@ def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
     for reason, envelope in _invalid_envelopes(rng, three_hours_ago_ms):
         deployment = rng.choice(DEPLOYMENTS)
         context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
-        # Half of them also have a valid envelope: then the response is a 202, and only the invalid one is quarantined.
-        valid = [make_view(rng, three_hours_ago_ms)] if rng.random() < 0.5 else []
-        deliveries.append(Delivery([*valid, envelope], deployment.origin, context=context, expected_reasons=(reason,)))
-    truncated = Delivery(
+        # Half of the deliveries also have a valid envelope, so the server answers 202 instead of 422.
+        valid_envelopes = [make_view(rng, three_hours_ago_ms)] if rng.random() < 0.5 else []
+        envelopes = [*valid_envelopes, envelope]
+        deliveries.append(Delivery(envelopes, deployment.origin, context=context, expected_reasons=(reason,)))
+    truncated_delivery = Delivery(
         [make_view(rng, three_hours_ago_ms)],
         DEPLOYMENTS[0].origin,
         body_format="truncated",
         expected_reasons=(Reason.NOT_JSON,),
     )
-    return [*deliveries, truncated]
+    return [*deliveries, truncated_delivery]
 
 
 def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
@@ -295,14 +303,18 @@ def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
     ]
 
 
-def _id_conflict(visits: list[list[Delivery]]) -> Delivery:
-    """Return a delivery with the id of an earlier envelope and other content. Only the loader detects the conflict."""
-    earlier = next(delivery for delivery in chain.from_iterable(visits) if _is_valid_delivery(delivery))
-    envelope = earlier.envelopes[0]
-    changed = {**envelope, "timestamp": envelope["timestamp"] + 1}
+def _id_conflict_delivery(deliveries_by_visit: list[list[Delivery]]) -> Delivery:
+    """Return a delivery with the id of an earlier envelope, but another timestamp.
+
+    Only the loader detects this conflict.
+    """
+    deliveries = chain.from_iterable(deliveries_by_visit)
+    earlier_delivery = next(delivery for delivery in deliveries if _is_valid_delivery(delivery))
+    envelope = earlier_delivery.envelopes[0]
+    changed_envelope = {**envelope, "timestamp": envelope["timestamp"] + 1}
     return replace(
-        earlier,
-        envelopes=[changed],
+        earlier_delivery,
+        envelopes=[changed_envelope],
         lost={},
         is_gzipped=False,
         is_beacon=False,
@@ -311,5 +323,5 @@ def _id_conflict(visits: list[list[Delivery]]) -> Delivery:
 
 
 def _is_valid_delivery(delivery: Delivery) -> bool:
-    """Return whether a delivery is the forwarder's, with valid envelopes and a correct clock."""
+    """Return whether a delivery has the forwarder's format, only valid envelopes, and a correct clock."""
     return delivery.body_format == "delivery" and delivery.skew_ms == 0 and not delivery.expected_reasons

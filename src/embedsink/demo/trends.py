@@ -67,7 +67,7 @@ class Behaviour:
 
     @property
     def dashboards(self) -> tuple[Dashboard, ...]:
-        """The dashboards that viewers open."""
+        """The dashboards that viewers open. UNUSED_DASHBOARD is included at ages from QUIET_AGE."""
         return DASHBOARDS if self.age < QUIET_AGE else (*DASHBOARDS, UNUSED_DASHBOARD)
 
     def tenants(self, deployment: Deployment) -> list[str]:
@@ -75,6 +75,10 @@ class Behaviour:
         return [tenant for tenant in deployment.tenants if self._has_sessions(tenant)]
 
     def _has_sessions(self, tenant: str) -> bool:
+        """Return whether a tenant has sessions at this age.
+
+        QUIET_TENANT has sessions only at ages from QUIET_AGE, and NEW_TENANT only at ages up to NEW_AGE.
+        """
         if tenant == QUIET_TENANT:
             return self.age >= QUIET_AGE
         if tenant == NEW_TENANT:
@@ -82,7 +86,12 @@ class Behaviour:
         return True
 
     def _trend(self, *, now: float, growth_per_day: float) -> float:
-        """Return the value that a linearly growing number had at this age."""
+        """Return the value of a linear trend at this age.
+
+        Args:
+            now: the value at age 0.
+            growth_per_day: how much the value grows each day.
+        """
         return now - growth_per_day * self.age
 
 
@@ -103,7 +112,7 @@ class Calendar:
 
     @property
     def synced_at(self) -> datetime:
-        """The time at which the newest dbt sync ended. Its day and the day before are working days."""
+        """The time at which the newest dbt sync ended: on a working day that follows a working day."""
         age = next(age for age in _SYNCED_AGES if self._is_working_day(age) and self._is_working_day(age + 1))
         return datetime.combine(self.day(age), _SYNCED_AT, UTC)
 
@@ -114,11 +123,11 @@ class Calendar:
         return datetime.combine(self.day(age), _EXPORTED_AT, UTC)
 
     def day(self, age: int) -> datetime:
-        """Return the start of a day, in UTC."""
+        """Return the start of the day with this age, in UTC."""
         return self._start_of_today - timedelta(days=age)
 
     def visit_count(self, age: int) -> int:
-        """Return the number of visits on a day."""
+        """Return the number of visits on the day with this age."""
         day_factor = 1 if self._is_working_day(age) else WEEKEND_FACTOR
         growth_factor = 1 - GROWTH_PER_DAY * age
         return round(WORKING_DAY_VISITS * day_factor * growth_factor)
@@ -129,4 +138,5 @@ class Calendar:
         return Behaviour(age, is_synced=at_ms >= self.synced_at.timestamp() * 1000)
 
     def _is_working_day(self, age: int) -> bool:
+        """Return whether the day with this age is from Monday to Friday."""
         return self.day(age).weekday() < _SATURDAY

@@ -70,11 +70,11 @@ class Visit:
         }
 
     def step_count(self, longest: int) -> int:
-        """Return the number of steps of this visit, for the number of steps of the longest visit."""
+        """Return the number of steps, in proportion to the length. `longest` is the number for the longest visit."""
         return 1 + int(self.length * longest)
 
     def advance_clock(self, min_s: float, max_s: float) -> None:
-        """Advance the clock by a random time between these two."""
+        """Advance the clock by a random time between the minimum and the maximum."""
         self.clock_ms += int(self.rng.uniform(min_s, max_s) * 1000)
 
     def add_event(self, name: str, /, **payload: Any) -> None:
@@ -86,7 +86,7 @@ class Visit:
         self._append("action", name, payload)
 
     def _append(self, direction: str, name: str, payload: dict[str, Any], **fields: str) -> None:
-        """Append an envelope with the current time."""
+        """Append an envelope with the time of the clock. `fields` are the fields that only events have."""
         self.envelopes.append(
             {
                 "id": new_id(self.rng, self.clock_ms),
@@ -147,14 +147,15 @@ def make_view(rng: Random, at_ms: int) -> Envelope:
 
 
 def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Draws) -> Visit:
-    """Return a whole visit, from `ready` to the last click."""
+    """Return a whole visit, from `ready` to the last step, or to an error."""
     deployment = _pick(DEPLOYMENTS, draws.deployment)
     tenant = rng.choice(behaviour.tenants(deployment))
     # The power makes low numbers more frequent: some viewers return often, and others rarely.
     viewer_number = int(behaviour.viewers_per_tenant * rng.random() ** 1.7) + 1
     viewer = f"u_{tenant}_{viewer_number}"
     surface = behaviour.surface(draws.surface)
-    visit = Visit(rng, deployment, tenant, viewer, _new_session(rng), surface, started_at_ms, behaviour, draws.length)
+    session = _new_session_id(rng)
+    visit = Visit(rng, deployment, tenant, viewer, session, surface, started_at_ms, behaviour, draws.length)
     match surface:
         case "dashboard":
             _visit_dashboard(visit)
@@ -171,7 +172,7 @@ def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Dra
 def make_unusual_visit(rng: Random, started_at_ms: int, behaviour: Behaviour) -> Visit:
     """Return a visit in which a viewer opens one dashboard and exports unusually many rows."""
     deployment = next(deployment for deployment in DEPLOYMENTS if _UNUSUAL_TENANT in deployment.tenants)
-    session = _new_session(rng)
+    session = _new_session_id(rng)
     visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, behaviour)
     dashboard = DASHBOARDS[1]
     _open_dashboard(visit, dashboard)
@@ -182,13 +183,13 @@ def make_unusual_visit(rng: Random, started_at_ms: int, behaviour: Behaviour) ->
 
 
 def _pick(items: Sequence[_Weighted], draw: float) -> _Weighted:
-    """Return the item that a random number from 0 to 1 selects. The probability of an item is its share of weight."""
+    """Return the item that a random number from 0 to 1 selects, with probabilities in proportion to the weights."""
     cumulative_weights = list(accumulate(item.weight for item in items))
     total_weight = cumulative_weights[-1]
     return items[bisect(cumulative_weights, draw * total_weight)]
 
 
-def _new_session(rng: Random) -> str:
+def _new_session_id(rng: Random) -> str:
     return f"s_{rng.getrandbits(64):016x}"
 
 
@@ -220,7 +221,7 @@ def _visit_dashboard(visit: Visit) -> None:
 def _visit_app(visit: Visit) -> None:
     """Open the app, navigate between its pages, and ask questions."""
     path, title = APP_PATHS[0]
-    _begin(visit, path=path, title=title)
+    _begin_visit(visit, path=path, title=title)
     for _ in range(visit.step_count(STEPS_MAX // 2)):
         visit.advance_clock(5, 90)
         is_question = visit.rng.random() < 0.25
@@ -234,19 +235,20 @@ def _visit_app(visit: Visit) -> None:
 
 def _visit_chat(visit: Visit) -> None:
     """Open the chat, and ask questions."""
-    _begin(visit, path="/chat", title="Ask your numbers")
+    _begin_visit(visit, path="/chat", title="Ask your numbers")
     for _ in range(visit.step_count(STEPS_MAX // 2)):
         visit.advance_clock(5, 60)
         _ask_question(visit)
 
 
 def _open_dashboard(visit: Visit, dashboard: Dashboard) -> None:
-    _begin(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
+    """Begin a visit on a dashboard, and load the dashboard."""
+    _begin_visit(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
     _load_dashboard(visit, dashboard)
 
 
-def _begin(visit: Visit, *, path: str, title: str, public_id: str | None = None) -> None:
-    """Add the first events of a visit, and in a third of all visits an action of the page."""
+def _begin_visit(visit: Visit, *, path: str, title: str, public_id: str | None = None) -> None:
+    """Add the first events of a visit. In a third of all visits, also add an action of the page."""
     dashboard_fields = {"publicId": public_id} if public_id else {}
     visit.add_event(
         "ready",
@@ -268,7 +270,7 @@ def _begin(visit: Visit, *, path: str, title: str, public_id: str | None = None)
 
 
 def _load_dashboard(visit: Visit, dashboard: Dashboard) -> None:
-    """Wait until the dashboard is loaded. Some dashboards never finish, and add no event."""
+    """Advance the clock until a dashboard is loaded, and add the event. Some dashboards never finish."""
     duration_ms = _random_duration_ms(visit.rng, median_ms=visit.behaviour.median_load_ms, spread=0.55, max_ms=45_000)
     visit.clock_ms += duration_ms
     finished_share = 0.99 if visit.behaviour.is_synced else 0.97
@@ -288,6 +290,7 @@ def _random_duration_ms(rng: Random, *, median_ms: float, spread: float, max_ms:
 
 
 def _drill_down(visit: Visit, dashboard: Dashboard) -> None:
+    """Add a drilldown into a measure, with a value of the dashboard's dimension or a number."""
     # The power makes the first measures more frequent.
     member = dashboard.members[int(len(dashboard.members) * visit.rng.random() ** 1.5)]
     value = visit.rng.choice((visit.rng.choice(dashboard.values), visit.rng.randint(3, 90_000)))
@@ -308,24 +311,26 @@ def _download(visit: Visit, dashboard: Dashboard) -> None:
 
 
 def _open_another_dashboard(visit: Visit, dashboard: Dashboard) -> Dashboard:
-    """Navigate from one dashboard to another, sometimes by an action of the page. Return the other dashboard."""
-    other = visit.rng.choice([choice for choice in visit.behaviour.dashboards if choice is not dashboard])
+    """Navigate from a dashboard to another one, sometimes by an action of the page. Return the new dashboard."""
+    target = visit.rng.choice([candidate for candidate in visit.behaviour.dashboards if candidate is not dashboard])
     is_page_action = visit.rng.random() < 0.3
     if is_page_action:
-        visit.add_action("navigate", path=other.path)
+        visit.add_action("navigate", path=target.path)
         visit.advance_clock(0.05, 0.2)
-    _navigate(visit, dashboard.path, path=other.path, title=other.title, publicId=other.public_id)
-    _load_dashboard(visit, other)
-    return other
+    _navigate(visit, dashboard.path, path=target.path, title=target.title, publicId=target.public_id)
+    _load_dashboard(visit, target)
+    return target
 
 
 def _navigate(visit: Visit, previous_path: str, *, path: str, **view_fields: str) -> None:
+    """Add the events of a navigation. `view_fields` are further fields of the `view` event."""
     visit.add_event("navigate", path=path, previousPath=previous_path)
     visit.add_event("view", surface=visit.surface, path=path, **view_fields)
 
 
 def _ask_question(visit: Visit) -> None:
     """Ask an AI agent a question. The answer is a result, an error, or missing."""
+    # The chat id has the first eight digits of the session id, which begins with `s_`.
     question = {"query": visit.rng.choice(QUESTIONS), "chatId": f"c_{visit.session[2:10]}"}
     agent = AGENTS[0] if visit.rng.random() < 0.7 else AGENTS[1]
     # A chat has one agent from its start. On other surfaces, only the answer names the agent.
@@ -342,7 +347,7 @@ def _ask_question(visit: Visit) -> None:
 
 
 def _add_error(visit: Visit, failure: Failure) -> None:
-    """End the visit with an error, unless the newest dbt sync has fixed it, or has not caused it yet."""
+    """Add an error at the end of a visit, unless the newest dbt sync has fixed the error or has not caused it yet."""
     is_fixed = failure.newest_sync == "fixes" and visit.behaviour.is_synced
     is_not_caused_yet = failure.newest_sync == "causes" and not visit.behaviour.is_synced
     if is_fixed or is_not_caused_yet:

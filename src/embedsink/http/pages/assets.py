@@ -28,7 +28,11 @@ def page_files() -> dict[str, TaggedFile]:
 
 
 async def show_file(request: Request) -> Response:
-    """Return a file, or 304 if the client has its current version."""
+    """Return the file with the name in the path, or status 304 if the client has the current version.
+
+    Raises:
+        Refused: the file does not exist (`not_found`).
+    """
     name = request.path_params["name"]
     file = page_files().get(name)
     if file is None:
@@ -37,6 +41,7 @@ async def show_file(request: Request) -> Response:
 
 
 def _read_files(folder: Path) -> dict[str, TaggedFile]:
+    """Return the style sheets, scripts and images of a folder, by name."""
     files = {}
     for path in sorted(folder.iterdir()):
         if path.suffix in MEDIA_TYPES:

@@ -14,7 +14,10 @@ _HOST_CHARACTERS_MAX = 261
 
 
 def base_url_of(request: Request) -> str:
-    """Return the scheme, host and port of the request, such as `https://events.example.com`."""
+    """Return the scheme, host and port of the request, such as `https://events.example.com`.
+
+    The host is `localhost` if the `Host` header is missing, repeated or invalid.
+    """
     transport: Transport = request.state.transport
     # If this server accepts keys over HTTPS only, the examples use HTTPS.
     scheme = request.url.scheme if transport is Transport.ANYTHING else "https"

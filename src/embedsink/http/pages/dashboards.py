@@ -79,12 +79,13 @@ class DashboardPages:
         self.short_types = sorted({full_type.rpartition(":")[2] for full_type in full_types})
 
     def redirect(self, request: Request, known_names: Sequence[str]) -> Response | None:
-        """Return a redirect to the login or to the URL without foreign parameters, or None to show the page.
+        """Return a redirect to the login, or to the same page without foreign parameters. Return None to show the page.
 
-        The login is checked first, so that only authenticated readers cause comparisons of names.
+        The login is checked first, because comparing names takes time, which only authenticated readers may use.
 
         Raises:
-            Refused: `bad_parameter` for a misspelt parameter, because ignoring a filter would show unfiltered data.
+            Refused: the connection is unencrypted (`plain_http`), or the key is not a read key (`wrong_kind`).
+            Refused: a parameter is misspelt, and ignoring a misspelt filter would show all data (`bad_parameter`).
         """
         check_transport(request.scope)
         key = session_key(request, allow_cross_site_navigation=True) or self._demo_key(request)
@@ -94,14 +95,14 @@ class DashboardPages:
         params = request.query_params.multi_items()
         foreign_names = _foreign_parameters([name for name, _ in params], known_names)
         if foreign_names:
-            remaining = [(name, value) for name, value in params if name not in foreign_names]
-            url = f"{request.url.path}?{urlencode(remaining)}" if remaining else request.url.path
+            known_params = [(name, value) for name, value in params if name not in foreign_names]
+            url = f"{request.url.path}?{urlencode(known_params)}" if known_params else request.url.path
             return RedirectResponse(url, 303, headers=self.headers)
         check_parameters(request.query_params, known_names)
         return None
 
     async def page(self, request: Request, template: str, **variables: Any) -> Response:
-        """Return a page. The demo's pages also log the reader in."""
+        """Return a page, rendered from a template. In the demo, the page also logs in a reader without a session."""
         # Rendering takes up to 20 ms, and 100 ms the first time, so it runs in a thread.
         html = await run_in_threadpool(render, template, links=self._links(), **variables)
         headers = self.headers | {"Cache-Control": "private, no-store"}
@@ -113,14 +114,14 @@ class DashboardPages:
         return HTMLResponse(html, headers=headers)
 
     def _demo_key(self, request: Request) -> Key | None:
-        """Return the demo's read key if this server is the demo's and the reader is on this machine."""
+        """Return the read key of the demo, or None if this is another server or the reader is on another machine."""
         if self._demo_token is None or not is_loopback_host(request):
             return None
         engine: Engine = request.state.engine
         return find_key(self._demo_token, engine)
 
     def _links(self) -> list[Link]:
-        """Return links to the valid dashboards, to the invalid ones with their error messages, and to the inspector."""
+        """Return a link to each dashboard, and to the inspector. An invalid dashboard has its error as description."""
         valid = [
             Link(name, dashboard.title, dashboard.description) for name, dashboard in self.dashboards.by_name.items()
         ]
@@ -131,7 +132,10 @@ class DashboardPages:
 
 
 def _login_url(request: Request) -> str:
-    """Return the URL of the login form, with the page to show after the login. Keys in its URL are redacted."""
+    """Return the URL of the login form, with the requested page as the page to show after the login.
+
+    A key in the query of the requested page is redacted. A query that is too long for the URL is omitted.
+    """
     path, query = request.url.path, request.url.query
     is_query_retained = 0 < len(query) <= NEXT_QUERY_CHARACTERS_MAX
     next_page = f"{path}?{query}" if is_query_retained else path
@@ -145,17 +149,17 @@ def _foreign_parameters(names: Sequence[str], known_names: Sequence[str]) -> set
     a period. A name that resembles a known name is probably misspelt, and is not returned.
 
     Raises:
-        Refused: `bad_parameter` if there are too many unknown names to compare.
+        Refused: there are too many unknown names to compare (`bad_parameter`).
     """
     unknown_names = set(names) - set(known_names)
     if len(unknown_names) > UNKNOWN_NAMES_MAX:
-        limit = f"at most {UNKNOWN_NAMES_MAX} are allowed. Remove some."
-        raise Refused(Reason.BAD_PARAMETER, f"query: has {len(unknown_names)} unknown parameters; {limit}")
+        advice = f"at most {UNKNOWN_NAMES_MAX} are allowed. Remove some."
+        raise Refused(Reason.BAD_PARAMETER, f"query: has {len(unknown_names)} unknown parameters; {advice}")
     return {name for name in unknown_names if name in PERIOD_PARAMETERS or nearest(name, known_names) is None}
 
 
 def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega_path: str) -> dict[str, Any]:
-    """Return the configuration of the page's scripts."""
+    """Return what the scripts of a dashboard page need: the tiles, the columns of the reports, and the themes."""
     tiles = [tile for section in dashboard.sections for tile in section.tiles]
     report_names = sorted({tile.report for tile in tiles if not isinstance(tile, Gauge)})
     return {
@@ -174,6 +178,7 @@ def _columns_config(report: Report) -> dict[str, list[str]]:
 
 
 def _section_config(section: Section) -> dict[str, Any]:
+    """Return what the page's scripts need to show a section."""
     return {"id": section.id, "tiles": [_tile_config(tile) for tile in section.tiles]}
 
 
@@ -188,7 +193,10 @@ def _tile_config(tile: Tile) -> dict[str, Any]:
 
 
 def _chart_config(chart: Chart) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a chart, with the titles and times in its tooltips."""
+    """Return what the page's scripts need to show a chart, such as the Vega-Lite specification.
+
+    `columns` has the titles of the tooltip fields by column, and `times` has the titles of the fields that are times.
+    """
     spec = complete_spec(chart)
     fields = list(_tooltip_fields(spec))
     time_fields = [field for field in fields if field.get("type") == "temporal"]
@@ -234,7 +242,7 @@ async def show_list(request: Request) -> Response:
 
 
 async def show_dashboard(request: Request) -> Response:
-    """Show one dashboard."""
+    """Show the dashboard with the name in the path."""
     pages: DashboardPages = request.state.dashboard_pages
     redirect = pages.redirect(request, PERIOD_PARAMETERS)
     if redirect is not None:
@@ -278,11 +286,11 @@ _REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.N
 
 def operations(_: Settings) -> list[Operation]:
     """Return the OpenAPI operations of the routes."""
-    filters = [
+    inspector_parameters = [
         *event_filter_parameters(),
         *(parameter for parameter in scope_parameters() if parameter["name"] in EVENT_FILTERS),
     ]
-    named = [NAME_PARAMETER, *period_parameters()]
+    dashboard_parameters = [NAME_PARAMETER, *period_parameters()]
     return [
         Operation(
             method="get",
@@ -293,21 +301,30 @@ def operations(_: Settings) -> list[Operation]:
         ),
         _page_operation("/dashboards", "listDashboards", "Show the list of dashboards"),
         _page_operation("/dashboards/", "showDashboards", "Show the list of dashboards"),
-        _page_operation("/dashboards/inspector", "showInspector", "Show events as they arrive", parameters=filters),
-        _page_operation("/dashboards/{name}", "showDashboard", "Show a dashboard", Reason.NOT_FOUND, parameters=named),
+        _page_operation(
+            "/dashboards/inspector", "showInspector", "Show events as they arrive", parameters=inspector_parameters
+        ),
+        _page_operation(
+            "/dashboards/{name}",
+            "showDashboard",
+            "Show a dashboard",
+            Reason.NOT_FOUND,
+            parameters=dashboard_parameters,
+        ),
     ]
 
 
 def _page_operation(
-    path: str, operation_id: str, summary: str, *reasons: Reason, parameters: Sequence[Schema] = ()
+    path: str, operation_id: str, summary: str, *extra_reasons: Reason, parameters: Sequence[Schema] = ()
 ) -> Operation:
+    """Return the OpenAPI operation of a page. `extra_reasons` are error reasons that other pages don't have."""
     return Operation(
         method="get",
         path=path,
         id=operation_id,
         summary=summary,
         success=Success(200, "The page.", html_page()),
-        error_reasons=(*_REASONS, *reasons),
+        error_reasons=(*_REASONS, *extra_reasons),
         parameters=parameters,
         other_statuses={303: "Redirects to the login form, or to the same page without unknown parameters."},
     )

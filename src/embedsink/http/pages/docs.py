@@ -92,11 +92,11 @@ class Docs:
         self._compressed: dict[tuple[str, str], TaggedFile] = {}
 
     async def show(self, request: Request) -> Response:
-        """Return a page whose examples contain the base URL that the reader used, or 304 if it is unchanged.
+        """Return a page whose examples contain the base URL of the request, or 304 if the client has this page.
 
         Raises:
-            Refused: `not_found` for an unknown page.
-            Unavailable: `not_ready` while the store, which describes the reports, is unavailable.
+            Refused: the page does not exist (`not_found`).
+            Unavailable: the store, which describes the reports, is unavailable (`not_ready`).
         """
         html_by_path = await self._rendered_pages(request.state.engine)
         path = "/".join(("/docs", *request.path_params.values()))
@@ -106,7 +106,7 @@ class Docs:
         return await file.answer(request, STATIC_PAGE_HEADERS | NO_CACHE)
 
     async def _with_base_url(self, path: str, html: str, base_url: str) -> TaggedFile:
-        """Return a page with this base URL in its examples. The first pages are compressed and cached."""
+        """Return a page with this base URL in the examples: compressed and cached, or plain if the cache is full."""
         cached = self._compressed.get((path, base_url))
         if cached is not None:
             return cached
@@ -119,7 +119,7 @@ class Docs:
         return file
 
     async def _rendered_pages(self, engine: Engine) -> dict[str, str]:
-        """Return the HTML of all pages by URL path. The first request renders them."""
+        """Return the HTML of all pages by URL path. The first call renders the pages, and later calls reuse them."""
         async with self._rendering:
             if not self._html_by_path:
                 self._html_by_path = await run_in_threadpool(self._render, engine)
@@ -160,11 +160,12 @@ def docs_pages(openapi: OpenApi, reports: list[Report], *, base_url: str) -> dic
 
 
 def _group_path(group_name: str) -> str:
+    """Return the URL path of a group's page: the name in lower case, with hyphens instead of spaces."""
     return f"/docs/api/{group_name.lower().replace(' ', '-')}"
 
 
 def _shared_variables(openapi: OpenApi, groups: list[_Group], reports: list[Report], base_url: str) -> dict[str, Any]:
-    """Return the variables of all templates."""
+    """Return the variables that every template gets."""
     settings = openapi.settings
     return {
         "base_url": base_url,
@@ -185,7 +186,7 @@ def _shared_variables(openapi: OpenApi, groups: list[_Group], reports: list[Repo
 
 
 def _operation_links(groups: list[_Group]) -> dict[str, str]:
-    """Return the URL of the documentation of each operation, by operation id."""
+    """Return a link to each operation in the documentation, by operation id."""
     links = {}
     for group in groups:
         for operation in group.operations:
@@ -220,6 +221,7 @@ def operations(_: Settings) -> list[Operation]:
 
 
 def _page_operation(path: str, operation_id: str, summary: str, *parameters: Schema) -> Operation:
+    """Return the OpenAPI operation of a page. Only pages with a parameter in the path can be unknown."""
     reasons = [Reason.NOT_READY, *ANY_REQUEST]
     if parameters:
         reasons.insert(0, Reason.NOT_FOUND)

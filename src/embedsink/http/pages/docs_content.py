@@ -39,7 +39,11 @@ class ShownReason:
 
 
 def messages_of(schemas: dict[str, Schema]) -> list[Message]:
-    """Return all message types, in the order of the protocol, from the schemas of the API description."""
+    """Return the documentation of all message types, in the order of the protocol.
+
+    Args:
+        schemas: the JSON Schemas in the OpenAPI description, by name.
+    """
     reference_by_type = schemas["Envelope"]["discriminator"]["mapping"]
     return [
         _message(type_, schemas[_schema_name(reference)], schemas) for type_, reference in reference_by_type.items()
@@ -47,12 +51,12 @@ def messages_of(schemas: dict[str, Schema]) -> list[Message]:
 
 
 def shown_reasons() -> list[ShownReason]:
-    """Return all error reasons."""
+    """Return the documentation of all error reasons, in the order of their declaration."""
     return [ShownReason(str(reason), reason.status, reason.sentence, advice_on(reason)) for reason in Reason]
 
 
 def _message(type_: str, envelope_schema: Schema, schemas: dict[str, Schema]) -> Message:
-    """Return the documentation of a message type, from the JSON Schema of its envelopes."""
+    """Return the documentation of a message type. `envelope_schema` is the JSON Schema of envelopes of this type."""
     properties = envelope_schema["properties"]
     payload_schema = schemas[_schema_name(properties["payload"]["$ref"])]
     required_names = payload_schema.get("required", ())
@@ -69,7 +73,7 @@ def _message(type_: str, envelope_schema: Schema, schemas: dict[str, Schema]) ->
 
 
 def _allowed_values(schema: Schema) -> list[str]:
-    """Return the values that a JSON Schema lists, or none if it does not list them."""
+    """Return the values that a JSON Schema allows, or an empty list if the schema does not list the values."""
     if "const" in schema:
         return [schema["const"]]
     values: list[str] = schema.get("enum", [])

@@ -20,7 +20,11 @@ class Example:
 
 
 def examples(service_name: str) -> list[Example]:
-    """Return a body of each kind, the smallest first, with the service name of the server."""
+    """Return an example of each kind of request body, the smallest first.
+
+    Args:
+        service_name: the service name of the server, which `source` and `type` contain.
+    """
     view = _event(service_name, "view", "dashboard", {"surface": "dashboard", "path": "/d/sales"})
     drilldown = _event(service_name, "drilldown", "dashboard", {"member": "orders.revenue"})
     question = _event(service_name, "ai-query", "chat", {"query": "Revenue by region?", "status": "submitted"})
@@ -59,6 +63,7 @@ def examples(service_name: str) -> list[Example]:
 
 
 def _event(service_name: str, type_: str, surface: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return an event as the embed sends it to the page."""
     return {
         "source": f"{service_name}-embed",
         "direction": "event",
@@ -70,12 +75,12 @@ def _event(service_name: str, type_: str, surface: str, payload: dict[str, Any])
 
 
 def _delivery(event: dict[str, Any]) -> str:
-    """Return a delivery with one event, which has an id and a seq."""
+    """Return the JSON of a delivery with one event. An id and a seq are added to the event."""
     context = {"deployment": 12, "session": "s_9f2c", "viewer": "u_42", "tenant": "acme"}
     extended_event = {"id": _ID, "seq": 7} | event
     return _object_with_line_breaks(
         {
-            "sentAt": str(_NOON_MS + 1_500),
+            "sentAt": str(_NOON_MS + 1_500),  # 1.5 s after the event
             "context": json.dumps(context),
             "events": f"[\n    {_event_with_line_breaks(extended_event, indent='    ')}\n  ]",
         }
@@ -83,12 +88,17 @@ def _delivery(event: dict[str, Any]) -> str:
 
 
 def _object_with_line_breaks(json_by_name: dict[str, str]) -> str:
-    """Return a JSON object with one member in each line. Its values are JSON, too."""
+    """Return a JSON object with each member on a separate line. `json_by_name` has the values as JSON."""
     return "{\n" + ",\n".join(f'  "{name}": {value}' for name, value in json_by_name.items()) + "\n}"
 
 
 def _event_with_line_breaks(event: dict[str, Any], *, indent: str) -> str:
-    """Return an event as a JSON object with line breaks before `source` and `timestamp`."""
+    """Return an event as a JSON object with line breaks before `timestamp`, and before `source` unless it is first.
+
+    Args:
+        event: the event.
+        indent: the spaces before the object, which are repeated after each line break.
+    """
     text = json.dumps(event)
     for name in ("source", "timestamp"):
         text = text.replace(f', "{name}": ', f',\n{indent} "{name}": ')

@@ -15,7 +15,7 @@ ExceptionHandler = Callable[[Request, Any], Awaitable[Response]]
 
 
 def with_error_page(handler: ExceptionHandler) -> ExceptionHandler:
-    """Return an exception handler that converts the problem document of `handler` to an HTML page for browsers."""
+    """Return an exception handler that sends browsers an HTML page instead of the problem document of `handler`."""
 
     async def handler_with_error_page(request: Request, error: Exception) -> Response:
         problem_response = await handler(request, error)
@@ -27,7 +27,7 @@ def with_error_page(handler: ExceptionHandler) -> ExceptionHandler:
 
 
 def _is_page_request(request: Request) -> bool:
-    """Return whether a browser requests a page."""
+    """Return whether a browser opens one of the HTML pages."""
     # A browser that opens a page accepts HTML first. Scripts and other programs accept any type.
     accepts_html_first = request.headers.get("accept", "").startswith("text/html")
     return accepts_html_first and request.url.path.startswith(PAGE_PATHS)
@@ -38,5 +38,6 @@ async def _error_page(problem_response: Response) -> Response:
     problem = orjson.loads(problem_response.body)
     html = await run_in_threadpool(render, "error.html", title=problem["title"], detail=problem["detail"])
     headers = dict(problem_response.headers)
+    # HTMLResponse sets the type and the length of the HTML.
     del headers["content-type"], headers["content-length"]
     return HTMLResponse(html, problem_response.status_code, headers=headers | page_headers(frame_origins="none"))

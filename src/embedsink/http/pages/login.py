@@ -35,23 +35,26 @@ class LoginPage:
     """The login form."""
 
     def __init__(self, settings: Settings) -> None:
-        self._bodies = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
-        self._hours = max(1, settings.login_timeout_s // 3_600)
+        self._body_reader = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
+        self._timeout_hours = max(1, settings.login_timeout_s // 3_600)
         self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
 
     async def fields(self, request: Request) -> dict[str, str]:
-        """Return the submitted fields by name.
+        """Return the submitted fields of the form, by name.
 
         Raises:
-            Refused: `media_type`, or the reasons of a body that is too large, too slow or not a form.
+            Refused: the media type is not that of a form (`media_type`), or the body is not a form (`bad_parameter`).
+            Refused: the body is too large (`body_too_large`), or arrives too slowly (`body_too_slow`).
+            Unavailable: too many bodies are in memory, or the server stops (`overloaded`).
         """
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != FORM:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
         content_length = request.headers.get("content-length", "")
         is_number = content_length.isascii() and content_length.isdigit()
-        self._bodies.check_headers(length=int(content_length) if is_number else 0, encoding="")
-        body = await self._bodies.read(request.receive, Sender(client_address(request.scope)))
+        # The length is 0 if it is unknown. The body is checked again while it is read.
+        self._body_reader.check_headers(length=int(content_length) if is_number else 0, encoding="")
+        body = await self._body_reader.read(request.receive, Sender(client_address(request.scope)))
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
         except ValueError:
@@ -63,20 +66,20 @@ class LoginPage:
 
     async def form(self, path: str, *, error: str = "") -> Response:
         """Return the form, which redirects to `path` after the login. With an error message, the status is 401."""
-        html = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._hours)
+        html = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._timeout_hours)
         if not error:
             return HTMLResponse(html, headers=self._headers)
         return HTMLResponse(html, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
 
     def redirect(self, path: str, cookie: str) -> Response:
-        """Return a redirect that sets or deletes the cookie."""
+        """Return a redirect to `path`. `cookie` is a `Set-Cookie` header that sets or deletes the session cookie."""
         return RedirectResponse(path, 303, headers=self._headers | {"Set-Cookie": cookie})
 
 
 def _redirect_path(requested: str | None) -> str:
-    """Return the path to redirect to: the requested dashboard page, or the list of dashboards.
+    """Return the requested path if it is a dashboard page. Otherwise return the path of the list of dashboards.
 
-    Paths that a browser could resolve to another site are not allowed.
+    A path that a browser could resolve to another site is not a dashboard page.
     """
     if requested is None or not requested.startswith(HOME):
         return HOME
@@ -96,7 +99,7 @@ async def login(request: Request) -> Response:
 
 
 async def _submit(request: Request, page: LoginPage) -> Response:
-    """Exchange the submitted read key for a cookie, or show the form with an error message."""
+    """Exchange the submitted key for a cookie, or show the form with an error if the key is not a live read key."""
     check_own_page(request)
     fields = await page.fields(request)
     path = _redirect_path(fields.get("next"))

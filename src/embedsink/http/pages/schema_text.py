@@ -12,8 +12,11 @@ EXACT_INTEGER_MAX = 2**53 - 1
 
 
 def type_text(schema: Schema) -> str:
-    """Return the type of a value, such as `integer, 1 to 1,000`, `one of csv, png` or `string or null`."""
-    text = _without_default(schema)
+    """Return the type that a JSON Schema describes, with the default and an example if the schema has them.
+
+    Examples of types are `integer, 1 to 1,000`, `one of csv, png` and `string or null`.
+    """
+    text = _type_without_default(schema)
     if "default" in schema:
         text += f"; default {json.dumps(schema['default'])}"
     if "examples" in schema:
@@ -21,17 +24,17 @@ def type_text(schema: Schema) -> str:
     return text
 
 
-def _without_default(schema: Schema) -> str:
-    """Return the type without its default and example."""
+def _type_without_default(schema: Schema) -> str:
+    """Return the type that a JSON Schema describes, without the default and the example."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
-        return _one_of([str(value) for value in schema["enum"]])
+        return _enum_text([str(value) for value in schema["enum"]])
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
-            distinct_texts = dict.fromkeys(_without_default(option) for option in schema[keyword])
+            distinct_texts = dict.fromkeys(_type_without_default(option) for option in schema[keyword])
             return " or ".join(distinct_texts)
     if isinstance(schema.get("type"), list):
         return " or ".join(str(type_) for type_ in schema["type"])
@@ -39,25 +42,26 @@ def _without_default(schema: Schema) -> str:
 
 
 def _single_type(schema: Schema) -> str:
-    """Return the type of a schema that has one type, with its bounds or its format."""
+    """Return the type that a JSON Schema with a single type describes: an array, a format, or a type with bounds."""
     type_ = str(schema.get("type", "anything"))
     if type_ == "array":
-        return f"array of {_without_default(schema['items'])}"
+        return f"array of {_type_without_default(schema['items'])}"
     if type_ == "string" and "format" in schema:
         return str(schema["format"])
     if type_ == "string":
-        return type_ + _bounds(schema.get("minLength"), schema.get("maxLength"), " characters")
-    return type_ + _bounds(schema.get("minimum"), schema.get("maximum"), "")
+        return type_ + _bounds_text(schema.get("minLength"), schema.get("maxLength"), " characters")
+    return type_ + _bounds_text(schema.get("minimum"), schema.get("maximum"), "")
 
 
-def _one_of(values: list[str]) -> str:
+def _enum_text(values: list[str]) -> str:
+    """Return the allowed values, such as `one of csv, png`. If there are many, return two examples."""
     if len(values) > LISTED_VALUES_MAX:
         return f"one of {len(values)}: {', '.join(values[:2])}, …"
     return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
 
 
-def _bounds(minimum: float | None, maximum: float | None, unit: str) -> str:
-    """Return the bounds of a number, such as `, 1 to 1,000`, or an empty text if it has none."""
+def _bounds_text(minimum: float | None, maximum: float | None, unit: str) -> str:
+    """Return the bounds of a number, such as `, 1 to 1,000`, or an empty text if there are no bounds."""
     has_minimum = minimum is not None and abs(minimum) < EXACT_INTEGER_MAX
     has_maximum = maximum is not None and abs(maximum) < EXACT_INTEGER_MAX
     if has_minimum and has_maximum:

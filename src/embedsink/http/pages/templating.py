@@ -17,7 +17,11 @@ _TEXT_IN_BACKTICKS = re.compile(r"`([^`]+)`")
 
 
 def page_headers(*, frame_origins: str) -> dict[str, str]:
-    """Return the headers of a page with scripts and forms. Pages of `frame_origins` may embed it."""
+    """Return the headers of a page with scripts and forms.
+
+    Args:
+        frame_origins: the origins whose pages may embed this page, separated by spaces, or `none`.
+    """
     frame_ancestors = "'none'" if frame_origins == "none" else frame_origins
     directives = SCRIPTED_PAGE | {"form-action": "'self'", "frame-ancestors": frame_ancestors}
     # With `no-referrer`, browsers submit forms with `Origin: null`, and the server refuses them.
@@ -35,6 +39,7 @@ def render(template: str, **variables: Any) -> str:
 
 @cache
 def _environment() -> "Environment":
+    """Return the Jinja environment with the settings of all templates."""
     # Imported here: the import takes 80 ms and 2.7 MiB, and most servers never show a page.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

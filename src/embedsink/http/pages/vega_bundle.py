@@ -44,29 +44,29 @@ class VegaBundle:
         versions = f"{version(PACKAGE)} {VEGA_LITE}"
         self._version = blake2s(versions.encode(), digest_size=8).hexdigest()
         self.path = f"/pages/vega/{self._version}.js"
-        self._file = folder.pages / f"vega-{self._version}.js.gz"
-        self._build: asyncio.Task[bytes] | None = None
+        self._cache_file = folder.pages / f"vega-{self._version}.js.gz"
+        self._build_task: asyncio.Task[bytes] | None = None
 
     def prepare(self) -> None:
-        """Start building the bundle unless it is built or being built."""
-        has_failed = self._build is not None and self._build.done() and _has_failed(self._build)
-        if self._build is None or has_failed:
-            self._build = asyncio.create_task(self._load_or_build())
-            self._build.add_done_callback(_log_failure)
+        """Start to load or build the bundle in a task, unless a task is running or has succeeded."""
+        task = self._build_task
+        if task is None or (task.done() and _has_failed(task)):
+            self._build_task = asyncio.create_task(self._load_or_build())
+            self._build_task.add_done_callback(_log_failure)
 
     async def aclose(self) -> None:
         """Cancel an unfinished build."""
-        if self._build is not None and not self._build.done():
-            self._build.cancel()
+        if self._build_task is not None and not self._build_task.done():
+            self._build_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._build
+                await self._build_task
 
     async def show(self, request: Request) -> Response:
-        """Return the bundle. The content of its URL never changes.
+        """Return the bundle, or 304 if the client has it. The content of a versioned URL never changes.
 
         Raises:
-            Refused: `not_found` for another version.
-            Unavailable: `not_ready` if the build failed or has not begun.
+            Refused: the URL has another version (`not_found`).
+            Unavailable: the build failed or has not begun (`not_ready`).
         """
         if request.path_params["version"] != self._version:
             raise Refused(Reason.NOT_FOUND, f"this version does not exist. This server has {self.path}.")
@@ -79,47 +79,50 @@ class VegaBundle:
     async def _bundle(self) -> bytes:
         """Wait for the bundle, and return it compressed.
 
-        This URL requires no login, so it only loads a cached bundle. Dashboards require a login and start the build.
+        The URL of the bundle requires no login, so a request only loads a cached bundle. Dashboards start the build.
+
+        Raises:
+            Unavailable: the build failed, or has not begun and no bundle is cached (`not_ready`).
         """
-        if self._build is None and await run_in_threadpool(self._file.exists):
+        if self._build_task is None and await run_in_threadpool(self._cache_file.exists):
             self.prepare()
-        if self._build is None:
+        if self._build_task is None:
             raise Unavailable(
                 Reason.NOT_READY, "bundle: is not built yet. Open a dashboard to build it.", retry_after_s=5
             )
         # Cancelling one request must not cancel the shared build.
-        return await asyncio.shield(self._build)
+        return await asyncio.shield(self._build_task)
 
     async def _load_or_build(self) -> bytes:
         """Return the cached bundle, or build and cache it."""
         try:
-            return await run_in_threadpool(self._file.read_bytes)
+            return await run_in_threadpool(self._cache_file.read_bytes)
         except FileNotFoundError:
             content = await _build_in_child()
-            await run_in_threadpool(self._cache, content)
+            await run_in_threadpool(self._write_cache, content)
             return content
 
-    def _cache(self, content: bytes) -> None:
-        """Replace the cached bundle of any version."""
+    def _write_cache(self, content: bytes) -> None:
+        """Write the compressed bundle to the data folder, and delete the bundles of other versions."""
         try:
-            self._file.parent.mkdir(mode=0o750, exist_ok=True)
-            for outdated in self._file.parent.glob("vega-*"):
+            self._cache_file.parent.mkdir(mode=0o750, exist_ok=True)
+            for outdated in self._cache_file.parent.glob("vega-*"):
                 outdated.unlink()
-            temporary = self._file.with_suffix(".new")
+            temporary = self._cache_file.with_suffix(".new")
             temporary.write_bytes(content)
-            temporary.replace(self._file)
+            temporary.replace(self._cache_file)
         except OSError as error:
             # The page still gets this bundle. After a restart, the server builds it again.
-            log.warning("bundle_write_failed", extra={"detail": f"{self._file}: {error.strerror}."})
+            log.warning("bundle_write_failed", extra={"detail": f"{self._cache_file}: {error.strerror}."})
             with contextlib.suppress(OSError):
-                self._file.with_suffix(".new").unlink()  # An incomplete file would use disk space.
+                self._cache_file.with_suffix(".new").unlink()  # An incomplete file would use disk space.
 
 
 async def _build_in_child() -> bytes:
     """Build the bundle in a child process, and return it compressed.
 
     Raises:
-        Unavailable: `not_ready` if the build failed or took too long.
+        Unavailable: the build failed or took too long (`not_ready`).
     """
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
@@ -148,7 +151,7 @@ def _has_failed(task: "asyncio.Task[bytes]") -> bool:
 
 
 def _log_failure(task: "asyncio.Task[bytes]") -> None:
-    """Log the exception of a completed task, if it raised one."""
+    """If a completed task raised an exception, log the exception."""
     if task.cancelled():
         return
     error = task.exception()
