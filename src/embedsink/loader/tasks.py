@@ -44,7 +44,7 @@ class LoaderTasks:
         self._queue.append((call, future))
         self._wake.set()
         if self._is_closed:
-            self.close()  # Refuse this call too.
+            self.close()  # This also refuses the new call.
         return future
 
     def run(self) -> None:
@@ -101,7 +101,7 @@ class QuarantinePurge:
         return count
 
     def seconds_to_next(self) -> float | None:
-        """Return the seconds until `purge_when_due` is due; None if it never is."""
+        """Return the seconds until a purge is due; None if there is no retention limit."""
         return max(0.0, self._due_at - time.monotonic()) if self._days else None
 
     def purge_when_due(self) -> bool:
@@ -140,7 +140,7 @@ class QuarantinePurge:
         return abs(clock_since_due_s - since_due_s) > CLOCK_JUMP_S
 
     def _delete(self, selected: PurgeFilter) -> int:
-        """Delete a batch of rejections, so that a new snapshot is due. Return their number."""
+        """Delete a batch of rejections, after which a new snapshot is due. Return the number of deleted rejections."""
         self._disk_space.require()
         try:
             count = self._store.purge(selected)
