@@ -118,7 +118,7 @@ def _byte_count(path: Path) -> int:
 
 
 def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
-    """Verify the checksums of a snapshot on the disk. `_examine_snapshot` reports a missing one."""
+    """Verify the checksums of a snapshot on the disk. Yield nothing if it is missing: another check reports that."""
     try:
         damage = verify(snapshot)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
 
 
 def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
-    """Check that the snapshot is readable and complete. Check its rows, and the dashboards against its reports."""
+    """Check the reports and the rows of the snapshot. Check the dashboards, even if the snapshot can't be opened."""
     try:
         reader = open_snapshot(folder.snapshot, EVERYTHING)
     except EmbedsinkError as error:
@@ -186,7 +186,7 @@ def _examine_ledger(reader: Reader) -> Finding:
 
 
 def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
-    """Run a query of `sql/checks`, which returns invalid rows."""
+    """Run a query of `sql/checks`, which selects invalid rows. Any row is a problem."""
     try:
         first_row, row_count = reader.first_row(sql)
     except EmbedsinkError as error:
@@ -198,7 +198,7 @@ def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
 
 
 def _advice_in(sql: str) -> str:
-    """Return the advice in the comment of a check: its last lines, from `What to do:` on."""
+    """Return the advice in the comment of a check: the last lines of the comment, from `What to do:` on."""
     comment_lines = [line for line in sql.splitlines() if line.startswith("--")]
     advice: list[str] = []
     for line in comment_lines:
@@ -242,7 +242,7 @@ def _examine_journal(folder: DataFolder) -> Finding:
 
 
 def _examine_segment(path: Path) -> str | None:
-    """Return a message about an invalid file in the journal, or None."""
+    """Return a message about a problem of a file in the journal; None if the file has no problem."""
     if not number_of(path):
         return f"{path.name}: is not a segment and is ignored. Move it elsewhere."
     try:
@@ -277,7 +277,7 @@ def _compare_with_snapshot(
         if folder.snapshot.exists():
             return  # `_examine_snapshot` reports this.
         row = {"newest": None, "newest_compacted": None, "listed": None}
-    # List again, since a listing can miss a segment that is renamed meanwhile.
+    # List the folders again, because a listing can miss a segment that is renamed meanwhile.
     present |= segment_numbers(folder.journal, folder.damaged)
     gaps = find_gaps(present, after=_number_of_name(row["newest"]), before=max([last_sealed + 1, *present]))
     if gaps:
@@ -288,14 +288,16 @@ def _compare_with_snapshot(
         number = _number_of_name(f"{identity}{SEALED}")
         if number in listed:
             if listed[number] != identity:
-                other = listed[number]
-                yield f"{identity}: has the number of {other}, so it comes from another data folder and is not loaded."
+                yield (
+                    f"{identity}: has the number of {listed[number]}, so it comes from another data folder and is not "
+                    "loaded."
+                )
         elif number <= last_compacted_number:
             yield f"{identity}: has the number of a segment that was loaded long ago. The loader moves it to damaged/."
 
 
 def _number_of_name(name: str | None) -> int:
-    """Return the number of a segment; 0 for None."""
+    """Return the number in the file name of a segment; 0 for None and for other names."""
     return 0 if name is None else number_of(Path(name))
 
 

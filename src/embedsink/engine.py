@@ -121,7 +121,7 @@ class Engine:
         self.rules = settings.rules()
         self.counters: Counter[str] = Counter()
         self.limiters = Limiters.from_settings(settings)
-        self.reader_threads = _reader_threads(settings)
+        self.reader_threads = _create_reader_threads(settings)
         self.live_queries = SingleFlight()  # Live streams with equal filters share queries.
         self.replay_lock = asyncio.Lock()
         self.number_cipher = NumberCipher()
@@ -192,6 +192,7 @@ class Engine:
         self.loader.start()
 
     def _create_loader(self) -> Loader:
+        # The journal is opened after the loader is created, so the lambdas read `self.journal` when they are called.
         return Loader(
             self.folder,
             self.store,
@@ -219,7 +220,7 @@ class Engine:
         return journal
 
     def _restore_quarantine_budget(self) -> None:
-        """Charge the rejections that the quarantine has stored today to the daily budgets."""
+        """Count the rejections that were quarantined today against the daily budget of each key."""
         try:
             with self.store.reader(EVERYTHING, uses_one_thread=True) as reader:
                 rows = reader.dicts("quarantine_today")
@@ -230,12 +231,12 @@ class Engine:
         self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
     def _on_sealed(self, number: int) -> None:
-        """Handle a sealed segment. The journal calls this in its thread."""
+        """Record the number of a sealed segment, and wake the loader. The journal calls this in its thread."""
         self._last_sealed.write(number)
         self.loader.on_sealed(number)
 
     def _on_loaded(self) -> None:
-        """Handle a load. The loader calls this in its thread."""
+        """Forget the dbt syncs that are loaded, and notify readers of the load. The loader calls this in its thread."""
         self.syncs.forget_loaded()
         self.load_notifier.notify()
 
@@ -249,7 +250,7 @@ class Engine:
         Args:
             result: the result of validating the body.
             on_durable: called when the lines are durable, or with the error if nothing is stored.
-            key_id: the id of the body's key.
+            key_id: the id of the sender's key.
             is_scoped: whether the key is limited to some deployments. The counts of other keys don't name the
                 deployment, because a sender could invent any number of deployments.
 
@@ -282,7 +283,7 @@ class Engine:
         )
 
     def _has_quarantine_space(self, key_id: str, byte_count: int, count: int) -> bool:
-        """Return whether the quarantine may store so many bytes and rejections of a key."""
+        """Return whether the disk and a key's budget have space for this number of bytes and rejections."""
         has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
         return has_headroom and self._quarantine_budget.is_within_budget(key_id, byte_count=byte_count, count=count)
 
@@ -294,9 +295,9 @@ class Engine:
         Args:
             lines: journal lines.
             on_durable: called when the lines are durable, or with the error if nothing is stored.
-            accepted: the number of accepted envelopes in them.
-            quarantined: the number of quarantined ones.
-            deployment: the deployment of all these envelopes; None if unknown.
+            accepted: the number of accepted envelopes in the lines.
+            quarantined: the number of quarantined envelopes in the lines.
+            deployment: the deployment of all envelopes in the lines; None if unknown.
 
         Raises:
             Unavailable: nothing is stored.
@@ -324,8 +325,8 @@ async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> 
             log.error("keys_unreadable", extra={"detail": str(error)})
 
 
-def _reader_threads(settings: Settings) -> ThreadPoolExecutor:
-    """Create a thread for each running report, and one for live queries."""
+def _create_reader_threads(settings: Settings) -> ThreadPoolExecutor:
+    """Return a pool with a thread for each running report, and one thread for live queries."""
     return ThreadPoolExecutor(
         settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=lower_priority
     )
@@ -333,9 +334,9 @@ def _reader_threads(settings: Settings) -> ThreadPoolExecutor:
 
 def _exposure_message(folder: DataFolder, exposed: list[Path]) -> str:
     """Return a warning about files that other users may read or change."""
-    others = f" and {len(exposed) - 1:,} more" if len(exposed) > 1 else ""
+    remainder = f" and {len(exposed) - 1:,} more" if len(exposed) > 1 else ""
     return (
-        f"{exposed[0]}{others}: other users may read or change it, and this user can't restrict it. "
+        f"{exposed[0]}{remainder}: other users may read or change it, and this user can't restrict it. "
         f"As its owner, run `chmod -R g-w,o= {folder.path}`."
     )
 
