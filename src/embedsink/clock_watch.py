@@ -25,6 +25,7 @@ class ClockWatch:
     """A comparison of the system clock with a clock that can't be set. Poll it often, so that slow drift is no jump."""
 
     def __init__(self) -> None:
+        # By how much the system clock is ahead of the steady clock. A change of this difference is a jump.
         self._offset_s = time.time() - _steady_clock_s()
 
     def poll(self) -> Jump | None:

@@ -93,7 +93,7 @@ class DataFolder:
             )
 
     def nested(self) -> list[Path]:
-        """Return the data folders inside this one. `cp -r backup data` creates one if `data` exists.
+        """Return the data folders inside this data folder. `cp -r backup data` creates such a folder if `data` exists.
 
         Raises:
             OSError: the folder can't be read.
@@ -208,7 +208,8 @@ class FolderLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Don't delete the file: a third process could then lock a new file while the second still owns the old one.
+        # Keep the file `lock`. If it were deleted, one process could lock the deleted file, which it has opened before,
+        # while another process locks a new file.
         self._descriptors.close()
 
 

@@ -148,7 +148,7 @@ def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
 
 
 def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
-    """Report the age and the size of the snapshot, and check that it has all reports."""
+    """Report the age and the size of the snapshot, and check that all reports are in the snapshot."""
     status = snapshot.stat()
     age_s = time.time() - status.st_mtime
     message = f"is {age_s:,.0f} s old and has {status.st_size:,} bytes."
@@ -159,7 +159,7 @@ def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
 
 
 def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
-    """Run all checks of `sql/checks`, unless the snapshot lacks the tables that they read."""
+    """Run all checks of `sql/checks`, unless the snapshot lacks tables that the checks read."""
     if _has_older_schema(reader):
         message = "are not checked, because an older embedsink created the snapshot."
         yield _problem("rows", f"{message} {_NEW_SNAPSHOT}")
@@ -176,7 +176,7 @@ def _has_older_schema(reader: Reader) -> bool:
 
 
 def _examine_ledger(reader: Reader) -> Finding:
-    """Report the number of rows in the ledger of loaded segments, and of lost envelopes."""
+    """Report how many rows the ledger of loaded segments has, and how many envelopes were lost."""
     try:
         ledger, _ = reader.first_row(_LEDGER_SQL)
     except EmbedsinkError as error:
@@ -315,7 +315,7 @@ def _examine_damaged(folder: DataFolder) -> Finding:
 
 
 def _examine_folder(folder: DataFolder) -> Finding:
-    """Check that the data folder contains no other one, such as a restored backup in the wrong place."""
+    """Check that the data folder contains no other data folder, such as a backup restored in the wrong place."""
     try:
         nested = folder.nested()
     except OSError as error:

@@ -83,6 +83,7 @@ class Limiters:
                 SNAPSHOT_DOWNLOADS_MAX,
                 waiting_max=0,
                 subject="analytics.duckdb",
+                # No setting changes this limit, so the message names the limit.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
@@ -150,7 +151,7 @@ class Engine:
             except OSError as error:
                 path = error.filename or self.folder.path
                 raise Misconfigured(f"{path}: {error.strerror}. {advice_on(error)}") from error
-            self._closers = closers.pop_all()
+            self._closers = closers.pop_all()  # Keep everything open after this block.
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -314,7 +315,7 @@ class Engine:
 
 
 async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> None:
-    """Reload the keys when their file has changed. Log a missing or invalid file."""
+    """Reload the keys whenever `keys.json` has changed. Log a missing or invalid file."""
     while True:
         await asyncio.sleep(interval_s)
         try:

@@ -69,6 +69,7 @@ def preview(value: object) -> str:
         text = f"a {type(value).__name__}"
     if len(text) <= PREVIEW_CHARACTERS_MAX:
         return text
+    # Close the quotation marks of a string that is cut off.
     end = '…"' if text.startswith('"') else "…"
     return text[: PREVIEW_CHARACTERS_MAX - len(end)] + end
 
@@ -121,9 +122,9 @@ def redact_keys(text: str) -> str:
     keys stay different, which matters if the keys are names in a JSON object.
     """
 
-    def redact(key: re.Match[str]) -> str:
-        digest = sha256(key[0].encode()).hexdigest()
-        return f"es_{key[1]}_…{digest[:8]}"
+    def redact(match: re.Match[str]) -> str:
+        digest = sha256(match[0].encode()).hexdigest()
+        return f"es_{match[1]}_…{digest[:8]}"  # The first group is the kind.
 
     return _KEY.sub(redact, text)
 

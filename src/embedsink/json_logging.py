@@ -67,7 +67,7 @@ class LineLimit(logging.Filter):
         self._summary_timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to write the record."""
+        """Return whether to write the record. A skipped record is counted for the next summary."""
         event = str(record.msg)[:VALUE_CHARACTERS_MAX]
         with self._lock:
             has_token = self._take_token(event)
@@ -79,7 +79,7 @@ class LineLimit(logging.Filter):
     def _take_token(self, event: str) -> bool:
         """Take a token from the bucket of an event. Return False if the bucket has no token."""
         if len(self._buckets) > EVENTS_MAX:
-            self._buckets.clear()  # Each event then starts with a full bucket.
+            self._buckets.clear()  # Limit the memory. Each event starts again with a full bucket.
         now = time.monotonic()
         tokens, updated_at = self._buckets.get(event, (BURST_LINES, now))
         tokens = min(BURST_LINES, tokens + (now - updated_at) * LINES_PER_S)

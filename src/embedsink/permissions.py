@@ -46,7 +46,7 @@ def restrict(folder: Path, *, own_names: Collection[str]) -> list[Path]:
         is_restricted = _restrict(Path(path), FOLDER_MODE)
         if not is_restricted:
             exposed.append(Path(path))
-            folder_names.clear()
+            folder_names.clear()  # Another user may replace the names in this folder, so don't enter it.
             continue
         files = [Path(path, name) for name in file_names]
         exposed += [file for file in files if not _restrict(file, FILE_MODE)]

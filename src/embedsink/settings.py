@@ -196,7 +196,7 @@ class Settings(BaseModel):
         return {"session_gap_minutes": self.session_gap_minutes}
 
     def rules(self) -> Rules:
-        """Return the limits that validation applies to a body."""
+        """Return the service name and the limits that validation applies to a body."""
         return Rules(
             service_name=self.service_name,
             events_max=self.events_max,

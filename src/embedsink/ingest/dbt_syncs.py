@@ -161,7 +161,7 @@ class DbtSyncs:
             while self._unread_segments:
                 for sync in await asyncio.to_thread(self._find_missing_in_store, self._unread_segments[0]):
                     self._add(sync)
-                del self._unread_segments[0]
+                del self._unread_segments[0]  # only after success, so that the next request retries a failed read
 
     def _find_missing_in_store(self, segment: Path) -> list[Sync]:
         """Return the results in a segment that the store does not have.

@@ -60,7 +60,7 @@ class FairQueue(Generic[T]):
             # No key has many more items than this key, but an address of this key may have many of them.
             largest_key = key
         addresses = self._items.get(largest_key)
-        if not addresses:
+        if not addresses:  # This key has no item that could be evicted.
             raise self.queue_full_error()
         largest_address = max(addresses, key=lambda name: len(addresses[name]))
         sender_count = len(addresses.get(address, ()))

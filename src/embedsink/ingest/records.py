@@ -95,7 +95,7 @@ def sync_line(sync: Sync, *, key_id: str) -> bytes:
 
 
 def read_syncs(lines: bytes) -> Iterator[Sync]:
-    """Yield the results of dbt syncs in journal lines, in their order."""
+    """Yield the results of dbt syncs in journal lines, in the order of the lines."""
     if _SYNC_PREFIX not in lines:
         return  # Most segments have no results, and this test is ten times as fast as the regular expression.
     for match in _SYNC_LINE.finditer(lines):
@@ -217,7 +217,7 @@ def _truncate(raw: bytes) -> bytes:
 def _raw_members(raw: bytes) -> dict[str, str]:
     """Return the members of a line for raw input: text, or base64 if SQL text can't store the input.
 
-    SQL text can't store invalid UTF-8 and NUL characters.
+    SQL text can't store invalid UTF-8 or NUL characters.
     """
     if b"\0" not in raw:
         with contextlib.suppress(UnicodeDecodeError):

@@ -94,7 +94,7 @@ class IngestPool:
                 on_result(result)
 
     async def _next_job(self) -> tuple[ParseJob, OnResult]:
-        """Return the next job. Stop the worker if none arrives within `IDLE_S`."""
+        """Return the next job. Stop the worker if no job arrives within `IDLE_S`."""
         if self._worker.pid is not None:
             with contextlib.suppress(TimeoutError):
                 # Not `wait_for`: it swallows a cancellation that coincides with an item.
@@ -107,7 +107,7 @@ class IngestPool:
         return await self._queue.get()
 
     async def _parse(self, job: ParseJob) -> ParseResult:
-        """Parse a body in the worker process. If the process ends or hangs, retry once; then raise Unavailable."""
+        """Parse a body in the worker process. If the process ends or hangs twice, raise Unavailable."""
         for _ in range(2):
             try:
                 async with asyncio.timeout(JOB_TIMEOUT_S):

@@ -41,7 +41,7 @@ class Capacity:
         self._disk_free_bytes = 2 * free_bytes_min
         self._journal_free_bytes = 0
         sizes = _segment_sizes(folder)
-        # Each counter has one writer, so that no thread can overwrite another's update.
+        # Only one thread writes each counter, so that no update by another thread is lost.
         self._added_count = len(sizes)
         self._added_bytes = sum(sizes)
         self._removed_count = 0

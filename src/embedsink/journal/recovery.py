@@ -142,7 +142,7 @@ def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
 
 
 def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
-    """Return the intact sealed segment that has the identity of an open one and begins with its content, or None.
+    """Return the intact sealed segment that begins with the content of an open one of the same identity, or None.
 
     Both exist in a copy of a live folder if the server sealed the segment while the folder was copied.
     """
@@ -174,7 +174,8 @@ def _duplicate_note(path: Path, sealed: Path) -> str:
 def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> None:
     """Sync an intact open segment, and rename it to the name of a sealed segment.
 
-    If an intact segment has that name, add both to `recovery.conflicts`. If a damaged one has it, replace that one.
+    If an intact segment has that name already, add both to `recovery.conflicts`. If a damaged segment has that name,
+    move it to `damaged` first.
     """
     # A killed process may leave groups that never reached the disk, and a sealed segment must be durable.
     with path.open("r+b") as file:
@@ -215,7 +216,7 @@ def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged: Pat
 def _path_for_group(group: bytes, path: Path) -> Path:
     """Return the path, or `<path>.1`, `<path>.2`, … if a file with another content has that name.
 
-    A file with only the beginning of the group does not count: a recovery was killed while it wrote the file.
+    A file with only the beginning of the group is reused, because a recovery was killed while it wrote that file.
     """
     candidate = path
     for count in itertools.count(1):
@@ -226,6 +227,7 @@ def _path_for_group(group: bytes, path: Path) -> Path:
 
 
 def _damage_message(path: Path, damage: Damage, content: bytes, state: str, action: str) -> str:
+    """Return a message about a damaged group: the offset, the state, the cause and the action."""
     byte_count = len(content) - damage.offset
     return (
         f"journal {path.stem}: the group at offset {damage.offset:,} {state} ({byte_count:,} bytes; {damage.cause}). "

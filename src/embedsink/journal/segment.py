@@ -65,7 +65,7 @@ class Segment:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the size matches the one in the file name, if there is one, and every checksum matches."""
+        """Whether every checksum matches, and the size is that in the file name, unless the name omits the size."""
         return self.damage is None
 
     def count_lines(self) -> int:
@@ -86,7 +86,7 @@ def inspect(path: Path) -> Segment:
 
 
 def damage_of(name: str, content: bytes) -> Damage | None:
-    """Return the first damage in a segment; None if its groups are intact and a sealed segment has the right size.
+    """Return the first damage in a segment; None if all groups are intact and the size is that in the file name.
 
     Args:
         name: the file name of the segment. Sealed segments have their size in the name.

@@ -146,7 +146,7 @@ class Journal:
             self._loop.call_soon(self._loop.call_soon, self._wake_committer)
 
     def append(self, lines: bytes) -> "asyncio.Future[None]":
-        """Submit lines. Return a future that is done when they are durable, and raises Unavailable if the write fails.
+        """Submit lines. Return a future that completes when the lines are durable, or raises Unavailable.
 
         Raises:
             Unavailable: the journal does not accept the lines.
@@ -158,6 +158,7 @@ class Journal:
         return [path for path in sorted(self.folder.glob(f"*{SEALED}")) if number_of(path) and path.is_file()]
 
     def _wake_committer(self) -> None:
+        """Wake the committer thread. Later submissions schedule this again."""
         self._is_wake_scheduled = False
         self._wake.set()
 
@@ -233,7 +234,7 @@ class Journal:
         return group
 
     def _commit(self, group: Sequence[_Submission]) -> None:
-        """Commit a group unless it is empty. After a bug, make it pending again, so that `_fail_pending` answers it."""
+        """Commit a group unless it is empty. After a bug, the group is pending again: `_fail_pending` answers it."""
         if not group:
             return
         try:

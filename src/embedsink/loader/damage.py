@@ -62,7 +62,7 @@ class DamagedFiles:
             self.record_loss(f"journal: {describe_gaps(gaps)} in neither the store nor the journal.")
 
     def move_segment(self, segment: Path, why: str) -> None:
-        """Move a segment that can't be loaded to the folder, and report it."""
+        """Move a segment that can't be loaded to `damaged/`, and report the move."""
         move_to_damaged(segment, damaged=self._folder)
         message = f"journal {segment.name}: {why}. It was moved to damaged/; everything else is loaded."
         self._messages.append(message)
@@ -124,7 +124,7 @@ class DamagedFiles:
 
 
 def _delete(path: Path, why: str) -> None:
-    """Delete a file in `damaged/`, and log the reason, which follows "since"."""
+    """Delete a file in `damaged/`, and log why."""
     log.warning("copy_deleted", extra={"detail": f"damaged/{path.name}: was deleted, since {why}."})
     path.unlink()
 
@@ -166,7 +166,7 @@ def find_gaps(
 
 
 def describe_gaps(gaps: list[tuple[int, int]]) -> str:
-    """Return the numbers of missing segments as the subject of a sentence, with its verb."""
+    """Return the numbers of missing segments as the beginning of a sentence, such as `segment 7 is`."""
     first_number, _ = gaps[0]
     _, last_number = gaps[-1]
     if first_number == last_number:

@@ -127,7 +127,9 @@ class Loader:
             self._store.close()
 
     def open_store(self) -> None:
-        """Open the store. A missing or broken store is rebuilt first.
+        """Open the store, and create it if it and all snapshots are missing.
+
+        A broken store is rebuilt first, and so is a missing store if a snapshot exists.
 
         Raises:
             Misconfigured: a rebuild would not help.
@@ -233,10 +235,7 @@ class Loader:
             self._wake.set()  # The next round continues, after newly sealed segments.
 
     def _synchronize_with_store(self) -> None:
-        """Open the store if it is closed. After a load error, read again which segments the store has.
-
-        A load that raised an error may have been committed nevertheless.
-        """
+        """Open the store if it is closed. After a load error, read again which segments the store has."""
         known_sizes = self._pending.loaded_sizes
         if not self._store.is_open:
             self.open_store()
@@ -244,6 +243,7 @@ class Loader:
             self._read_loaded_segments()
         else:
             return
+        # A load may have been committed although it raised an error, or a rebuild may have salvaged rows.
         has_more = not self._pending.loaded_sizes.keys() <= known_sizes.keys()
         if has_more:
             self._publisher.is_dirty = True
@@ -269,7 +269,7 @@ class Loader:
         return has_rolled_up
 
     def _advance_past_damaged(self) -> None:
-        """Advance past the newest damaged segment, so that no reader waits for it."""
+        """Advance to the number of the newest damaged segment, so that no reader waits for that segment."""
         damaged_number = max(map(number_of, self._folder.damaged.iterdir()), default=0)
         self._advance_to(damaged_number)
 
@@ -326,7 +326,7 @@ class Loader:
         self._publisher.postpone(RETRY_AFTER_S)
 
     def _load(self, segments: list[Segment]) -> None:
-        """Load segments in one transaction, and update the status. If their rows make SQL fail, bisect them."""
+        """Load segments in one transaction, and update the status. If SQL fails, find the segment by bisection."""
         if not segments:
             return
         started_at = time.monotonic()
@@ -380,7 +380,7 @@ class Loader:
             raise StoreRefused("the server is stopping, and the next start rebuilds the store")
 
     def _open_existing(self) -> None:
-        """Open the store, and read which segments it has. Close it again if that fails."""
+        """Open the store, and read which segments the store has. If the reading fails, close the store again."""
         self._store.open()
         try:
             self._read_loaded_segments()

@@ -84,6 +84,7 @@ class LoadNotifier:
     def note_acknowledged(self, deployment: int | None) -> None:
         """Record that events of a deployment are durable; None if they name no deployment."""
         if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
+            # Limit the memory. Deployments without an entry wait for the present newest segment.
             self._acknowledged_numbers.clear()
             self._default_number = self._journal.last_number
         self._acknowledged_numbers[deployment] = self._journal.last_number

@@ -43,6 +43,7 @@ class PendingSegments:
     def batches(self) -> Iterator[list[Path]]:
         """Yield the pending segments, oldest first, in batches for one transaction each."""
         self._sealed_at = None  # before the listing, so that a segment sealed after it sets this again
+        # The slice is the identity.
         names = sorted(name for name in self._names() if name[:IDENTITY_LENGTH] not in self.loaded_sizes)
         paths = (self._folder / name for name in names if identity_of(name))
         for batch in _batches(path for path in paths if path.is_file()):
@@ -101,7 +102,7 @@ class PendingSegments:
 def _batches(paths: Iterable[Path]) -> Iterator[list[Path]]:
     """Group segments into batches of limited size, which limits the memory of a load.
 
-    A segment that is larger than the limit is a batch alone.
+    A segment that exceeds the limit is the only one in a batch.
     """
     batch: list[Path] = []
     batch_bytes = 0

@@ -73,8 +73,8 @@ class Publisher:
         self._interval_s = interval_s
         self._on_change = on_change
         self._is_low_on_space = is_low_on_space
-        self._due_at = 0.0
-        self._started_at = 0.0
+        self._due_at = 0.0  # the earliest start of the next copy, in monotonic seconds
+        self._started_at = 0.0  # the start of the last copy, in monotonic seconds
         self._copy: CopyProcess | None = None
         self._killed_copy: CopyProcess | None = None  # Its process may still exist, if its disk hangs.
         self._has_unreported_stall = False
@@ -93,7 +93,7 @@ class Publisher:
         return self._copy is not None and self._copy.needs_source
 
     def seconds_to_next(self) -> float | None:
-        """Return the seconds until `advance` is due; None if it waits for a load."""
+        """Return the seconds until `advance` is due; None if nothing is due before the next load."""
         if self._copy is not None:
             return max(0.0, STALLED_S - self._copy.stalled_s)
         if self._killed_copy is not None and self._killed_copy.is_running:
@@ -101,7 +101,9 @@ class Publisher:
         return max(0.0, self._due_at - time.monotonic()) if self.is_dirty else None
 
     def advance(self) -> None:
-        """Publish a finished copy, or start one that is due.
+        """Publish a copy that has finished, or kill a copy that has stalled. Start a copy if one is due.
+
+        If the journal needs space, the segments that the last snapshot covers are deleted first.
 
         Raises:
             StoreDamaged: the store is damaged. The snapshots are unchanged.

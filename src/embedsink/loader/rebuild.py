@@ -105,7 +105,7 @@ def _fill_store(
 
 
 def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) -> list[Path]:
-    """Copy the newest intact snapshot to the store's path and open it. Return the damaged snapshots."""
+    """Copy the newest intact snapshot to the store's path, and open the store. Return the damaged snapshots."""
     damaged: list[Path] = []
     for snapshot in (folder.snapshot, folder.previous):
         if snapshot.exists():

@@ -39,9 +39,9 @@ class SegmentChecks:
         self._checked_number = last_number
 
     def check_batch(self, paths: list[Path]) -> list[Segment]:
-        """Inspect segments in the order of their numbers. Return those to load; reject invalid ones, and report gaps.
+        """Inspect segments in the order of their numbers, and return the segments to load.
 
-        Segments that are loaded already are neither returned nor rejected.
+        Invalid segments are rejected, loaded segments are omitted, and gaps in the numbers are reported.
         """
         segments = []
         for path in self._with_unique_numbers(paths):
@@ -75,7 +75,7 @@ class SegmentChecks:
         self._pending.count_removed(byte_count)
 
     def _report_gap(self, *, before: int) -> None:
-        """Report the segments that are missing between the last checked number and this one."""
+        """Report the segments that are missing after the last checked number and before this number."""
         if before > self._checked_number + 1:
             self._damaged.report_gaps(self._journal, after=self._checked_number, before=before)
 
@@ -110,7 +110,7 @@ class SegmentChecks:
         return unique
 
     def _inspect(self, path: Path) -> Segment | None:
-        """Return an intact segment. Reject a damaged one, and return None."""
+        """Read and inspect a segment. If the segment is damaged or unreadable, reject it and return None."""
         try:
             segment = inspect(path)
         except OSError as error:

@@ -46,7 +46,7 @@ class CopyProcess:
         self._source = source
         self._target = target
         self._on_change = on_change
-        self._step_at = time.monotonic()
+        self._step_at = time.monotonic()  # the time of the child's last step
         self._is_copied = False
         self._disk_busy_s: float | None = None
         self._stderr = ""

@@ -140,6 +140,7 @@ class ParsedDelivery:
 
     def _reject_without_deployment(self) -> "ParsedDelivery":
         """Return the delivery with the envelopes rejected that name no deployment. The context names no deployment."""
+        # Only rejections record their index. The accepted envelopes have the remaining indexes, in order.
         rejected_indexes = {rejection.index for rejection in self.rejected}
         accepted_indexes = [index for index in range(self.received_count) if index not in rejected_indexes]
         accepted = []

@@ -114,7 +114,7 @@ def reject_all(
         Refused: the delivery has no envelopes (reason `empty`) or too many (reason `too_many_events`).
     """
     events = delivery["events"]
-    envelopes = events if isinstance(events, list) else [events]
+    envelopes = events if isinstance(events, list) else [events]  # The invalid field may be `events`.
     first_problem = next(iter(problems.values()))
     if not envelopes:
         raise Refused(Reason.EMPTY, f"body: has no envelopes, and {first_problem.detail}")

@@ -34,7 +34,7 @@ class Document(NamedTuple):
 
 
 def decode(body: bytes, *, depth_max: int) -> Document:
-    """Parse a body. The depth is only checked if orjson refuses the body: see `is_shallow` and `check_depth`.
+    """Parse a body. The caller checks the depth of the value: it is checked here only if orjson refuses the body.
 
     Raises:
         Refused: the body is not strict JSON (reason `not_utf8`, `not_json`, `duplicate_key` or `not_finite`), or is
@@ -96,7 +96,7 @@ def check_depth(value: Any, *, depth_max: int) -> None:
     Raises:
         Refused: arrays and objects are nested deeper than `depth_max` levels (reason `too_deep`).
     """
-    level = _containers([value])
+    level = _containers([value])  # the arrays and objects of one level
     for _ in range(depth_max):
         level = [child for parent in level for child in _containers(_members(parent))]
         if not level:

@@ -93,7 +93,7 @@ def _list_envelopes(value: Any) -> list[Any]:
 
 
 def _reports_only_losses(envelopes: list[Any], parsed: ParsedDelivery) -> bool:
-    """Return whether a delivery has no envelopes, which is allowed if it reports lost events."""
+    """Return whether a delivery has no envelopes but reports lost events, which is allowed."""
     return len(envelopes) == 0 and len(parsed.lost) > 0
 
 
