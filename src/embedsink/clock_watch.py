@@ -25,6 +25,7 @@ class ClockWatch:
     """A comparison of the system clock with a clock that can't be set. Poll it often, so that slow drift is no jump."""
 
     def __init__(self) -> None:
+        # By how much the system clock is ahead of the steady clock. A change of this difference is a jump.
         self._offset_s = time.time() - _steady_clock_s()
 
     def poll(self) -> Jump | None:
@@ -35,7 +36,7 @@ class ClockWatch:
         self._offset_s = offset_s
         if abs(jump_s) < JUMP_S_MIN:
             return None
-        return Jump(shown=_utc(now_s), expected=_utc(now_s - jump_s))
+        return Jump(shown=_to_utc(now_s), expected=_to_utc(now_s - jump_s))
 
 
 async def watch_clock() -> None:
@@ -50,6 +51,7 @@ async def watch_clock() -> None:
 
 
 def _format_utc(time_: datetime) -> str:
+    """Return a time as ISO 8601 with whole seconds."""
     return f"{time_:%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -58,5 +60,6 @@ def _steady_clock_s() -> float:
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
-def _utc(seconds: float) -> datetime:
+def _to_utc(seconds: float) -> datetime:
+    """Convert epoch seconds to a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

@@ -44,7 +44,7 @@ class DataFolder:
             The paths whose permissions could not be restricted; see `permissions.restrict`.
 
         Raises:
-            Misconfigured: the folder can't be created or written, or is only partly restored.
+            Misconfigured: the folder can't be created or written, is only partly restored, or has a ? in its path.
         """
         self.refuse_half_restored()
         if "?" in str(self.path):
@@ -55,7 +55,7 @@ class DataFolder:
             with restricted_umask():
                 for folder in (self.path, self.journal, self.damaged):
                     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            # Make the names of the folders durable: without a name, a folder loses its durable files.
+            # Make the new directory entries durable: without an entry, a folder loses its durable files.
             sync_folder(self.path)
             sync_folder(self.path.parent)
         except FileExistsError as error:
@@ -93,7 +93,7 @@ class DataFolder:
             )
 
     def nested(self) -> list[Path]:
-        """Return the data folders inside this one. `cp -r backup data` creates one if `data` exists.
+        """Return the data folders inside this data folder. `cp -r backup data` creates such a folder if `data` exists.
 
         Raises:
             OSError: the folder can't be read.
@@ -168,16 +168,16 @@ class FolderLock:
         """Lock the folder.
 
         Raises:
-            FolderTaken: another process has locked it.
-            Misconfigured: it can't be locked.
+            FolderTaken: another process has locked the folder.
+            Misconfigured: the folder can't be locked.
         """
-        path = self._folder
+        path = self._folder  # the path that an error is about
         try:
             with contextlib.ExitStack() as descriptors:
                 self._lock_folder(descriptors)
                 path = self._lock_file_path
                 self._lock_file(descriptors)
-                self._descriptors = descriptors.pop_all()
+                self._descriptors = descriptors.pop_all()  # Keep the locks after this block.
         except BlockingIOError:
             raise FolderTaken(self._folder, _locking_process(self._lock_file_path)) from None
         except OSError as error:
@@ -185,8 +185,8 @@ class FolderLock:
         return self
 
     def _lock_folder(self, descriptors: contextlib.ExitStack) -> None:
-        """Lock the folder itself. Some network file systems can lock files, but not folders; that is no error."""
-        descriptor = _open(self._folder, os.O_RDONLY | os.O_DIRECTORY, descriptors)
+        """Lock the folder itself. Ignore the errors of network file systems that can lock files, but not folders."""
+        descriptor = _open_descriptor(self._folder, os.O_RDONLY | os.O_DIRECTORY, descriptors)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -194,9 +194,9 @@ class FolderLock:
                 raise
 
     def _lock_file(self, descriptors: contextlib.ExitStack) -> None:
-        """Lock the file `lock`, and write the process id. A full disk is no error: the folder itself is locked."""
+        """Lock the file `lock`, and write the process id. Ignore a full disk, because the folder itself is locked."""
         try:
-            descriptor = _open(self._lock_file_path, os.O_RDWR | os.O_CREAT, descriptors)
+            descriptor = _open_descriptor(self._lock_file_path, os.O_RDWR | os.O_CREAT, descriptors)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Overwrite in place: a full disk has no space for a new block.
             length = os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
@@ -208,20 +208,22 @@ class FolderLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Don't delete the file: a third process could then lock a new file while the second still owns the old one.
+        # Keep the file `lock`. If it were deleted, one process could lock the deleted file, which it has opened before,
+        # while another process locks a new file.
         self._descriptors.close()
 
 
-def _open(path: Path, flags: int, descriptors: contextlib.ExitStack) -> int:
-    """Open a path. The exit stack closes the descriptor, which releases its lock."""
+def _open_descriptor(path: Path, flags: int, descriptors: contextlib.ExitStack) -> int:
+    """Open a path, and return the descriptor. The exit stack closes the descriptor, which releases the lock."""
     descriptor = os.open(path, flags, 0o640)
     descriptors.callback(os.close, descriptor)
     return descriptor
 
 
 def _locking_process(lock_file: Path) -> str:
-    """Return the process that has locked the folder, for a message."""
+    """Return a name for the process that has locked the folder, for a message."""
     with contextlib.suppress(OSError):
+        # A process id has fewer than 20 digits, but another program may have written to the file.
         process_id = lock_file.read_text(encoding="ascii", errors="replace")[:20].strip()
         if process_id:
             return f"process {process_id}"

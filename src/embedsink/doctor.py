@@ -118,7 +118,7 @@ def _byte_count(path: Path) -> int:
 
 
 def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
-    """Verify the checksums of a snapshot on the disk. `_examine_snapshot` reports a missing one."""
+    """Verify the checksums of a snapshot on the disk. Yield nothing if it is missing: another check reports that."""
     try:
         damage = verify(snapshot)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
 
 
 def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
-    """Check that the snapshot is readable and complete. Check its rows, and the dashboards against its reports."""
+    """Check the reports and the rows of the snapshot. Check the dashboards, even if the snapshot can't be opened."""
     try:
         reader = open_snapshot(folder.snapshot, EVERYTHING)
     except EmbedsinkError as error:
@@ -148,7 +148,7 @@ def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
 
 
 def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
-    """Report the age and the size of the snapshot, and check that it has all reports."""
+    """Report the age and the size of the snapshot, and check that all reports are in the snapshot."""
     status = snapshot.stat()
     age_s = time.time() - status.st_mtime
     message = f"is {age_s:,.0f} s old and has {status.st_size:,} bytes."
@@ -159,7 +159,7 @@ def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
 
 
 def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
-    """Run all checks of `sql/checks`, unless the snapshot lacks the tables that they read."""
+    """Run all checks of `sql/checks`, unless the snapshot lacks tables that the checks read."""
     if _has_older_schema(reader):
         message = "are not checked, because an older embedsink created the snapshot."
         yield _problem("rows", f"{message} {_NEW_SNAPSHOT}")
@@ -176,7 +176,7 @@ def _has_older_schema(reader: Reader) -> bool:
 
 
 def _examine_ledger(reader: Reader) -> Finding:
-    """Report the number of rows in the ledger of loaded segments, and of lost envelopes."""
+    """Report how many rows the ledger of loaded segments has, and how many envelopes were lost."""
     try:
         ledger, _ = reader.first_row(_LEDGER_SQL)
     except EmbedsinkError as error:
@@ -186,7 +186,7 @@ def _examine_ledger(reader: Reader) -> Finding:
 
 
 def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
-    """Run a query of `sql/checks`, which returns invalid rows."""
+    """Run a query of `sql/checks`, which selects invalid rows. Any row is a problem."""
     try:
         first_row, row_count = reader.first_row(sql)
     except EmbedsinkError as error:
@@ -198,7 +198,7 @@ def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
 
 
 def _advice_in(sql: str) -> str:
-    """Return the advice in the comment of a check: its last lines, from `What to do:` on."""
+    """Return the advice in the comment of a check: the last lines of the comment, from `What to do:` on."""
     comment_lines = [line for line in sql.splitlines() if line.startswith("--")]
     advice: list[str] = []
     for line in comment_lines:
@@ -242,7 +242,7 @@ def _examine_journal(folder: DataFolder) -> Finding:
 
 
 def _examine_segment(path: Path) -> str | None:
-    """Return a message about an invalid file in the journal, or None."""
+    """Return a message about a problem of a file in the journal; None if the file has no problem."""
     if not number_of(path):
         return f"{path.name}: is not a segment and is ignored. Move it elsewhere."
     try:
@@ -277,7 +277,7 @@ def _compare_with_snapshot(
         if folder.snapshot.exists():
             return  # `_examine_snapshot` reports this.
         row = {"newest": None, "newest_compacted": None, "listed": None}
-    # List again, since a listing can miss a segment that is renamed meanwhile.
+    # List the folders again, because a listing can miss a segment that is renamed meanwhile.
     present |= segment_numbers(folder.journal, folder.damaged)
     gaps = find_gaps(present, after=_number_of_name(row["newest"]), before=max([last_sealed + 1, *present]))
     if gaps:
@@ -288,14 +288,16 @@ def _compare_with_snapshot(
         number = _number_of_name(f"{identity}{SEALED}")
         if number in listed:
             if listed[number] != identity:
-                other = listed[number]
-                yield f"{identity}: has the number of {other}, so it comes from another data folder and is not loaded."
+                yield (
+                    f"{identity}: has the number of {listed[number]}, so it comes from another data folder and is not "
+                    "loaded."
+                )
         elif number <= last_compacted_number:
             yield f"{identity}: has the number of a segment that was loaded long ago. The loader moves it to damaged/."
 
 
 def _number_of_name(name: str | None) -> int:
-    """Return the number of a segment; 0 for None."""
+    """Return the number in the file name of a segment; 0 for None and for other names."""
     return 0 if name is None else number_of(Path(name))
 
 
@@ -313,7 +315,7 @@ def _examine_damaged(folder: DataFolder) -> Finding:
 
 
 def _examine_folder(folder: DataFolder) -> Finding:
-    """Check that the data folder contains no other one, such as a restored backup in the wrong place."""
+    """Check that the data folder contains no other data folder, such as a backup restored in the wrong place."""
     try:
         nested = folder.nested()
     except OSError as error:

@@ -11,7 +11,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def rename_new(source: Path, target: Path) -> None:
-    """Rename a file to a new name. The caller holds the folder's lock, so no other program creates that name meanwhile.
+    """Rename a file to a free name. The caller holds the folder's lock, so no other program creates the name meanwhile.
 
     Raises:
         FileExistsError: the target exists. Both files are unchanged.
@@ -36,12 +36,12 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable after files were created or renamed."""
+    """Make the directory entries of a folder durable, after files were created, renamed or deleted."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        error.filename = str(folder)  # fsync names no file
+        error.filename = str(folder)  # An error of `fsync` has no file name, and messages need one.
         raise
     finally:
         os.close(descriptor)
@@ -58,7 +58,7 @@ def free_path(path: Path) -> Path:
 
 
 def move_to_damaged(path: Path, *, damaged: Path) -> Path:
-    """Move a damaged file durably to the folder `damaged`, without replacing a file there. Return its new path."""
+    """Move a damaged file durably to the folder `damaged`, without replacing a file there. Return the new path."""
     damaged.mkdir(parents=True, exist_ok=True)
     target = free_path(damaged / path.name)
     path.rename(target)

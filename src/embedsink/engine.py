@@ -83,6 +83,7 @@ class Limiters:
                 SNAPSHOT_DOWNLOADS_MAX,
                 waiting_max=0,
                 subject="analytics.duckdb",
+                # No setting changes this limit, so the message names the limit.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
@@ -121,7 +122,7 @@ class Engine:
         self.rules = settings.rules()
         self.counters: Counter[str] = Counter()
         self.limiters = Limiters.from_settings(settings)
-        self.reader_threads = _reader_threads(settings)
+        self.reader_threads = _create_reader_threads(settings)
         self.live_queries = SingleFlight()  # Live streams with equal filters share queries.
         self.replay_lock = asyncio.Lock()
         self.number_cipher = NumberCipher()
@@ -150,7 +151,7 @@ class Engine:
             except OSError as error:
                 path = error.filename or self.folder.path
                 raise Misconfigured(f"{path}: {error.strerror}. {advice_on(error)}") from error
-            self._closers = closers.pop_all()
+            self._closers = closers.pop_all()  # Keep everything open after this block.
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -192,6 +193,7 @@ class Engine:
         self.loader.start()
 
     def _create_loader(self) -> Loader:
+        # The journal is opened after the loader is created, so the lambdas read `self.journal` when they are called.
         return Loader(
             self.folder,
             self.store,
@@ -219,7 +221,7 @@ class Engine:
         return journal
 
     def _restore_quarantine_budget(self) -> None:
-        """Charge the rejections that the quarantine has stored today to the daily budgets."""
+        """Count the rejections that were quarantined today against the daily budget of each key."""
         try:
             with self.store.reader(EVERYTHING, uses_one_thread=True) as reader:
                 rows = reader.dicts("quarantine_today")
@@ -230,12 +232,12 @@ class Engine:
         self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
     def _on_sealed(self, number: int) -> None:
-        """Handle a sealed segment. The journal calls this in its thread."""
+        """Record the number of a sealed segment, and wake the loader. The journal calls this in its thread."""
         self._last_sealed.write(number)
         self.loader.on_sealed(number)
 
     def _on_loaded(self) -> None:
-        """Handle a load. The loader calls this in its thread."""
+        """Forget the dbt syncs that are loaded, and notify readers of the load. The loader calls this in its thread."""
         self.syncs.forget_loaded()
         self.load_notifier.notify()
 
@@ -249,7 +251,7 @@ class Engine:
         Args:
             result: the result of validating the body.
             on_durable: called when the lines are durable, or with the error if nothing is stored.
-            key_id: the id of the body's key.
+            key_id: the id of the sender's key.
             is_scoped: whether the key is limited to some deployments. The counts of other keys don't name the
                 deployment, because a sender could invent any number of deployments.
 
@@ -282,7 +284,7 @@ class Engine:
         )
 
     def _has_quarantine_space(self, key_id: str, byte_count: int, count: int) -> bool:
-        """Return whether the quarantine may store so many bytes and rejections of a key."""
+        """Return whether the disk and a key's budget have space for this number of bytes and rejections."""
         has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
         return has_headroom and self._quarantine_budget.is_within_budget(key_id, byte_count=byte_count, count=count)
 
@@ -294,9 +296,9 @@ class Engine:
         Args:
             lines: journal lines.
             on_durable: called when the lines are durable, or with the error if nothing is stored.
-            accepted: the number of accepted envelopes in them.
-            quarantined: the number of quarantined ones.
-            deployment: the deployment of all these envelopes; None if unknown.
+            accepted: the number of accepted envelopes in the lines.
+            quarantined: the number of quarantined envelopes in the lines.
+            deployment: the deployment of all envelopes in the lines; None if unknown.
 
         Raises:
             Unavailable: nothing is stored.
@@ -313,7 +315,7 @@ class Engine:
 
 
 async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> None:
-    """Reload the keys when their file has changed. Log a missing or invalid file."""
+    """Reload the keys whenever `keys.json` has changed. Log a missing or invalid file."""
     while True:
         await asyncio.sleep(interval_s)
         try:
@@ -324,8 +326,8 @@ async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> 
             log.error("keys_unreadable", extra={"detail": str(error)})
 
 
-def _reader_threads(settings: Settings) -> ThreadPoolExecutor:
-    """Create a thread for each running report, and one for live queries."""
+def _create_reader_threads(settings: Settings) -> ThreadPoolExecutor:
+    """Return a pool with a thread for each running report, and one thread for live queries."""
     return ThreadPoolExecutor(
         settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=lower_priority
     )
@@ -333,9 +335,9 @@ def _reader_threads(settings: Settings) -> ThreadPoolExecutor:
 
 def _exposure_message(folder: DataFolder, exposed: list[Path]) -> str:
     """Return a warning about files that other users may read or change."""
-    others = f" and {len(exposed) - 1:,} more" if len(exposed) > 1 else ""
+    remainder = f" and {len(exposed) - 1:,} more" if len(exposed) > 1 else ""
     return (
-        f"{exposed[0]}{others}: other users may read or change it, and this user can't restrict it. "
+        f"{exposed[0]}{remainder}: other users may read or change it, and this user can't restrict it. "
         f"As its owner, run `chmod -R g-w,o= {folder.path}`."
     )
 

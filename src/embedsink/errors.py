@@ -69,12 +69,13 @@ def preview(value: object) -> str:
         text = f"a {type(value).__name__}"
     if len(text) <= PREVIEW_CHARACTERS_MAX:
         return text
+    # Close the quotation marks of a string that is cut off.
     end = '…"' if text.startswith('"') else "…"
     return text[: PREVIEW_CHARACTERS_MAX - len(end)] + end
 
 
 def _encode_beginning(value: object) -> str:
-    """Return the beginning of a value as JSON, with keys redacted. The value may be a body of a megabyte."""
+    """Return at least the beginning of a value as JSON, with keys redacted. Stop early: a body may have a megabyte."""
     if not isinstance(value, dict | list):
         return redact_keys(_ENCODER.encode(value))
     text = ""
@@ -115,15 +116,15 @@ def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def redact_keys(text: str) -> str:
-    """Return the text with each embedsink key replaced by its kind and the first digits of its SHA-256.
+    """Return the text with each embedsink key replaced by the kind and the first eight digits of the key's SHA-256.
 
     The digits grant no access. They identify the key in `keys.json`, which has the digests of all keys. Two different
-    keys stay different, which matters if they are names in one object.
+    keys stay different, which matters if the keys are names in a JSON object.
     """
 
-    def redact(key: re.Match[str]) -> str:
-        digest = sha256(key[0].encode()).hexdigest()
-        return f"es_{key[1]}_…{digest[:8]}"
+    def redact(match: re.Match[str]) -> str:
+        digest = sha256(match[0].encode()).hexdigest()
+        return f"es_{match[1]}_…{digest[:8]}"  # The first group is the kind.
 
     return _KEY.sub(redact, text)
 

@@ -67,7 +67,7 @@ class LineLimit(logging.Filter):
         self._summary_timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to write the record."""
+        """Return whether to write the record. A skipped record is counted for the next summary."""
         event = str(record.msg)[:VALUE_CHARACTERS_MAX]
         with self._lock:
             has_token = self._take_token(event)
@@ -77,9 +77,9 @@ class LineLimit(logging.Filter):
         return has_token
 
     def _take_token(self, event: str) -> bool:
-        """Take a token of an event. Return False if it has none."""
+        """Take a token from the bucket of an event. Return False if the bucket has no token."""
         if len(self._buckets) > EVENTS_MAX:
-            self._buckets.clear()
+            self._buckets.clear()  # Limit the memory. Each event starts again with a full bucket.
         now = time.monotonic()
         tokens, updated_at = self._buckets.get(event, (BURST_LINES, now))
         tokens = min(BURST_LINES, tokens + (now - updated_at) * LINES_PER_S)
@@ -115,11 +115,15 @@ def log_as_json() -> None:
 
 
 def _shorten_values(fields: dict[str, Any], characters_max: int) -> dict[str, Any]:
+    """Return the fields with long values shortened."""
     return {name: _shorten(value, characters_max) for name, value in fields.items()}
 
 
 def _shorten(value: Any, characters_max: int) -> Any:
-    """Return a short value unchanged, else the beginning of its text. Keys are redacted first: none is split."""
+    """Return a short value unchanged, and a long value as the beginning of its text.
+
+    Keys are redacted before the text is cut, so that no part of a key remains.
+    """
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=str)
@@ -129,7 +133,7 @@ def _shorten(value: Any, characters_max: int) -> Any:
 
 
 def _shorten_middle(text: str) -> str:
-    """Return a long traceback without its middle. The beginning has the entry point, and the end has the exception."""
+    """Return a traceback; a long one without its middle, so that the entry point and the exception remain."""
     text = redact_keys(text)
     if len(text) <= TRACEBACK_CHARACTERS_MAX:
         return text

@@ -16,22 +16,22 @@ def restricted_umask() -> Iterator[None]:
 
     DuckDB has no option for the mode of its files, so this sets the umask of the process.
     """
-    before = os.umask(0o777 & ~FOLDER_MODE)
+    previous_umask = os.umask(0o777 & ~FOLDER_MODE)
     try:
         yield
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
 
 
 def restrict(folder: Path, *, own_names: Collection[str]) -> list[Path]:
-    """Remove permissions beyond 0750 and 0640 from a folder and its own files. Symbolic links are not followed.
+    """Remove permissions beyond 0750 and 0640 from a folder and embedsink's files in it. Don't follow symbolic links.
 
     Files of other programs in the folder are not changed. No file is opened, because closing a descriptor of an open
     `store.duckdb` would drop DuckDB's lock.
 
     Args:
         folder: the folder.
-        own_names: the beginnings of the names of its own files and folders, up to the first dot.
+        own_names: the names of embedsink's files and folders, up to the first dot.
 
     Returns:
         The paths that stay exposed to other users, because they belong to another user or a read-only file system.
@@ -46,7 +46,7 @@ def restrict(folder: Path, *, own_names: Collection[str]) -> list[Path]:
         is_restricted = _restrict(Path(path), FOLDER_MODE)
         if not is_restricted:
             exposed.append(Path(path))
-            folder_names.clear()
+            folder_names.clear()  # Another user may replace the names in this folder, so don't enter it.
             continue
         files = [Path(path, name) for name in file_names]
         exposed += [file for file in files if not _restrict(file, FILE_MODE)]
@@ -54,12 +54,15 @@ def restrict(folder: Path, *, own_names: Collection[str]) -> list[Path]:
 
 
 def _select_own(names: Iterable[str], own_names: Collection[str]) -> list[str]:
-    """Return the names of the data folder's own files and folders."""
+    """Return the names whose beginning, up to the first dot, is in `own_names`."""
     return [name for name in names if name.partition(".")[0] in own_names]
 
 
 def _restrict(path: Path, allowed_mode: int) -> bool:
-    """Remove the permissions beyond the allowed mode. Return whether the path has no others now."""
+    """Remove the permissions beyond the allowed mode. Return whether no permission beyond that mode remains.
+
+    Symbolic links are not changed: their permissions have no effect.
+    """
     try:
         status = path.lstat()
         mode = stat.S_IMODE(status.st_mode)

@@ -182,21 +182,21 @@ class Settings(BaseModel):
 
         The journal writes each event in a line with its context.
         """
-        largest_overhead = self.events_max * (self.context_bytes_max + _LINE_OVERHEAD_BYTES)
-        largest = _ESCAPED_BYTES_MAX * self.body_bytes_max + largest_overhead
-        if largest > self.pending_bytes_max:
+        overhead_bytes_max = self.events_max * (self.context_bytes_max + _LINE_OVERHEAD_BYTES)
+        lines_bytes_max = _ESCAPED_BYTES_MAX * self.body_bytes_max + overhead_bytes_max
+        if lines_bytes_max > self.pending_bytes_max:
             raise Misconfigured(
-                f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is less than one body may take, {largest:,} = "
-                f"{_ESCAPED_BYTES_MAX} × BODY_BYTES_MAX + EVENTS_MAX × (CONTEXT_BYTES_MAX + {_LINE_OVERHEAD_BYTES}). "
-                "Raise it."
+                f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is less than one body may take, "
+                f"{lines_bytes_max:,} = {_ESCAPED_BYTES_MAX} × BODY_BYTES_MAX + EVENTS_MAX × (CONTEXT_BYTES_MAX + "
+                f"{_LINE_OVERHEAD_BYTES}). Raise it."
             )
 
     def variables(self) -> dict[str, object]:
-        """Return the session variables that views read in addition to a scope."""
+        """Return the values that SQL views read as variables of the DuckDB session, in addition to a scope."""
         return {"session_gap_minutes": self.session_gap_minutes}
 
     def rules(self) -> Rules:
-        """Return the limits that validation applies to a body."""
+        """Return the service name and the limits that validation applies to a body."""
         return Rules(
             service_name=self.service_name,
             events_max=self.events_max,
@@ -210,7 +210,7 @@ def read_settings() -> Settings:
     """Return the settings from the environment.
 
     Raises:
-        Misconfigured: a variable is unknown or has an invalid value. The message names each of them.
+        Misconfigured: a variable is unknown or has an invalid value. The message lists all problems.
     """
     problems = _find_unknown_variables()
     values = {name: os.environ[_variable(name)] for name in Settings.model_fields if _variable(name) in os.environ}
@@ -225,7 +225,7 @@ def read_settings() -> Settings:
 
 
 def _variable(name: str) -> str:
-    """Return the environment variable of a setting."""
+    """Return the name of the environment variable for a setting."""
     return f"{PREFIX}{name.upper()}"
 
 
@@ -237,17 +237,20 @@ def _find_unknown_variables() -> list[str]:
 
 
 def _unknown_variable_message(name: str, known: list[str]) -> str:
+    """Return the message about an unknown variable, with the nearest known variable if one is similar."""
     nearest_name = nearest(name.removeprefix(PREFIX), [known_name.removeprefix(PREFIX) for known_name in known])
     if nearest_name is None:
         advice = "docs/configuration.md lists the settings. Unset it."
     else:
         advice = f"Did you mean {PREFIX}{nearest_name}?"
     quoted_name = preview(name)
+    # [1:-1] removes the quotation marks.
     return f"{quoted_name[1:-1]}: does not exist. {advice}"
 
 
 def _invalid_value_message(error: Any) -> str:
-    name = str(error["loc"][0])
+    """Return the message about the invalid value of a variable, from an error of pydantic."""
+    name = str(error["loc"][0])  # the setting
     return f"{_variable(name)}: {preview(error['input'])} is not {_allowed_values(name)}. Change or unset it."
 
 
@@ -256,7 +259,7 @@ def _allowed_values(name: str) -> str:
     field = Settings.model_fields[name]
     if isinstance(field.json_schema_extra, dict):
         return str(field.json_schema_extra["allowed"])
-    if field.annotation is str:
+    if field.annotation is str:  # only `service_name`
         return "a word of a to z, 0 to 9 and hyphens that begins with a letter"
     kind = "an integer" if field.annotation is int else "a finite number"
     bounds = [

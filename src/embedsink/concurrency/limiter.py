@@ -62,7 +62,7 @@ class ConcurrencyLimiter:
         """Acquire a running slot for a key, and release it at the end of the block.
 
         Raises:
-            Unavailable: all waiting slots are in use, or this key has its share of them.
+            Unavailable: all waiting slots are in use, or the free ones are reserved for other keys.
         """
         await self._acquire(key_id)
         try:
@@ -71,16 +71,20 @@ class ConcurrencyLimiter:
             self._release(key_id)
 
     async def _acquire(self, key_id: str) -> None:
-        """Count a running task of a key, after waiting for a slot if necessary."""
-        # If a slot is free, no waiting key may run, so this task overtakes none.
+        """Acquire a running slot for a key, after waiting if necessary.
+
+        Raises:
+            Unavailable: no waiting slot is free for this key.
+        """
+        # `_release` gives free slots to waiting tasks at once. So if this task may run, it overtakes no waiting task.
         if self._may_run(key_id):
             self._running[key_id] += 1
             return
-        self._check_waiting(key_id)
+        self._check_waiting_slots(key_id)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key_id, deque()).append(turn)
         try:
-            await turn
+            await turn  # `_admit` counts this task as running.
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._remove_waiting(key_id, turn)
@@ -95,7 +99,7 @@ class ConcurrencyLimiter:
             return False
         return not is_reserved(used_by_key=self._running[key_id], used=used, total=self._running_max)
 
-    def _check_waiting(self, key_id: str) -> None:
+    def _check_waiting_slots(self, key_id: str) -> None:
         """Raise Unavailable if no waiting slot is free for a key."""
         used = sum(len(turns) for turns in self._waiting.values())
         if used >= self._waiting_max:

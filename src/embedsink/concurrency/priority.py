@@ -15,8 +15,8 @@ def lower_priority() -> None:
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # Where the system forbids setting priorities, this thread shares the CPU with ingest.
+        # If the system forbids setting priorities, this thread shares the CPU with ingest.
         with contextlib.suppress(OSError):
-            # Only root may set a lower niceness than `nice` or systemd has set.
+            # Keep a niceness that is already higher: only root may lower it.
             current = os.getpriority(os.PRIO_PROCESS, thread)
             os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, current))

@@ -48,7 +48,10 @@ class SingleFlight:
         return key in self._flights
 
     def forget(self, key: Hashable) -> None:
-        """Start a new task for later callers with this key. A task that began before a load may miss its rows."""
+        """Let the next caller with this key start a new task. Present callers still get the result of the old task.
+
+        Call this after a load, because the old task may miss the loaded rows.
+        """
         self._flights.pop(key, None)
 
 

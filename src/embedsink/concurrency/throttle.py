@@ -38,7 +38,10 @@ class Throttle:
         self._loop_meter = CpuMeter()
 
     async def run(self, query: Callable[[], Coroutine[Any, Any, T]], *, key_id: str) -> T:
-        """Run a query when it is this key's turn, and return its result.
+        """Run a query when it is this key's turn, and return the result.
+
+        While the event loop is idle, the turn ends when the query starts. While the loop is busy, the turn ends with
+        the query, or after `TURN_S_MAX`.
 
         Raises:
             Unavailable: too many queries wait.
@@ -99,5 +102,5 @@ class CpuMeter:
         return (run_ns + waited_ns) / 1e9 if run_ns else self._run_s()
 
     def _run_s(self) -> float:
-        """Return the seconds for which the thread has run; 0 if another thread reads the meter."""
+        """Return the seconds of CPU time of the thread; 0 if another thread calls this."""
         return time.thread_time() if threading.get_ident() == self._thread else 0.0

@@ -82,7 +82,7 @@ class DbtSyncs:
         job = (deployment, job_id)
         while True:
             await self._recover()
-            # Look in memory first: the loader stores a result before it is removed from memory.
+            # Look in memory first: a result is removed from memory only after it is in the store.
             result = self._unloaded.get(job)
             if result is None:
                 result = await self._find_loaded(job, key_id)
@@ -95,8 +95,9 @@ class DbtSyncs:
         """Make a result durable. Return False if an equal result is already recorded.
 
         Raises:
-            Refused: `conflict` when the job has a different result.
-            Unavailable: nothing was stored.
+            Refused: the job has a different result (reason `conflict`).
+            Unavailable: the journal or the store is not available, or too many bytes wait for the loader. The result is
+                not stored.
         """
         job = (sync.deployment, sync.job_id)
         while job in self._recording:
@@ -115,10 +116,10 @@ class DbtSyncs:
         try:
             loaded = self._find_loaded_jobs(jobs)
         except Unavailable as error:
-            # They stay in memory until a later load.
+            # The results stay in memory until a later load.
             log.warning("sync_lookup_failed", extra={"detail": str(error)})
             return
-        with contextlib.suppress(RuntimeError):  # The loop is closed: no request can follow.
+        with contextlib.suppress(RuntimeError):  # If the loop is closed, no request can follow.
             self._loop.call_soon_threadsafe(self._remove, loaded)
 
     async def _record(self, sync: Sync, key_id: str) -> bool:
@@ -128,7 +129,7 @@ class DbtSyncs:
             _check_equal(sync, existing)
             return False
         line = sync_line(sync, key_id=key_id)
-        # If no result waits for the loader, accept any: the size of its body is limited.
+        # If no result waits for the loader, accept a result of any size: the size of a body is limited.
         if self._unloaded and self._unloaded_bytes + len(line) > self._bytes_max:
             detail = "syncs: too many bytes wait for the loader (EMBEDSINK_SYNC_BYTES_MAX). Wait, then resend."
             raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5)
@@ -152,18 +153,22 @@ class DbtSyncs:
                 self._unloaded_bytes -= len(result.encoded)
 
     async def _recover(self) -> None:
-        """Read the results that the store may lack from the journal, once for each store that was opened."""
+        """Read the results that the store may lack from the journal, once after each opening of the store."""
         async with self._recovery_lock:
             if self._recovered_store_number != self._store.opened_count:
                 self._recovered_store_number = self._store.opened_count
                 self._unread_segments = self._journal.segments()
             while self._unread_segments:
-                for sync in await asyncio.to_thread(self._missing_in_store, self._unread_segments[0]):
+                for sync in await asyncio.to_thread(self._find_missing_in_store, self._unread_segments[0]):
                     self._add(sync)
-                del self._unread_segments[0]
+                del self._unread_segments[0]  # only after success, so that the next request retries a failed read
 
-    def _missing_in_store(self, segment: Path) -> list[Sync]:
-        """Return the results in a segment that the store does not have."""
+    def _find_missing_in_store(self, segment: Path) -> list[Sync]:
+        """Return the results in a segment that the store does not have.
+
+        Raises:
+            Unavailable: the segment can't be read, or the store can't answer now.
+        """
         try:
             syncs = _read_segment(segment)
         except OSError as error:
@@ -175,47 +180,48 @@ class DbtSyncs:
         return [sync for sync in syncs if (sync.deployment, sync.job_id) not in loaded]
 
     def _find_loaded_jobs(self, jobs: list[Job]) -> set[Job]:
-        """Return those of the jobs whose results the store has."""
+        """Return the subset of the jobs whose results the store has."""
         scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in jobs]}
         with self._store.reader(scope, uses_one_thread=True) as reader:
             loaded = {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(_LOADED_JOBS_VIEW)}
-        # The query finds jobs of the same ids in all deployments.
+        # The query finds these job ids in all deployments, so select the given pairs.
         return loaded.intersection(jobs)
 
     async def _find_loaded(self, job: Job, key_id: str) -> StoredResult | None:
-        """Return the result of a job in the store, or None."""
+        """Return the result of a job in the store, or None. The number of concurrent lookups is limited."""
         async with self._lookups.slot(key_id):
             return await asyncio.to_thread(self._query_store, job)
 
     def _query_store(self, job: Job) -> StoredResult | None:
+        """Return the result of a job in the store, or None. This blocks, so a thread calls it."""
         deployment, job_id = job
         scope = {"deployments": [deployment], "sync_job_ids": [job_id]}
         with self._store.reader(scope, uses_one_thread=True) as reader:
             rows = reader.dicts(_RESULT_VIEW)
-        return _result_of_row(rows[0]) if rows else None
+        return _to_result(rows[0]) if rows else None
 
 
 def _check_equal(sync: Sync, existing: StoredResult) -> None:
-    """Raise Refused if a sync differs from the existing result of its job."""
+    """Raise Refused if a sync differs from the existing result of the same job (reason `conflict`)."""
     if sync.digest != existing.digest:
         problem = f"syncJobId: {preview(sync.job_id)} already has a different result in deployment {sync.deployment}"
         raise Refused(Reason.CONFLICT, f"{problem}. Record a new sync under its own job ID.")
 
 
 def _read_segment(segment: Path) -> list[Sync]:
-    """Return the results in a segment, as the loader would load them: none of a damaged segment."""
+    """Return the results in a segment; none if the segment is damaged, because the loader does not load it."""
     try:
         content = segment.read_bytes()
     except FileNotFoundError:
-        return []  # The segment was loaded and deleted meanwhile, so the store has its results.
+        return []  # The segment was loaded and deleted meanwhile, so the store has the results.
     syncs = list(read_syncs(content))
     if not syncs or find_damage(content) is not None:
         return []
     return syncs
 
 
-def _result_of_row(row: dict[str, Any]) -> StoredResult:
-    """Return the result from a row of the view `sync_result`."""
+def _to_result(row: dict[str, Any]) -> StoredResult:
+    """Convert a row of the view `sync_result` to a result."""
     result = {
         "syncJobId": row["sync_job_id"],
         "generatedFiles": [{"path": path} for path in row["paths"]],

@@ -34,7 +34,7 @@ class FairQueue(Generic[T]):
         """Add an item. Return the evicted item if the queue was full.
 
         Raises:
-            Unavailable: `overloaded`, when the queue is full and no sender has more items.
+            Unavailable: the queue is full, and no sender has at least two items more (reason `overloaded`).
         """
         evicted = self._evict(key, address) if self._count >= self._count_max else None
         self._items.setdefault(key, {}).setdefault(address, deque()).append(item)
@@ -57,13 +57,14 @@ class FairQueue(Generic[T]):
         """
         largest_key = max(self._items, key=self._count_by_key.__getitem__)
         if self._count_by_key[largest_key] <= self._count_by_key[key] + 1:
-            largest_key = key  # The keys have equal shares. The addresses of this key may not.
+            # No key has many more items than this key, but an address of this key may have many of them.
+            largest_key = key
         addresses = self._items.get(largest_key)
-        if not addresses:
+        if not addresses:  # This key has no item that could be evicted.
             raise self.queue_full_error()
         largest_address = max(addresses, key=lambda name: len(addresses[name]))
-        own_count = len(addresses.get(address, ()))
-        if largest_key == key and len(addresses[largest_address]) <= own_count + 1:
+        sender_count = len(addresses.get(address, ()))
+        if largest_key == key and len(addresses[largest_address]) <= sender_count + 1:
             raise self.queue_full_error()
         item = addresses[largest_address].pop()
         if not addresses[largest_address]:
@@ -72,7 +73,7 @@ class FairQueue(Generic[T]):
         return item
 
     def _count_removed(self, key: str) -> None:
-        """Count an item of a key that was removed, and delete empty entries."""
+        """Update the counts after an item of a key was removed. Delete the key if no item is left."""
         self._count -= 1
         self._count_by_key[key] -= 1
         if self._count_by_key[key] == 0:
@@ -87,11 +88,11 @@ class FairQueue(Generic[T]):
         return self._pop()
 
     def drain(self) -> list[T]:
-        """Remove all items and return them in order."""
+        """Remove all items, and return them in the order in which `get` would return them."""
         return [self._pop() for _ in range(self._count)]
 
     def _pop(self) -> T:
-        """Remove and return the next item. Its key and address move to the end of the order."""
+        """Remove and return the next item. Move the key and the address of the item to the end of the order."""
         key, addresses = _pop_first(self._items)
         address, items = _pop_first(addresses)
         item = items.popleft()

@@ -84,14 +84,14 @@ class ParseResult:
 
 
 def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> ParseResult:
-    """Decompress a body, validate it and encode its journal lines."""
+    """Decompress a body, validate it and encode its journal lines. If the body is refused, the result says why."""
     body = job.body
     try:
         if job.encoding == "gzip":
             body = inflate(body, bytes_max=body_bytes_max)
         parsed = parse(body, job.received_at, rules, ndjson=job.is_ndjson)
     except Refused as refusal:
-        # A body that is too large was decompressed at least up to the limit.
+        # A body that is too large was decompressed up to the limit, so it counts with that size.
         body_bytes = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
         return _encode_refused(body, job, refusal, body_bytes)
     return encode_delivery(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
@@ -100,7 +100,10 @@ def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> Par
 def encode_delivery(
     parsed: ParsedDelivery, body_bytes: int, *, key_id: str, deployments: frozenset[int] | None
 ) -> ParseResult:
-    """Restrict a delivery to the deployments of its key, and encode its journal lines."""
+    """Restrict a delivery to the deployments that the key allows, and encode its journal lines.
+
+    If the delivery names another deployment, the result has a refusal and no lines.
+    """
     try:
         delivery = parsed.restrict_to(deployments)
     except Refused as refusal:
@@ -124,7 +127,8 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
     """Decompress a gzip body.
 
     Raises:
-        Refused: `body_too_large` beyond `bytes_max`, or `encoding`.
+        Refused: the content has more than `bytes_max` bytes (reason `body_too_large`), or the body is truncated, is not
+            gzip or has too many members (reason `encoding`).
     """
     contents: list[bytes] = []
     byte_count = 0
@@ -150,7 +154,10 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
 
 
 def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
-    """Decompress the beginning of a gzip body, at most `bytes_max` bytes. Return nothing if it is not gzip."""
+    """Return the beginning of the content of a gzip body; empty bytes if the body is not gzip.
+
+    At most `bytes_max` bytes are read, and at most as many are returned.
+    """
     try:
         return zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(body[:bytes_max], bytes_max)
     except zlib.error:
@@ -158,13 +165,13 @@ def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
 
 
 def body_too_large_error(size: int, *, bytes_max: int) -> Refused:
-    """Return the refusal of a body above the limit."""
+    """Return the error for a body of this size, which is above the limit."""
     limit = f"{bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
     return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
 
 
 def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: int) -> ParseResult:
-    """Return the result of a refused body, with its rejection if the body is to be quarantined."""
+    """Return the result of a refused body, with a rejection line if the reason is one of `_QUARANTINED_REASONS`."""
     if refusal.reason not in _QUARANTINED_REASONS:
         return ParseResult(refusal=refusal, body_bytes=body_bytes)
     rejection = Rejection(None, refusal.reason, str(refusal), body)

@@ -20,7 +20,7 @@ class QuarantineBudget:
         self._bytes_per_day = bytes_per_day
         self._count_per_day = count_per_day
         self._day = 0
-        self._used: dict[str, tuple[int, int]] = {}
+        self._used: dict[str, tuple[int, int]] = {}  # bytes and rejections on `_day`, by key id
 
     def restore_usage(self, usage: Iterable[tuple[str, int, int]]) -> None:
         """Set today's usage after a restart.
@@ -32,17 +32,17 @@ class QuarantineBudget:
         self._used = {key_id: (byte_count, count) for key_id, byte_count, count in usage}
 
     def is_within_budget(self, key_id: str, *, byte_count: int, count: int) -> bool:
-        """Return whether the key may store that many more bytes and rejections today."""
-        used_bytes, used_count = self._used_by(key_id)
+        """Return whether the key may store this number of bytes and rejections in addition to today's usage."""
+        used_bytes, used_count = self._usage_today(key_id)
         return used_bytes + byte_count <= self._bytes_per_day and used_count + count <= self._count_per_day
 
     def charge(self, key_id: str, *, byte_count: int, count: int) -> None:
         """Count rejections that are durable. Concurrent rejections are counted late, so a key may exceed its budget."""
-        used_bytes, used_count = self._used_by(key_id)
+        used_bytes, used_count = self._usage_today(key_id)
         self._used[key_id] = used_bytes + byte_count, used_count + count
 
-    def _used_by(self, key_id: str) -> tuple[int, int]:
-        """Return the bytes and the number of rejections of a key today. A new day starts from zero."""
+    def _usage_today(self, key_id: str) -> tuple[int, int]:
+        """Return the bytes and the number of rejections of a key today. On a new day, reset the usage of all keys."""
         today = _today()
         if today != self._day:
             self._day = today
@@ -51,5 +51,5 @@ class QuarantineBudget:
 
 
 def _today() -> int:
-    """Return the number of the current UTC day since 1970."""
+    """Return the number of UTC days from 1970 until today."""
     return int(time.time() // _DAY_S)

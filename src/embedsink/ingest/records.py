@@ -50,7 +50,7 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
 
 
 def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> bytes:
-    """Return a line for each rejection. `new_id` returns its id in the quarantine."""
+    """Return a line for each rejection. `new_id` returns the id of a rejection in the quarantine."""
     shared = _shared_members(parsed, key_id)
     return _without_keys(b"".join([_rejection_line(rejection, shared, new_id) for rejection in parsed.rejected]))
 
@@ -58,23 +58,25 @@ def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> by
 def rejection_count_lines(
     reasons: Mapping[str, int], *, received_at: int, key_id: str, deployment: int | None
 ) -> bytes:
-    """Return a line for each reason of rejections that are counted and not stored."""
+    """Return a line for each reason, with the number of rejections that are only counted, not stored."""
     shared: dict[str, Any] = {"received_at": received_at, "key_id": key_id}
     if deployment is not None:
         shared["context"] = {"deployment": deployment}
     counts = [{**shared, "reason": reason, "rejected_count": count} for reason, count in reasons.items()]
+    # [1:] removes the opening brace.
     return b"".join(b'{"kind":"counted",%b\n' % encode(count)[1:] for count in counts)
 
 
 def body_rejection_line(rejection: Rejection, *, received_at: int, key_id: str, new_id: NewId) -> bytes:
     """Return the line of an unreadable body."""
-    shared = encode({"received_at": received_at, "key_id": key_id})[1:-1]
+    shared = encode({"received_at": received_at, "key_id": key_id})[1:-1]  # without braces
     return _without_keys(_rejection_line(rejection, shared, new_id))
 
 
 def replay_line(quarantine_id: str, *, received_at: int) -> bytes:
     """Return the line that marks a quarantined input as accepted by a replay."""
-    return b'{"kind":"replayed",%b}\n' % encode({"received_at": received_at, "quarantine_id": quarantine_id})[1:-1]
+    # [1:] removes the opening brace.
+    return b'{"kind":"replayed",%b\n' % encode({"received_at": received_at, "quarantine_id": quarantine_id})[1:]
 
 
 def sync_line(sync: Sync, *, key_id: str) -> bytes:
@@ -89,13 +91,13 @@ def sync_line(sync: Sync, *, key_id: str) -> bytes:
     }
     if sync.extra is not None:
         members["extra"] = sync.extra
-    return _without_keys(b"%b%b\n" % (_SYNC_PREFIX, encode(members)[1:]))
+    return _without_keys(b"%b%b\n" % (_SYNC_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
 
 
 def read_syncs(lines: bytes) -> Iterator[Sync]:
-    """Yield the results of dbt syncs in journal lines, in their order."""
+    """Yield the results of dbt syncs in journal lines, in the order of the lines."""
     if _SYNC_PREFIX not in lines:
-        return  # Most segments have none, and this test is ten times as fast as the regular expression.
+        return  # Most segments have no results, and this test is ten times as fast as the regular expression.
     for match in _SYNC_LINE.finditer(lines):
         line = orjson.loads(match[0])
         yield Sync(
@@ -158,18 +160,19 @@ def _unknown_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
 def _loss_lines(parsed: ParsedDelivery, shared: bytes, delivery_id: str | None) -> Iterator[bytes]:
     """Yield a line for each reason of loss.
 
-    Its id is derived from the delivery's id, so that the loader deduplicates the losses of a delivery that is resent.
+    The id of a line is derived from the delivery's id. So if a delivery is resent, the loader deduplicates its losses.
+    Without `delivery_id`, the lines have no ids.
     """
     for reason, count in parsed.lost.items():
         loss: dict[str, Any] = {"reason": reason, "lost_count": count}
         if delivery_id is not None:
             source = f"loss:{delivery_id.lower()}:{reason}"
             loss["id"] = blake2s(source.encode(), digest_size=16).hexdigest()
-        yield b'{"kind":"lost",%b,%b}\n' % (shared, encode(loss)[1:-1])
+        yield b'{"kind":"lost",%b,%b\n' % (shared, encode(loss)[1:])  # without the opening brace
 
 
 def _first_id(parsed: ParsedDelivery) -> str | None:
-    """Return the first id of an accepted envelope, else of a rejected one. A delivery that is resent has the same."""
+    """Return the first id of an accepted envelope, else of a rejected envelope; None if no envelope has an id."""
     accepted_ids = (envelope.get("id") for envelope in parsed.accepted)
     rejected_ids = (rejection.id for rejection in parsed.rejected)
     for envelope_id in chain(accepted_ids, rejected_ids):
@@ -179,7 +182,7 @@ def _first_id(parsed: ParsedDelivery) -> str | None:
 
 
 def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes:
-    """Return the line of a rejection. Large input is truncated, and its size and digest are added."""
+    """Return the line of a rejection. Large input is truncated; the line then has the size and digest of the input."""
     raw = rejection.raw
     members: dict[str, Any] = {
         "quarantine_id": str(new_id()),
@@ -196,7 +199,7 @@ def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes
             members["detail"] += f" Only the first {TRUNCATED_BYTES:,} of its {len(raw):,} bytes are stored."
         members |= _raw_members(_truncate(raw))
         members |= {"whole_bytes": len(raw), "whole_sha256": sha256(raw).hexdigest()}
-    return b'{"kind":"quarantined",%b,%b}\n' % (shared, encode(members)[1:-1])
+    return b'{"kind":"quarantined",%b,%b\n' % (shared, encode(members)[1:])  # without the opening brace
 
 
 def _truncate(raw: bytes) -> bytes:
@@ -212,7 +215,10 @@ def _truncate(raw: bytes) -> bytes:
 
 
 def _raw_members(raw: bytes) -> dict[str, str]:
-    """Return the raw input as text, or as base64 if SQL text can't store it: invalid UTF-8, or a NUL character."""
+    """Return the members of a line for raw input: text, or base64 if SQL text can't store the input.
+
+    SQL text can't store invalid UTF-8 or NUL characters.
+    """
     if b"\0" not in raw:
         with contextlib.suppress(UnicodeDecodeError):
             return {"raw": raw.decode()}

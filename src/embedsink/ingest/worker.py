@@ -45,7 +45,7 @@ def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
 
 
 def decode_result(head: bytes, lines: bytes) -> ParseResult | str:
-    """Return the result of a job, or the traceback of a bug."""
+    """Return the result of a job. If a bug ended the job, return the traceback as text."""
     members = orjson.loads(head)
     if "traceback" in members:
         return str(members["traceback"])
@@ -76,7 +76,7 @@ def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> No
 
 
 def _run_job(job: ParseJob, rules: Rules, body_bytes_max: int) -> tuple[bytes, bytes]:
-    """Return the head and the journal lines of a job's result. After a bug, the head contains its traceback."""
+    """Run a job. Return the head and the journal lines of the result; after a bug, a head with the traceback."""
     try:
         return _encode_result(parse_and_encode(job, rules, body_bytes_max=body_bytes_max))
     except Exception:  # noqa: BLE001  the server logs the traceback and answers
@@ -84,6 +84,7 @@ def _run_job(job: ParseJob, rules: Rules, body_bytes_max: int) -> tuple[bytes, b
 
 
 def _decode_job(head: bytes, body: bytes) -> ParseJob:
+    """Return the job from a message of `encode_job`."""
     members: dict[str, Any] = orjson.loads(head)
     if members["deployments"] is not None:
         members["deployments"] = frozenset(members["deployments"])
@@ -108,7 +109,7 @@ def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
 
 
 def main() -> None:
-    """Run the worker. It ignores signals to the process group: the server ends it by closing the socket."""
+    """Run the worker. Signals to the process group are ignored: the server ends the worker by closing the socket."""
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.SIG_IGN)
     lower_priority()

@@ -56,8 +56,10 @@ class IngestPool:
     def submit(self, job: ParseJob, on_result: OnResult, *, address: str) -> None:
         """Queue a body. `on_result` is called once, in the event loop.
 
+        If the queue is full, this body may evict the newest body of the sender with the most bodies.
+
         Raises:
-            Unavailable: `overloaded`; `on_result` is not called.
+            Unavailable: the queue is full, or the server is stopping (reason `overloaded`). `on_result` is not called.
         """
         if self._is_closed:
             raise _stopping_error()
@@ -92,7 +94,7 @@ class IngestPool:
                 on_result(result)
 
     async def _next_job(self) -> tuple[ParseJob, OnResult]:
-        """Return the next job. Stop the worker if none arrives within `IDLE_S`."""
+        """Return the next job. Stop the worker if no job arrives within `IDLE_S`."""
         if self._worker.pid is not None:
             with contextlib.suppress(TimeoutError):
                 # Not `wait_for`: it swallows a cancellation that coincides with an item.
@@ -105,7 +107,7 @@ class IngestPool:
         return await self._queue.get()
 
     async def _parse(self, job: ParseJob) -> ParseResult:
-        """Parse a body in the worker process. If the process ends or hangs, kill it and retry once."""
+        """Parse a body in the worker process. If the process ends or hangs twice, raise Unavailable."""
         for _ in range(2):
             try:
                 async with asyncio.timeout(JOB_TIMEOUT_S):
@@ -135,8 +137,8 @@ class _Worker:
         """Send a job and return its result.
 
         Raises:
-            OSError, IncompleteReadError: the process ended.
-            RuntimeError: a bug in the worker, with its traceback.
+            OSError, IncompleteReadError: the process has ended, or can't be started.
+            RuntimeError: the worker has a bug. The message is the traceback.
         """
         if self._child is None:
             await self._start()
@@ -151,7 +153,10 @@ class _Worker:
         return result
 
     async def stop(self, *, kill: bool = False) -> None:
-        """Close the socket, which ends the process, and wait for its end."""
+        """Close the socket, which ends the process, and wait until the process has ended.
+
+        The process is killed if `kill` is true, or if it has not ended after `JOB_TIMEOUT_S`.
+        """
         child = self._child
         if child is None:
             return

@@ -41,7 +41,7 @@ class Capacity:
         self._disk_free_bytes = 2 * free_bytes_min
         self._journal_free_bytes = 0
         sizes = _segment_sizes(folder)
-        # Each counter has one writer, so that no thread can overwrite another's update.
+        # Only one thread writes each counter, so that no update by another thread is lost.
         self._added_count = len(sizes)
         self._added_bytes = sum(sizes)
         self._removed_count = 0
@@ -67,28 +67,28 @@ class Capacity:
         return self._disk_free_bytes >= free_bytes_min and self._journal_free_bytes >= self._journal_bytes_max // 2
 
     def add(self, byte_count: int) -> None:
-        """Count a sealed segment."""
+        """Count a sealed segment of this size."""
         self._added_count += 1
         self._added_bytes += byte_count
 
     def remove(self, byte_count: int) -> None:
-        """Count a segment that was deleted or moved to `damaged/`."""
+        """Count a segment of this size that was deleted or moved to `damaged/`."""
         self._removed_count += 1
         self._removed_bytes += byte_count
 
     def refuse(self, message: str) -> None:
-        """Refuse appends until the next measurement finds space."""
+        """Refuse appends with this message until the next measurement finds space."""
         self.refusal = message
-        self._measured_at = time.monotonic()
+        self._measured_at = time.monotonic()  # Delay the next measurement by a whole interval.
 
     def measure_when_due(self, *, open_bytes: int) -> None:
-        """Measure the free space if the last measurement is older than `MEASURE_INTERVAL_S`.
+        """Measure the free space and set `refusal`, if the last measurement is older than `MEASURE_INTERVAL_S`.
 
         Args:
             open_bytes: the size of the open segment.
 
         Raises:
-            OSError: the disk can't be measured, or the folder was replaced. The journal ends then.
+            OSError: the disk can't be measured, or the folder was replaced. The caller ends the journal.
         """
         now = time.monotonic()
         if now - self._measured_at < MEASURE_INTERVAL_S:
@@ -97,12 +97,12 @@ class Capacity:
         try:
             self.refusal = self._measure(open_bytes)
         except OSError as error:
-            # A measurement needs a free descriptor. Until there is one, the last measurement counts.
+            # A measurement needs a free descriptor. Until one is free, the last measurement counts.
             if error.errno not in NO_FREE_DESCRIPTOR:
                 raise
 
     def _measure(self, open_bytes: int) -> str | None:
-        """Measure the free space. Return the reason to refuse appends, or None."""
+        """Measure the free space. Return the message with which appends are refused; None if there is space."""
         self._check_that_folder_was_not_moved()
         disk = os.statvfs(self._folder)
         self._disk_free_bytes = disk.f_bavail * disk.f_frsize
@@ -119,22 +119,23 @@ class Capacity:
         return None
 
     def _check_that_folder_was_not_moved(self) -> None:
-        """Raise OSError if the path names another folder than at the start: the loader would not find the segments."""
+        """Raise OSError if the path names another folder than at the start, where the loader finds no new segments."""
         if _device_and_inode(self._folder) != self._folder_inode:
             raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
 
 
 def _device_and_inode(folder: Path) -> tuple[int, int]:
+    """Return the device and the inode, which together identify a folder even after it was renamed."""
     status = folder.stat()
     return status.st_dev, status.st_ino
 
 
 def _segment_sizes(folder: Path) -> list[int]:
-    """Return the sizes of the sealed segments."""
+    """Return the sizes in bytes of the sealed segments in a folder."""
     sizes = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # The file was moved after the listing.
+            with contextlib.suppress(FileNotFoundError):  # A file can be moved after the listing.
                 byte_count = entry.stat().st_size
                 if entry.name.endswith(SEALED):
                     sizes.append(byte_count)

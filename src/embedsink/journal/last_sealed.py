@@ -18,13 +18,14 @@ class LastSealed:
         self._path = path
 
     def read(self) -> int:
-        """Return the number; 0 if the file is missing or unreadable."""
+        """Return the number of the last sealed segment; 0 if the file is missing or unreadable."""
+        # `write` overwrites only the beginning of the file, so ignore the rest.
         with contextlib.suppress(OSError, ValueError):
             return int(self._path.read_bytes()[:_DIGITS])
         return 0
 
     def write(self, number: int) -> None:
-        """Overwrite the number in place: a full disk has no space for a new block."""
+        """Overwrite the number in place, because a full disk has no space for a new block. Ignore an error."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o640)
             try:

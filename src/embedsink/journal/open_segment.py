@@ -47,14 +47,17 @@ class OpenSegment:
         self.durable_bytes = self._written_bytes
 
     def undo_write(self) -> None:
-        """Truncate the file to its last durable group."""
-        # If another program has truncated it further, don't extend it with zeros.
+        """Truncate the file to its first `durable_bytes`, so that it ends with the last durable group."""
+        # If another program has truncated the file further, don't extend the file with zeros.
         if os.fstat(self._descriptor).st_size > self.durable_bytes:
             os.ftruncate(self._descriptor, self.durable_bytes)
         self._written_bytes = self.durable_bytes
 
     def seal(self) -> None:
-        """Rename the file to its final name, or delete it if it has no lines. The caller makes the name durable."""
+        """Rename the file to the name of a sealed segment and close it. The caller makes the name durable.
+
+        A segment without lines is deleted instead.
+        """
         if self.has_lines:
             rename_new(self.path, self.path.with_name(sealed_name(self.path.stem, self.durable_bytes)))
         else:

@@ -43,8 +43,8 @@ class Recovery:
 def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
     """Recover a journal folder. The operation is idempotent, even after a kill.
 
-    Open segments are sealed. An incomplete group at the end of one is moved to `damaged` first. Sealed segments are
-    read only if two have the same identity: the loader checks each segment before it loads it.
+    Open segments are sealed, after an incomplete group at the end was moved to `damaged`. Sealed segments are read only
+    if two have the same identity: the loader checks each segment before loading.
 
     Args:
         folder: the folder of the segments; it is created if missing.
@@ -112,7 +112,11 @@ def _recover_or_defer(path: Path, damaged: Path, recovery: Recovery) -> None:
 
 
 def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
-    """Seal an open segment. Delete it if it is empty or a copy, and move a damaged one to `damaged`."""
+    """Seal an open segment, after damage at the end was moved to `damaged`.
+
+    An empty segment is deleted, and so is a copy of the beginning of a sealed segment. A segment is moved to `damaged`
+    if it has damage that no crash causes.
+    """
     content = path.read_bytes()
     if not content:
         path.unlink()
@@ -133,37 +137,46 @@ def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
         recovery.damaged.append(_damage_message(path, damage, content, "is damaged", "The segment was moved to"))
         return
     _cut_off_last_group(path, content, damage, damaged, recovery)
+    # The rest of the segment is empty or intact.
     _recover_open(path, damaged, recovery)
 
 
 def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
-    """Return the sealed segment of the same identity that begins with this content, or None.
+    """Return the intact sealed segment that begins with the content of an open one of the same identity, or None.
 
-    A copy of a live folder can have both: the open segment was copied first, and then sealed.
+    Both exist in a copy of a live folder if the server sealed the segment while the folder was copied.
     """
     for sealed in _sealed_files(path.parent, path.stem):
-        if _starts_with(sealed, content):
+        if _is_intact_and_starts_with(sealed, content):
             return sealed
     return None
 
 
 def _sealed_files(folder: Path, identity: str) -> list[Path]:
-    """Return the sealed files of one identity. There are several after a copy over the folder."""
-    paths = [path for path in folder.iterdir() if path.suffix == SEALED and identity_of(path.name) == identity]
-    return [path for path in paths if path.is_file()]
+    """Return all sealed files of the segment with this identity.
+
+    There can be more than one if a backup was copied over the folder.
+    """
+    paths = [path for path in folder.iterdir() if identity_of(path.name) == identity]
+    return [path for path in paths if path.suffix == SEALED and path.is_file()]
 
 
-def _starts_with(sealed: Path, content: bytes) -> bool:
+def _is_intact_and_starts_with(sealed: Path, content: bytes) -> bool:
     """Return whether a sealed segment is intact and begins with this content."""
     return inspect(sealed).is_intact and sealed.read_bytes().startswith(content)
 
 
 def _duplicate_note(path: Path, sealed: Path) -> str:
+    """Return the message about a deleted copy of the beginning of a sealed segment."""
     return f"journal {path.name}: is a copy of the beginning of {sealed.name}. The copy was deleted."
 
 
 def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> None:
-    """Sync an intact open segment, and rename it to its final name."""
+    """Sync an intact open segment, and rename it to the name of a sealed segment.
+
+    If an intact segment has that name already, add both to `recovery.conflicts`. If a damaged segment has that name,
+    move it to `damaged` first.
+    """
     # A killed process may leave groups that never reached the disk, and a sealed segment must be durable.
     with path.open("r+b") as file:
         os.fsync(file.fileno())
@@ -183,8 +196,8 @@ def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> Non
 def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged: Path, recovery: Recovery) -> None:
     """Move everything after the last intact group to a file in `damaged`.
 
-    A group that was once complete may have been acknowledged, so an operator has to check it. An incomplete one needs
-    no action. The file's name tells which of the two it contains.
+    A group that was once complete may have been acknowledged, so an operator has to check it. An incomplete group needs
+    no action. The suffix of the file's name is `.ndjson` for a complete group only.
     """
     suffix = f".group-{damage.offset}{SEALED}" if damage.was_complete else f".tail-{damage.offset}"
     last_group = content[damage.offset :]
@@ -203,7 +216,7 @@ def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged: Pat
 def _path_for_group(group: bytes, path: Path) -> Path:
     """Return the path, or `<path>.1`, `<path>.2`, … if a file with another content has that name.
 
-    A file that a killed recovery has partly written is overwritten.
+    A file with only the beginning of the group is reused, because a recovery was killed while it wrote that file.
     """
     candidate = path
     for count in itertools.count(1):
@@ -214,6 +227,7 @@ def _path_for_group(group: bytes, path: Path) -> Path:
 
 
 def _damage_message(path: Path, damage: Damage, content: bytes, state: str, action: str) -> str:
+    """Return a message about a damaged group: the offset, the state, the cause and the action."""
     byte_count = len(content) - damage.offset
     return (
         f"journal {path.stem}: the group at offset {damage.offset:,} {state} ({byte_count:,} bytes; {damage.cause}). "
@@ -222,22 +236,28 @@ def _damage_message(path: Path, damage: Damage, content: bytes, state: str, acti
 
 
 def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
-    """Leave one sealed file per identity. A backup that was restored over a folder can add a second one."""
+    """Leave one sealed file for each identity. A backup that was copied over the folder can add a second file.
+
+    Copies of the beginning of the longest file are deleted. Files with other content get a new number.
+    """
     counts = Counter(identity_of(path.name) for path in folder.iterdir() if path.suffix == SEALED)
     duplicates = sorted(identity for identity, count in counts.items() if identity != "" and count > 1)
     for identity in duplicates:
         files = _sealed_files(folder, identity)
         longest, *shorter = sorted(files, key=lambda path: path.stat().st_size, reverse=True)
         for path in shorter:
-            if _starts_with(longest, path.read_bytes()):
+            if _is_intact_and_starts_with(longest, path.read_bytes()):
                 path.unlink()
                 recovery.notes.append(_duplicate_note(path, longest))
             else:
                 _renumber(path, longest, recovery)
 
 
-def _renumber(path: Path, other: Path, recovery: Recovery) -> None:
-    """Give a segment the next number, so that it is loaded besides `other`. Events have ids, so none counts twice."""
+def _renumber(path: Path, namesake: Path, recovery: Recovery) -> None:
+    """Give a segment the next number, so that it is loaded besides `namesake`, which has the same identity.
+
+    No event counts twice, because events have ids.
+    """
     recovery.last_number += 1
     identity = new_identity(recovery.last_number)
     if path.suffix == OPEN:
@@ -246,4 +266,4 @@ def _renumber(path: Path, other: Path, recovery: Recovery) -> None:
         name = path.name.replace(identity_of(path.name), identity)
     target = path.with_name(name)
     rename_new(path, target)
-    recovery.notes.append(f"journal {path.name}: differs from {other.name}. It is loaded as {target.name}.")
+    recovery.notes.append(f"journal {path.name}: differs from {namesake.name}. It is loaded as {target.name}.")

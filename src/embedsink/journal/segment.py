@@ -65,7 +65,7 @@ class Segment:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the size matches the one in the file name, if there is one, and every checksum matches."""
+        """Whether every checksum matches, and the size is that in the file name, unless the name omits the size."""
         return self.damage is None
 
     def count_lines(self) -> int:
@@ -79,14 +79,14 @@ def trailer(lines: bytes) -> bytes:
 
 
 def inspect(path: Path) -> Segment:
-    """Read a segment, and check its size and each group."""
+    """Read a segment from the disk, and check the size and each group."""
     content = path.read_bytes()
     damage, group_bytes_max = _inspect_content(path.name, content)
     return Segment(path, len(content), group_bytes_max, damage)
 
 
 def damage_of(name: str, content: bytes) -> Damage | None:
-    """Return the first damage in a segment; None if its groups are intact and a sealed segment has the right size.
+    """Return the first damage in a segment; None if all groups are intact and the size is that in the file name.
 
     Args:
         name: the file name of the segment. Sealed segments have their size in the name.
@@ -97,7 +97,7 @@ def damage_of(name: str, content: bytes) -> Damage | None:
 
 
 def find_damage(content: bytes) -> Damage | None:
-    """Return the first damage in groups; None if all are intact."""
+    """Return the first damage in the groups of a segment; None if all groups are intact."""
     damage, _ = _inspect_groups(content)
     return damage
 
@@ -113,19 +113,19 @@ def has_intact_group(content: bytes, start: int) -> bool:
 
 
 def _inspect_content(name: str, content: bytes) -> tuple[Damage | None, int]:
-    """Return the first damage in a segment, and the bytes of the largest group before it."""
+    """Return the first damage in a segment, or None, and the size of the largest group before the damage."""
     damage, group_bytes_max = _inspect_groups(content)
     sealed_bytes = sealed_bytes_of(name)
     if sealed_bytes is None and not content and not name.endswith(OPEN):
-        damage = Damage(0, "it is empty")
+        damage = Damage(0, "it is empty")  # No segment is sealed without a group.
     elif sealed_bytes is not None and sealed_bytes != len(content):
         offset = len(content) if damage is None else damage.offset
-        damage = Damage(offset, _size_mismatch(len(content), sealed_bytes))
+        damage = Damage(offset, _size_mismatch_cause(len(content), sealed_bytes))
     return damage, group_bytes_max
 
 
 def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
-    """Return the first damage in groups, and the bytes of the largest group before it."""
+    """Return the first damage in groups, or None, and the size of the largest group before the damage."""
     group_start = 0
     group_bytes_max = 0
     for match in _find_trailers(content):
@@ -145,7 +145,7 @@ def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
 
 def _find_trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
     """Yield the lines that have the form of a trailer, from the offset `start` on."""
-    # Search for the fixed beginning first: the regular expression alone is ten times slower, and keeps the GIL.
+    # Search for the constant beginning first: the regular expression alone is ten times slower, and keeps the GIL.
     offset = content.find(_TRAILER_START, start)
     while offset >= 0:
         is_line_start = offset == 0 or content[offset - 1 : offset] == b"\n"
@@ -155,7 +155,7 @@ def _find_trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
         offset = content.find(_TRAILER_START, offset + 1)
 
 
-def _size_mismatch(byte_count: int, sealed_bytes: int) -> str:
+def _size_mismatch_cause(byte_count: int, sealed_bytes: int) -> str:
     """Return the cause of damage in a segment whose size differs from the size in its name."""
     if byte_count < sealed_bytes:
         return f"bytes are missing ({byte_count:,} of {sealed_bytes:,} are left)"
@@ -175,7 +175,7 @@ def identity_of(name: str) -> str:
 
 
 def sealed_bytes_of(name: str) -> int | None:
-    """Return the size with which a segment was sealed; None if its name omits the size."""
+    """Return the size with which a segment was sealed; None if the name omits the size, or for other files."""
     match = _NAME.match(name)
     return int(match[3]) if match and match[3] else None
 
@@ -183,8 +183,8 @@ def sealed_bytes_of(name: str) -> int | None:
 def new_identity(number: int) -> str:
     """Return an identity for a new segment of this number.
 
-    The random part makes it unique: a store that outlives the journal's folder can't mistake a new segment for a loaded
-    one.
+    The random part makes the identity unique. So a store that outlives the journal's folder can't mistake a new segment
+    for one that is loaded already.
     """
     return f"{number:012d}-{secrets.token_hex(4)}"
 
@@ -195,5 +195,5 @@ def sealed_name(identity: str, byte_count: int) -> str:
 
 
 def end_of_last_group(content: bytes) -> int:
-    """Return the offset where the last trailer ends; 0 without one."""
+    """Return the offset where the last trailer ends; 0 if there is no trailer."""
     return max((match.end() for match in _find_trailers(content)), default=0)

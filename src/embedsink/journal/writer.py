@@ -121,31 +121,32 @@ class Journal:
         self._thread.start()
 
     async def close(self) -> None:
-        """Commit pending lines and seal the open segment."""
+        """Commit pending lines, seal the open segment and end the committer thread."""
         self._is_closing = True
         self._wake.set()
         if self._thread:
             await asyncio.to_thread(self._thread.join)
 
     def submit(self, lines: bytes, on_durable: OnDurable) -> None:
-        """Add whole lines to the next group. They are durable when `on_durable` is called with None.
+        """Add whole lines to the next group. The lines are durable when `on_durable` is called with None.
 
         If the write fails, `on_durable` is called with an error: `overloaded`, `storage_low` or `storage_failed`.
 
         Raises:
-            Unavailable: one of these errors. Nothing is stored, and `on_durable` is not called.
+            Unavailable: the journal has ended (reason `storage_failed`), too many bytes are pending (`overloaded`), or
+                the disk or the journal is full (`storage_low`). Nothing is stored, and `on_durable` is not called.
         """
         self._check_limits(len(lines))
         self._submitted_bytes += len(lines)
         self._pending.append((lines, on_durable))
         if not self._is_wake_scheduled:
-            # Wake the committer one turn of the loop later. If it were woken now, it would take one line and compete
-            # for the interpreter with the callbacks that follow (docs/decisions/0006).
+            # Wake the committer one turn of the loop later. A committer that is woken now would take one line, and
+            # compete for the interpreter with the callbacks that follow (docs/decisions/0006).
             self._is_wake_scheduled = True
             self._loop.call_soon(self._loop.call_soon, self._wake_committer)
 
     def append(self, lines: bytes) -> "asyncio.Future[None]":
-        """Submit lines, and return a future that is done when they are durable. It raises Unavailable if they fail.
+        """Submit lines. Return a future that completes when the lines are durable, or raises Unavailable.
 
         Raises:
             Unavailable: the journal does not accept the lines.
@@ -153,10 +154,11 @@ class Journal:
         return wait_for(lambda on_durable: self.submit(lines, on_durable))
 
     def segments(self) -> list[Path]:
-        """Return the sealed segments, oldest first."""
+        """Return the paths of the sealed segments, oldest first."""
         return [path for path in sorted(self.folder.glob(f"*{SEALED}")) if number_of(path) and path.is_file()]
 
     def _wake_committer(self) -> None:
+        """Wake the committer thread. Later submissions schedule this again."""
         self._is_wake_scheduled = False
         self._wake.set()
 
@@ -183,7 +185,7 @@ class Journal:
             # Run this in the loop's thread, so that no lines can be submitted after it and wait forever.
             self._call_soon(self._fail_pending)
         if self._segment:
-            self._segment.close()  # It could not be sealed. The next start seals it.
+            self._segment.close()  # The segment could not be sealed. The next start seals it.
         os.close(self._folder_descriptor)
 
     def _commit_until_closed(self) -> None:
@@ -202,7 +204,10 @@ class Journal:
                 self._seal_when_due(is_closing=is_last)
 
     def _check_disk(self) -> None:
-        """Measure the free space when due, and recover deferred segments if there is space. Fail on a disk error."""
+        """Measure the free space when due, and recover deferred segments if there is space.
+
+        On a disk error, end the journal.
+        """
         open_bytes = self._segment.durable_bytes if self._segment else 0
         try:
             self.capacity.measure_when_due(open_bytes=open_bytes)
@@ -229,7 +234,7 @@ class Journal:
         return group
 
     def _commit(self, group: Sequence[_Submission]) -> None:
-        """Commit the group, if there is one. After a bug, `_fail_pending` answers it."""
+        """Commit a group unless it is empty. After a bug, the group is pending again: `_fail_pending` answers it."""
         if not group:
             return
         try:
@@ -242,15 +247,15 @@ class Journal:
         """Write the lines of a group durably, and schedule the callbacks."""
         lines = b"".join([lines for lines, _ in group])
         failure = self._write_durably(lines + trailer(lines))
-        if lines and failure is None and self._segment:
+        if lines and failure is None and self._segment:  # The probes of `/readyz` have no lines.
             self._segment.has_lines = True
             self.last_number = self._next_number  # before the callbacks, which may read it
-        self._committed_bytes += len(lines)
+        self._committed_bytes += len(lines)  # after a failure too: these bytes are no longer pending
         # Answer only after the fsync: a 202 promises that the event survives power loss.
         self._call_soon(_answer, group, failure)
 
     def _write_durably(self, group: bytes) -> Unavailable | None:
-        """Write and sync a group. Return the error for its submissions if this fails."""
+        """Write and sync a group. Return None if the group is durable, else the error for its submissions."""
         try:
             if self._segment is None:
                 self._segment = self._open_segment()
@@ -277,23 +282,24 @@ class Journal:
     def _open_segment(self) -> OpenSegment:
         """Create the file of a new segment.
 
-        A segment without lines is deleted, and the next one reuses its number. So a gap in the numbers means a loss.
+        A segment without lines is deleted, and the next segment reuses that number. So a gap in the numbers means a
+        loss.
         """
         segment = OpenSegment(self.folder / f"{new_identity(self._next_number)}{OPEN}")
         try:
             self._sync_folder()
         except OSError:
-            segment.seal()  # The name may not be durable, so don't write to the file.
+            segment.seal()  # This deletes the segment, which has no lines: its name may not be durable.
             raise
         return segment
 
     def _undo_write(self) -> bool:
-        """Undo a write for which the disk had no space. Return whether the segment is intact again."""
+        """Undo a write for which the disk had no space, and refuse appends. Return whether the undo succeeded."""
         try:
             if self._segment:
                 self._segment.undo_write()
         except OSError:
-            return False  # The caller then fails the journal.
+            return False  # The caller ends the journal.
         self.capacity.refuse(_DISK_FULL_MESSAGE)
         return True
 
@@ -317,7 +323,7 @@ class Journal:
             self._seal(segment)
 
     def _seal(self, segment: OpenSegment) -> None:
-        """Seal the open segment durably, and report its number. Fail on a disk error."""
+        """Seal the open segment durably, and report its number. On a disk error, end the journal."""
         try:
             segment.seal()
             self._segment = None
@@ -325,7 +331,7 @@ class Journal:
         except OSError as error:
             is_still_open = self._segment is not None
             if is_disk_full(error) and is_still_open:
-                # The new name needs disk space too. The segment stays open until there is some.
+                # The new name needs disk space too. The segment stays open until the disk has space.
                 self.capacity.refuse(_DISK_FULL_MESSAGE)
             else:
                 self._fail(error)
@@ -343,19 +349,20 @@ class Journal:
         """End the journal. Return the error for submissions that are not durable."""
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
-        # The group is refused, so cut it off: the next start would load it. If the disk can't do that, ids prevent a
+        # Cut off the refused group, because the next start would load it. If the disk can't do that, ids prevent a
         # retry from counting twice.
         with contextlib.suppress(OSError):
             if self._segment:
                 self._segment.undo_write()
         self._on_failure()
-        return self._failure_response()
+        return self._failure_error()
 
-    def _failure_response(self) -> Unavailable:
+    def _failure_error(self) -> Unavailable:
         return Unavailable(Reason.STORAGE_FAILED, f"journal: {self.failure}. The server is stopping.", retry_after_s=5)
 
     def _fail_pending(self) -> None:
-        _answer(self._take_pending(), self._failure_response())
+        """Answer all pending submissions with the failure of the journal."""
+        _answer(self._take_pending(), self._failure_error())
 
     def _call_soon(self, call: Callable[..., None], *arguments: object) -> None:
         """Call a function in the event loop's thread. If the loop is closed, no requests are left to answer."""
@@ -380,7 +387,7 @@ def wait_for(submit: Callable[[OnDurable], None]) -> "asyncio.Future[None]":
 
 
 def _answer(group: Sequence[_Submission], failure: Unavailable | None) -> None:
-    """Call the callbacks of a group. A bug in one callback does not affect the others."""
+    """Call each callback of a group. A bug in a callback does not affect the rest."""
     for _, on_durable in group:
         try:
             on_durable(failure)

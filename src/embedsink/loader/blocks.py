@@ -39,12 +39,17 @@ class Block:
     offset: int
     byte_count: int
 
+    @property
+    def is_header(self) -> bool:
+        """Whether this is one of the headers, which are smaller than every block."""
+        return self.byte_count == HEADER_BYTES
+
 
 def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: None) -> list[Block]:
     """Return the blocks and headers whose checksum does not match, and the missing blocks.
 
-    Blocks of the free list are omitted, because DuckDB leaves any content in free blocks. If that list is damaged, a
-    suspect block may be free. Then only reading every row shows whether the file is damaged.
+    Blocks of the free list are omitted, because DuckDB leaves any content in free blocks. If the free list is damaged,
+    a suspect block may be free. Then only reading every row shows whether the file is damaged.
 
     Args:
         path: the file.
@@ -61,12 +66,12 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
         if len(content) < _HEADERS_BYTES:
             return [Block(len(content), _HEADERS_BYTES - len(content))]
         headers = numpy.frombuffer(content, "<u8").reshape(_HEADER_COUNT, -1)
-        suspect_headers = [Block(index * HEADER_BYTES, HEADER_BYTES) for index in _mismatches(headers)]
+        suspect_headers = [Block(index * HEADER_BYTES, HEADER_BYTES) for index in _mismatch_indexes(headers)]
         # Words of a header: checksum, its number, metadata pointer, free list pointer, number of blocks, block size.
         last_two_headers: list[list[int]] = headers[1:, :6].tolist()
         newer_header = max(last_two_headers, key=lambda header: header[1])
         _, _, _, free_list_pointer, block_count, block_bytes = newer_header
-        if block_bytes not in BLOCK_BYTES:
+        if block_bytes not in BLOCK_BYTES:  # Without the size of the blocks, no block can be checked.
             return suspect_headers or [Block(0, _HEADERS_BYTES)]
         suspects = list(_scan_blocks(file, block_count, block_bytes, on_step))
         if suspects and not suspect_headers:
@@ -77,7 +82,7 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
 
 
 def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Callable[[], None]) -> Iterator[Block]:
-    """Read all blocks after the headers. Yield those whose checksum does not match, and the missing end of the file."""
+    """Read all blocks. Yield each block whose checksum does not match, and the missing end of the file as one block."""
     buffer = numpy.empty((_READ_BYTES // block_bytes, block_bytes // 8), "<u8")
     read_count = 0
     while read_count < block_count:
@@ -87,21 +92,23 @@ def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Ca
         if count == 0:
             yield Block(offset, unread_count * block_bytes)
             return
-        for index in _mismatches(buffer[:count]):
+        for index in _mismatch_indexes(buffer[:count]):
             yield Block(offset + index * block_bytes, block_bytes)
         read_count += count
+        # True once in each step, because a read has at most `_READ_BYTES`.
         has_completed_step = read_count * block_bytes % _STEP_BYTES < _READ_BYTES
         if has_completed_step:
             on_step()
 
 
 def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offsets: Collection[int]) -> set[int]:
-    """Return the numbers of the free blocks; an empty set if a part of their list is suspect.
+    """Return the numbers of the free blocks; an empty set if a part of the free list is suspect.
 
     The format is that of DuckDB's src/storage/single_file_block_manager.cpp. The list consists of 64-bit words in
-    pieces of blocks. Its first word is its length. Each piece begins with the pointer to the next one: a block number,
-    and in the highest byte the index of the piece in that block.
+    pieces of blocks. The first word is the number of free blocks. Each piece begins with a pointer to the next piece:
+    the number of the block, and in the highest byte the index of the piece in the block.
     """
+    # A piece has whole words of 8 bytes.
     piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8
     words: list[int] = []
     while not words or len(words) <= words[0]:
@@ -119,7 +126,7 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
 
 
 def _is_free(block: Block, block_bytes: int, free_numbers: Collection[int]) -> bool:
-    """Return whether all blocks of a range are free."""
+    """Return whether all blocks in a range of the file are free."""
     first_number = (block.offset - _HEADERS_BYTES) // block_bytes
     count = block.byte_count // block_bytes
     # Compare the counts first: the missing end of a file may have a huge number of blocks.
@@ -128,12 +135,13 @@ def _is_free(block: Block, block_bytes: int, free_numbers: Collection[int]) -> b
 
 def has_valid_checksum(block: bytes) -> bool:
     """Return whether the checksum of a block matches."""
-    return not _mismatches(numpy.frombuffer(block, "<u8").reshape(1, -1))
+    return not _mismatch_indexes(numpy.frombuffer(block, "<u8").reshape(1, -1))
 
 
-def _mismatches(blocks: NDArray[numpy.uint64]) -> list[int]:
+def _mismatch_indexes(blocks: NDArray[numpy.uint64]) -> list[int]:
     """Return the indexes of the blocks, one per row, whose checksum does not match."""
     products = blocks * _FACTOR
+    # The first word of a block is the stored checksum. A second xor excludes it from the computed one.
     checksums = numpy.bitwise_xor.reduce(products, axis=1) ^ products[:, 0] ^ _SEED
     indexes: list[int] = numpy.flatnonzero(checksums != blocks[:, 0]).tolist()
     return indexes

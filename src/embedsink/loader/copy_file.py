@@ -61,7 +61,7 @@ def copy_durably(source: Path, target: Path, *, on_step: Callable[[], None] = la
 
 
 def _read_step(file: BinaryIO) -> bytes:
-    """Read the next `_STEP_BYTES`. Raise SourceUnreadable after a disk error."""
+    """Read the next `_STEP_BYTES`. Raise SourceUnreadable if the disk can't read them, OSError for other errors."""
     try:
         return file.read(_STEP_BYTES)
     except OSError as error:
@@ -84,7 +84,8 @@ def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | N
     suspect_count = len(find_suspect_blocks(path, on_step=on_step))
     if not suspect_count:
         return None
-    # These blocks may be free. Only reading every row shows whether the file is damaged; it takes fifty times as long.
+    # The suspect blocks may be free. Only reading every row shows whether the file is damaged. This takes fifty times
+    # as long as reading the blocks.
     from embedsink.store.duckdb_errors import StoreDamaged
     from embedsink.store.verify import read_every_row
 
@@ -96,9 +97,9 @@ def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | N
 
 
 def _has_suspect_blocks(source: Path) -> bool:
-    """Return whether the source has suspect blocks or can't be read. If not, only the copy is damaged.
+    """Return whether the source has suspect blocks or is unreadable. Otherwise only the copy is damaged.
 
-    Its rows can't be read to decide, because the server has the file open.
+    The rows of the source can't be read to decide, because the server has the file open.
     """
     from embedsink.loader.blocks import find_suspect_blocks
 
@@ -128,7 +129,7 @@ def _predecessor_damage(predecessor: Path) -> str | None:
 
 
 def _copy_damage(target: Path) -> str | None:
-    """Return the damage in the copy; None if it is intact."""
+    """Return the damage in the copy, such as an unreadable block; None if the copy is intact."""
     try:
         return verify(target, on_step=lambda: _print(STEP))
     except OSError as error:
@@ -138,7 +139,7 @@ def _copy_damage(target: Path) -> str | None:
 
 
 def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
-    """Copy and verify. Return the exit code."""
+    """Copy the source, then verify the copy and the predecessor. Return the exit code."""
     started_at = time.monotonic()
     try:
         copy_durably(source, target, on_step=lambda: _print(STEP))

@@ -48,7 +48,7 @@ class DamagedFiles:
     def report_gaps(
         self, journal: Path, *, after: int, before: int, loaded_ranges: Iterable[tuple[int, int]] = ()
     ) -> None:
-        """Report lost segments. Their numbers are consecutive, so a missing number is a loss.
+        """Report lost segments. The numbers of segments are consecutive, so a missing number is a loss.
 
         Args:
             journal: the folder of the segments.
@@ -62,7 +62,7 @@ class DamagedFiles:
             self.record_loss(f"journal: {describe_gaps(gaps)} in neither the store nor the journal.")
 
     def move_segment(self, segment: Path, why: str) -> None:
-        """Move a segment that can't be loaded to the folder, and report it."""
+        """Move a segment that can't be loaded to `damaged/`, and report the move."""
         move_to_damaged(segment, damaged=self._folder)
         message = f"journal {segment.name}: {why}. It was moved to damaged/; everything else is loaded."
         self._messages.append(message)
@@ -82,12 +82,12 @@ class DamagedFiles:
         return sorted(databases, key=lambda path: path.stat().st_ctime_ns)
 
     def delete_old_databases(self, *, now: float | None = None) -> None:
-        """Delete database files except the two newest, and all after 30 days. Their readable rows were salvaged."""
+        """Delete all but the two newest database files, and each after 30 days. The readable rows were salvaged."""
         now = time.time() if now is None else now
         databases = self.databases()
         newest = databases[-DATABASES_MAX:]
         for path in databases:
-            is_expired = path.stat().st_ctime < now - DATABASE_DAYS_MAX * 86_400
+            is_expired = path.stat().st_ctime < now - DATABASE_DAYS_MAX * 86_400  # a day in seconds
             if is_expired or path not in newest:
                 _delete(path, f"only the newest {DATABASES_MAX} are kept, for at most {DATABASE_DAYS_MAX} days")
 
@@ -124,17 +124,18 @@ class DamagedFiles:
 
 
 def _delete(path: Path, why: str) -> None:
+    """Delete a file in `damaged/`, and log why."""
     log.warning("copy_deleted", extra={"detail": f"damaged/{path.name}: was deleted, since {why}."})
     path.unlink()
 
 
 def has_unloaded_events(name: str) -> bool:
-    """Return whether a file in `damaged/` is a segment or a part of one, whose events are not in the store."""
+    """Return whether a file in `damaged/` is a segment or a part of a segment, with events that were not loaded."""
     return OPEN in name or SEALED in name
 
 
 def segment_numbers(*folders: Path) -> set[int]:
-    """Return the numbers of all segments in these folders, and 0 for other files."""
+    """Return the numbers of all segments in these folders, and the number 0 if they have other files."""
     numbers = set()
     for folder in folders:
         if folder.is_dir():
@@ -157,7 +158,7 @@ def find_gaps(
     ranges = sorted([*loaded_ranges, *present_ranges])
     gaps = []
     last_number = after
-    for range_first, range_last in [*ranges, (before, before)]:
+    for range_first, range_last in [*ranges, (before, before)]:  # `before` ends the last gap.
         if range_first > last_number + 1:
             gaps.append((last_number + 1, range_first - 1))
         last_number = max(last_number, range_last)
@@ -165,7 +166,7 @@ def find_gaps(
 
 
 def describe_gaps(gaps: list[tuple[int, int]]) -> str:
-    """Return the numbers of missing segments as the subject of a sentence, with its verb."""
+    """Return the numbers of missing segments as the beginning of a sentence, such as `segment 7 is`."""
     first_number, _ = gaps[0]
     _, last_number = gaps[-1]
     if first_number == last_number:
@@ -177,7 +178,7 @@ def describe_gaps(gaps: list[tuple[int, int]]) -> str:
 
 
 def read_loss_note(path: Path) -> str:
-    """Return the text of a note about lost segments."""
+    """Return the text of a note about lost segments. If the note can't be read, return a message about that."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:

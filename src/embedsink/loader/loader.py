@@ -103,7 +103,7 @@ class Loader:
         self._thread.start()
 
     def on_sealed(self, number: int = 0) -> None:
-        """Wake the thread, because the segment of this number was sealed; 0 if none is known to be sealed."""
+        """Wake the thread, because the segment with this number was sealed. The number 0 means that it is unknown."""
         self._sealed_number = max(self._sealed_number, number)
         self._pending.on_sealed()
         self._wake.set()
@@ -127,7 +127,9 @@ class Loader:
             self._store.close()
 
     def open_store(self) -> None:
-        """Open the store. A missing or broken store is rebuilt first.
+        """Open the store, and create it if it and all snapshots are missing.
+
+        A broken store is rebuilt first, and so is a missing store if a snapshot exists.
 
         Raises:
             Misconfigured: a rebuild would not help.
@@ -183,8 +185,10 @@ class Loader:
         while not is_last:
             self._wake.wait(self._seconds_to_next())
             self._wake.clear()
+            # Read this before the last round, so that the round loads all segments that were sealed before the closing.
             is_last = self._is_closing
             self.run_once(is_last=is_last)
+            # A task may change the store's file, which must not change while a child copies it.
             if not self._publisher.reads_store:
                 self.tasks.run()
 
@@ -205,11 +209,15 @@ class Loader:
             self.status.snapshot_error = error
 
     def _publish_last(self) -> None:
+        """Publish a last snapshot before the server ends, unless the published snapshot has all loaded rows."""
         if self._publisher.has_work:
             self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 
     def _load_round(self) -> None:
-        """Load all pending segments. Then do a bounded part of the other work: rollups, and the purge."""
+        """Load all pending segments. Afterwards do a bounded part of the other work: rollups, and the purge.
+
+        While the server is closing, stop after the transaction that exceeds the time limit.
+        """
         self._synchronize_with_store()
         self._disk_space.require()
         for _ in self.load_pending():
@@ -227,10 +235,7 @@ class Loader:
             self._wake.set()  # The next round continues, after newly sealed segments.
 
     def _synchronize_with_store(self) -> None:
-        """Open the store if it is closed. After an error, read again which segments it has.
-
-        A load that raised an error may have been committed nevertheless.
-        """
+        """Open the store if it is closed. After a load error, read again which segments the store has."""
         known_sizes = self._pending.loaded_sizes
         if not self._store.is_open:
             self.open_store()
@@ -238,15 +243,16 @@ class Loader:
             self._read_loaded_segments()
         else:
             return
+        # A load may have been committed although it raised an error, or a rebuild may have salvaged rows.
         has_more = not self._pending.loaded_sizes.keys() <= known_sizes.keys()
         if has_more:
             self._publisher.is_dirty = True
             self._on_loaded()
 
     def _roll_up(self) -> bool:
-        """Roll up a batch of events, if there are enough. Return whether a batch was rolled up.
+        """Roll up a batch of events if there are enough of them. Return whether a batch was rolled up.
 
-        If the store has no space for rollups, loading continues: reports read those events one by one.
+        If the store has no space for rollups, loading continues, because reports can read the events one by one.
         """
         if time.monotonic() < self._rollup_due_at:
             return False
@@ -263,7 +269,7 @@ class Loader:
         return has_rolled_up
 
     def _advance_past_damaged(self) -> None:
-        """Advance past the newest damaged segment, so that no reader waits for it."""
+        """Advance to the number of the newest damaged segment, so that no reader waits for that segment."""
         damaged_number = max(map(number_of, self._folder.damaged.iterdir()), default=0)
         self._advance_to(damaged_number)
 
@@ -274,7 +280,7 @@ class Loader:
             self._on_loaded()
 
     def _run_step(self, step: Callable[[], None]) -> str | None:
-        """Run a step. After an error, close or rebuild a broken store, and return a message; else return None."""
+        """Run a step. Return None after success. After an error, recover a broken store and return a message."""
         try:
             step()
             return None
@@ -289,9 +295,9 @@ class Loader:
         return message
 
     def _recover_from(self, failure: Exception) -> None:
-        """Close a broken store, so that the next round opens it again. Rebuild a damaged one.
+        """Close a broken store, so that the next round opens it again. Rebuild a damaged store at once.
 
-        Ingest continues meanwhile, because the journal stores all events.
+        Other errors need no recovery. Ingest continues meanwhile, because the journal stores all events.
         """
         if not isinstance(failure, StoreBroken):
             return
@@ -313,14 +319,14 @@ class Loader:
     def _log_error(self, message: str) -> None:
         """Log an error unless it was logged before, and postpone the next snapshot."""
         present_errors = filter(None, (self.status.load_error, self.status.snapshot_error))
-        # Compare without digits: DuckDB names another block each time.
+        # Compare without digits, because DuckDB's messages name another block each time.
         logged = {_DIGITS.sub("", text) for text in present_errors}
         if _DIGITS.sub("", message) not in logged:
             log.error("loader_failed", extra={"detail": message})
         self._publisher.postpone(RETRY_AFTER_S)
 
     def _load(self, segments: list[Segment]) -> None:
-        """Load segments in one transaction, and update the status."""
+        """Load segments in one transaction, and update the status. If SQL fails, find the segment by bisection."""
         if not segments:
             return
         started_at = time.monotonic()
@@ -338,7 +344,7 @@ class Loader:
         self._publisher.checkpoint_when_due()
 
     def _bisect(self, segments: list[Segment], error: SqlFailed) -> None:
-        """Load each half separately, to find the segment on which SQL fails. Reject a single segment."""
+        """Load each half separately, to find the segment on which SQL fails. If there is one segment, reject it."""
         if len(segments) == 1:
             self._checks.reject(segments[0].path, str(error))
         else:
@@ -374,7 +380,7 @@ class Loader:
             raise StoreRefused("the server is stopping, and the next start rebuilds the store")
 
     def _open_existing(self) -> None:
-        """Open the store, and read which segments it has. Close it again if that fails."""
+        """Open the store, and read which segments the store has. If the reading fails, close the store again."""
         self._store.open()
         try:
             self._read_loaded_segments()
@@ -383,7 +389,7 @@ class Loader:
             raise
 
     def _seconds_to_next(self) -> float | None:
-        """Return the seconds until the next round is due even if no segment is sealed; None if none is."""
+        """Return the seconds until the next round, if no segment is sealed before; None if no round is due."""
         if self.status.load_error:
             return RETRY_AFTER_S
         snapshot_due_s = self._publisher.seconds_to_next()
@@ -395,7 +401,7 @@ class Loader:
 
 
 def _error_message(failure: Exception) -> str:
-    """Return the message for `/readyz`: what failed, and what happens next. Log the traceback of a bug."""
+    """Return a message for `/readyz` that says what failed and what happens next. Log the traceback of a bug."""
     match failure:
         case StoreDamaged():
             return f"store: {failure}. It is being rebuilt"

@@ -59,7 +59,7 @@ class LoadNotifier:
                 self._loop.call_soon_threadsafe(self._wake)
 
     def close(self) -> None:
-        """End all listeners, because a live stream has no end of its own."""
+        """Set `closed` and wake all listeners, so that live streams end."""
         self.closed.set()
         self._wake()
 
@@ -71,7 +71,7 @@ class LoadNotifier:
             key_id: the id of the listener's key.
 
         Raises:
-            Unavailable: all slots are in use, or this key has its share of them, or the server is stopping.
+            Unavailable: all slots are in use, the free ones are reserved for other keys, or the server is stopping.
         """
         self._check_slots(key_id)
         loaded = asyncio.Event()
@@ -84,6 +84,7 @@ class LoadNotifier:
     def note_acknowledged(self, deployment: int | None) -> None:
         """Record that events of a deployment are durable; None if they name no deployment."""
         if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
+            # Limit the memory. Deployments without an entry wait for the present newest segment.
             self._acknowledged_numbers.clear()
             self._default_number = self._journal.last_number
         self._acknowledged_numbers[deployment] = self._journal.last_number
@@ -91,7 +92,7 @@ class LoadNotifier:
     async def wait_until_loaded(
         self, timeout_s: float, *, key_id: str, deployments: Collection[int] | None = None
     ) -> bool:
-        """Wait until all events that were acknowledged before this call are in the store. Return whether they are.
+        """Wait until all events that were acknowledged before this call are in the store, or the time is over.
 
         Args:
             timeout_s: the longest wait in seconds.
@@ -99,8 +100,11 @@ class LoadNotifier:
             deployments: the deployments to wait for; None for all. Events that name no deployment are waited for too,
                 because their deployment is known only after loading.
 
+        Returns:
+            Whether all these events are in the store.
+
         Raises:
-            Unavailable: all slots are in use, or this key has its share of them.
+            Unavailable: all slots are in use, the free ones are reserved for other keys, or the server is stopping.
         """
         target_position = self._last_acknowledged_number(deployments)
         if self.position < target_position and timeout_s > 0:
@@ -112,15 +116,16 @@ class LoadNotifier:
         return self.position >= target_position
 
     def _last_acknowledged_number(self, deployments: Collection[int] | None) -> int:
-        """Return the newest segment with acknowledged events of these deployments; None means all deployments."""
+        """Return the number of the newest segment with acknowledged events of these deployments; None means all."""
         if deployments is None:
             return self._journal.last_number
         # None: events that name no deployment.
-        numbers = [self._acknowledged_numbers.get(one, self._default_number) for one in (None, *deployments)]
-        return max(numbers)
+        return max(
+            self._acknowledged_numbers.get(deployment, self._default_number) for deployment in (None, *deployments)
+        )
 
     def _check_slots(self, key_id: str) -> None:
-        """Raise Unavailable if no listener of this key may be added."""
+        """Raise Unavailable if this key may have no further listener, or if the server is stopping."""
         if self.closed.is_set():
             raise Unavailable(Reason.NOT_READY, "server: is stopping. Retry in a few seconds.", retry_after_s=5)
         used = len(self._listeners)
@@ -138,5 +143,6 @@ class LoadNotifier:
             raise Unavailable(Reason.RATE_LIMITED, message, retry_after_s=_RETRY_AFTER_S)
 
     def _wake(self) -> None:
+        """Wake all listeners."""
         for loaded in self._listeners:
             loaded.set()

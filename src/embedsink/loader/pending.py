@@ -43,6 +43,7 @@ class PendingSegments:
     def batches(self) -> Iterator[list[Path]]:
         """Yield the pending segments, oldest first, in batches for one transaction each."""
         self._sealed_at = None  # before the listing, so that a segment sealed after it sets this again
+        # The slice is the identity.
         names = sorted(name for name in self._names() if name[:IDENTITY_LENGTH] not in self.loaded_sizes)
         paths = (self._folder / name for name in names if identity_of(name))
         for batch in _batches(path for path in paths if path.is_file()):
@@ -51,7 +52,7 @@ class PendingSegments:
         self._oldest_listed_at = None
 
     def oldest_number(self) -> int | None:
-        """Return the lowest number of all segments, with open ones; None if the folder has no segment."""
+        """Return the lowest number of all sealed and open segments; None if the folder has no segment."""
         oldest_name = min(filter(identity_of, self._names((OPEN, SEALED))), default=None)
         return None if oldest_name is None else number_of(self._folder / oldest_name)
 
@@ -60,7 +61,7 @@ class PendingSegments:
         self.loaded_sizes |= {segment.identity: segment.byte_count for segment in segments}
 
     def delete_covered(self, covered_sizes: Mapping[str, int]) -> list[Path]:
-        """Delete the segments that snapshots cover, except the newest segment of all.
+        """Delete the segments that snapshots cover. The newest segment stays, covered or not.
 
         Args:
             covered_sizes: the bytes that the snapshots have of each segment, by identity.
@@ -71,7 +72,7 @@ class PendingSegments:
         longer: list[Path] = []
         if not covered_sizes:
             return longer
-        for name in sorted(filter(identity_of, self._names()))[:-1]:
+        for name in sorted(filter(identity_of, self._names()))[:-1]:  # all but the newest
             identity = name[:IDENTITY_LENGTH]
             if identity not in covered_sizes:
                 continue
@@ -86,11 +87,11 @@ class PendingSegments:
         return longer
 
     def count_removed(self, byte_count: int) -> None:
-        """Report the size of a segment that was moved to `damaged/`."""
+        """Pass the size of a segment that was moved to `damaged/` to `on_removed`."""
         self._on_removed(byte_count)
 
     def _names(self, suffixes: tuple[str, ...] = (SEALED,)) -> Iterator[str]:
-        """Yield the file names with these suffixes."""
+        """Yield the names of the files in the folder that have one of these suffixes, in any order."""
         # A listing may have 100,000 names, so create no path objects and read no file status here.
         with os.scandir(self._folder) as entries:
             for entry in entries:
@@ -99,7 +100,10 @@ class PendingSegments:
 
 
 def _batches(paths: Iterable[Path]) -> Iterator[list[Path]]:
-    """Group segments into batches of limited size, so that a load's memory is limited. A larger segment is alone."""
+    """Group segments into batches of limited size, which limits the memory of a load.
+
+    A segment that exceeds the limit is the only one in a batch.
+    """
     batch: list[Path] = []
     batch_bytes = 0
     for path in paths:

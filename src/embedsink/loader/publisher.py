@@ -73,8 +73,8 @@ class Publisher:
         self._interval_s = interval_s
         self._on_change = on_change
         self._is_low_on_space = is_low_on_space
-        self._due_at = 0.0
-        self._started_at = 0.0
+        self._due_at = 0.0  # the earliest start of the next copy, in monotonic seconds
+        self._started_at = 0.0  # the start of the last copy, in monotonic seconds
         self._copy: CopyProcess | None = None
         self._killed_copy: CopyProcess | None = None  # Its process may still exist, if its disk hangs.
         self._has_unreported_stall = False
@@ -93,7 +93,7 @@ class Publisher:
         return self._copy is not None and self._copy.needs_source
 
     def seconds_to_next(self) -> float | None:
-        """Return the seconds until `advance` is due; None if it waits for a load."""
+        """Return the seconds until `advance` is due; None if nothing is due before the next load."""
         if self._copy is not None:
             return max(0.0, STALLED_S - self._copy.stalled_s)
         if self._killed_copy is not None and self._killed_copy.is_running:
@@ -101,7 +101,9 @@ class Publisher:
         return max(0.0, self._due_at - time.monotonic()) if self.is_dirty else None
 
     def advance(self) -> None:
-        """Publish a finished copy, or start one that is due.
+        """Publish a copy that has finished, or kill a copy that has stalled. Start a copy if one is due.
+
+        If the journal needs space, the segments that the last snapshot covers are deleted first.
 
         Raises:
             StoreDamaged: the store is damaged. The snapshots are unchanged.
@@ -121,7 +123,10 @@ class Publisher:
             self._start_copy()
 
     def publish(self, *, until: float = math.inf) -> None:
-        """Publish a snapshot of all loaded rows, and wait for it until `until` in monotonic seconds.
+        """Publish a snapshot of all loaded rows, and wait until it is published.
+
+        Args:
+            until: the end of the wait, in monotonic seconds. A copy that has not ended by then is killed.
 
         Raises:
             StoreDamaged, StoreRefused, StoreBroken, OSError: see `advance`.
@@ -150,15 +155,15 @@ class Publisher:
             is_copied = copy.wait(only_for_source=True)
             if not is_copied:
                 self._abandon_stalled(copy)
-            self._disk_space.require()  # The wait may have been long.
+            self._disk_space.require()  # The disk may have filled up during the wait.
         self._store.checkpoint_when_due()
 
     def postpone(self, seconds: float) -> None:
-        """Start no copy for these seconds."""
+        """Start no copy for this number of seconds."""
         self._due_at = time.monotonic() + seconds
 
     def abandon(self) -> None:
-        """Kill a running copy."""
+        """Kill a running copy, if there is one. The next copy replaces it."""
         if self._copy is not None:
             self._copy.abandon()
             self._killed_copy = self._copy
@@ -166,14 +171,14 @@ class Publisher:
             self.is_dirty = True
 
     def reset(self) -> None:
-        """Kill a running copy and forget what snapshots cover, because the store is replaced."""
+        """Kill a running copy, and forget which segments snapshots cover, because the store is replaced."""
         self.abandon()
         self._copied_sizes = {}
         self._covered_sizes = {}
         self.is_dirty = True
 
     def _is_due(self) -> bool:
-        """Return whether a copy may start. While a killed one still hangs, a second one would hang too."""
+        """Return whether a copy is due and none exists. While a killed copy still hangs, a new copy would hang too."""
         if self._killed_copy is not None and not self._killed_copy.is_running:
             self._killed_copy = None
         return self._copy is None and self._killed_copy is None and time.monotonic() >= self._due_at
@@ -183,7 +188,7 @@ class Publisher:
         self._delete_older_copies()
         self._started_at = time.monotonic()
         self._disk_space.require()
-        # A segment in the journal has to retain a ledger row of its own.
+        # Each segment that is still in the journal needs a ledger row for itself, so compact only older rows.
         oldest_number = self._pending.oldest_number()
         self._store.ledger.compact(before=0 if oldest_number is None else oldest_number)
         self._store.checkpoint()
@@ -196,7 +201,7 @@ class Publisher:
         return self._copy
 
     def _publish(self, copy: CopyProcess) -> None:
-        """Publish a copy whose process has ended, and delete the segments that both snapshots cover."""
+        """Publish a copy whose process has ended. Delete the segments that the previous snapshot covers too."""
         self._copy = None
         has_newer_rows = self.is_dirty
         self.is_dirty = True  # It stays true if this method raises an error.
@@ -209,7 +214,7 @@ class Publisher:
             self._checks.delete_covered(self._covered_sizes)
         self._covered_sizes = self._copied_sizes
         self.is_dirty = has_newer_rows
-        # Count disk time only: a small copy's child may wait long for a CPU, which delays no other work.
+        # Count disk time only: the process of a small copy may wait long for a CPU, which delays no other work.
         self.postpone(max(self._interval_s, disk_busy_s / DISK_SHARE_MAX))
         self._status.snapshot_count += 1
         self._status.snapshot_duration_s += time.monotonic() - self._started_at
@@ -224,7 +229,7 @@ class Publisher:
         self.is_dirty = True
 
     def _delete_older_copies(self) -> None:
-        """If a new copy has no space, delete old ones: first damaged databases, then the previous snapshot."""
+        """Delete old copies until a new one has space: first damaged databases, then the previous snapshot."""
         copy_bytes = self._folder.store.stat().st_size
         while shutil.disk_usage(self._folder.path).free < copy_bytes + FREE_BYTES_MIN:
             is_deleted = self._damaged.delete_oldest_database()

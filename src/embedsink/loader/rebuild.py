@@ -61,6 +61,7 @@ def rebuild(
         rebuilt = _fill_store(store, damaged_paths, folder, on_step)
     finally:
         store.close()
+    # Link the store last, because `damaged/` keeps only the newest databases.
     for path in reversed(damaged_paths):
         damaged_files.link_database(path, why if path == folder.store else "is damaged")
     if folder.snapshot in damaged_paths:
@@ -74,7 +75,7 @@ def rebuild(
 
 
 def _open_new_store(folder: DataFolder, limits: StoreLimits, on_step: Callable[[], None]) -> tuple[Store, list[Path]]:
-    """Open a copy of the newest intact snapshot, or an empty store. Return it and the damaged snapshots.
+    """Open a copy of the newest intact snapshot, or an empty store. Return the store and the damaged snapshots.
 
     If no snapshot is intact, the snapshots are repaired first.
     """
@@ -93,18 +94,18 @@ def _open_new_store(folder: DataFolder, limits: StoreLimits, on_step: Callable[[
 def _fill_store(
     store: Store, damaged_paths: Sequence[Path], folder: DataFolder, on_step: Callable[[], None]
 ) -> Rebuilt:
-    """Salvage the rows that neither the new store nor the journal has."""
+    """Salvage the rows that neither the new store nor the journal has. Return the counts of these rows."""
     # Wrong rollups may be the operator's reason for the rebuild.
     store.reset_derived_tables()
     snapshot_number = store.ledger.last_number()
-    journal_numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})
+    journal_numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})  # 0: other files
     salvaged = store.salvage(damaged_paths, journal_numbers=journal_numbers, on_step=on_step)
     store.checkpoint()
     return Rebuilt(snapshot_number, salvaged)
 
 
 def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) -> list[Path]:
-    """Copy the newest intact snapshot to the store's path and open it. Return the damaged snapshots."""
+    """Copy the newest intact snapshot to the store's path, and open the store. Return the damaged snapshots."""
     damaged: list[Path] = []
     for snapshot in (folder.snapshot, folder.previous):
         if snapshot.exists():
@@ -119,20 +120,22 @@ def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], 
 
 
 def _repair_blocks(folder: DataFolder, on_step: Callable[[], None]) -> int:
-    """Repair the blocks of the store and the snapshots from each other. Return the number of repaired blocks."""
-    from embedsink.loader.repair import repair_blocks  # It imports numpy, which takes 12 MiB of memory.
+    """Repair the blocks of the store and of each snapshot from the others. Return the number of repaired blocks."""
+    from embedsink.loader.repair import repair_blocks  # This import loads numpy, which takes 12 MiB of memory.
 
     files = [path for path in (folder.snapshot, folder.previous, folder.store) if path.exists()]
-    count = 0
+    total_count = 0
     for path in files:
-        others = [other for other in files if other != path]
+        copies = [copy for copy in files if copy != path]
         try:
-            repaired = repair_blocks(path, others, on_step=on_step)
+            repaired_count = repair_blocks(path, copies, on_step=on_step)
         except OSError as error:
-            # The disk can't read one of the files. Its readable rows are salvaged later.
+            # The disk can't read a file. The rows that it can read are salvaged later.
             log.error("block_repair_failed", extra={"detail": f"{path.name}: {error}"})
             continue
-        if repaired:
-            log.warning("blocks_repaired", extra={"detail": f"{path.name}: {repaired:,}, from copies of the file"})
-            count += repaired
-    return count
+        if repaired_count:
+            log.warning(
+                "blocks_repaired", extra={"detail": f"{path.name}: {repaired_count:,}, from copies of the file"}
+            )
+            total_count += repaired_count
+    return total_count

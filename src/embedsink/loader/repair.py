@@ -17,11 +17,11 @@ from embedsink.loader.blocks import (
 
 
 def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], None] = lambda: None) -> int:
-    """Replace damaged blocks of a file by the same blocks of its copies, durably.
+    """Replace damaged blocks of a file by the same blocks from copies of the file, durably.
 
     Args:
         path: the file; no program has it open for writing.
-        copies: files that are, or were, copies of it or its source.
+        copies: files that may have the same blocks: earlier or later copies, or the file from which it was copied.
         on_step: called between bounded steps. An exception from it ends the repair.
 
     Returns:
@@ -34,18 +34,20 @@ def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], N
     with contextlib.ExitStack() as opened:
         file = opened.enter_context(path.open("r+b"))
         copy_files = [opened.enter_context(copy.open("rb")) for copy in copies]
-        is_header_repaired = True
-        while is_header_repaired:  # A repaired header may refer to other blocks.
+        while True:
             suspects = find_suspect_blocks(path, on_step=on_step)
             repaired = [block for block in suspects if _repair_block(block, file, copy_files)]
             os.fsync(file.fileno())
             count += len(repaired)
-            is_header_repaired = any(block.byte_count == HEADER_BYTES for block in repaired)
+            # A repaired header may refer to other blocks, so check the file again.
+            if not any(block.is_header for block in repaired):
+                break
     return count
 
 
 def _repair_block(block: Block, file: BinaryIO, copy_files: Iterable[BinaryIO]) -> bool:
-    """Replace a block by its original from one of the copies. Return whether a copy has it."""
+    """Replace a damaged block by the original from the first copy that has it. Return whether a copy has it."""
+    # The missing end of a file may be huge. It is never repaired, so read no more than the largest block.
     damaged = os.pread(file.fileno(), min(block.byte_count, BLOCK_BYTES[-1]), block.offset)
     for copy_file in copy_files:
         content = os.pread(copy_file.fileno(), len(damaged), block.offset)
@@ -56,7 +58,7 @@ def _repair_block(block: Block, file: BinaryIO, copy_files: Iterable[BinaryIO]) 
 
 
 def _is_original(content: bytes, damaged: bytes) -> bool:
-    """Return whether a block is valid and the original of a damaged one: its checksum or its other bytes are equal."""
+    """Return whether content is a valid block, and equals the damaged block in the checksum or in the other bytes."""
     is_block = len(content) == len(damaged) and len(content) in (HEADER_BYTES, *BLOCK_BYTES)
     if not is_block:
         return False

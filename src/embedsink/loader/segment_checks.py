@@ -35,11 +35,14 @@ class SegmentChecks:
         self._checked_number = 0  # up to this number, gaps were reported
 
     def start_after(self, last_number: int) -> None:
-        """Report no gaps up to this number, the highest one in the store."""
+        """Report no gaps up to this number, which is the highest number of a loaded segment."""
         self._checked_number = last_number
 
     def check_batch(self, paths: list[Path]) -> list[Segment]:
-        """Return the segments to load, in the order of their numbers. Reject the others, and report gaps."""
+        """Inspect segments in the order of their numbers, and return the segments to load.
+
+        Invalid segments are rejected, loaded segments are omitted, and gaps in the numbers are reported.
+        """
         segments = []
         for path in self._with_unique_numbers(paths):
             self._report_gap(before=number_of(path))
@@ -50,7 +53,7 @@ class SegmentChecks:
         return segments
 
     def check_up_to(self, number: int) -> None:
-        """Report the segments that are missing up to a sealed number. The caller has checked all present ones."""
+        """Report the segments that are missing up to a sealed number. Call this after all present ones were checked."""
         self._report_gap(before=number + 1)
         self._checked_number = max(self._checked_number, number)
 
@@ -72,18 +75,20 @@ class SegmentChecks:
         self._pending.count_removed(byte_count)
 
     def _report_gap(self, *, before: int) -> None:
-        """Report the segments that are missing between the last checked number and this one."""
+        """Report the segments that are missing after the last checked number and before this number."""
         if before > self._checked_number + 1:
             self._damaged.report_gaps(self._journal, after=self._checked_number, before=before)
 
     def _with_unique_numbers(self, paths: list[Path]) -> list[Path]:
-        """Return the segments whose numbers no other segment has: the rows of a segment are identified by its number.
+        """Return the segments whose numbers are unique, because the number of a segment identifies its rows.
 
-        Two segments have the same number after a copy over the journal's folder. The second one is rejected. A segment
-        whose number is in a compacted row of the ledger is rejected too. Loaded segments are omitted.
+        - If files were copied over the journal's folder, two segments can have the same number. The second is rejected.
+        - A segment whose number is in a compacted row of the ledger is rejected too.
+        - Segments that are loaded already are omitted.
         """
         loaded_sizes: dict[str, int] = {}
         last_compacted_number = 0
+        # A segment up to the checked number may be loaded already, or may have the number of a loaded one.
         late_numbers = [number_of(path) for path in paths if number_of(path) <= self._checked_number]
         if late_numbers:
             loaded_sizes = self._store.ledger.loaded_segments(from_number=min(late_numbers))
@@ -105,7 +110,7 @@ class SegmentChecks:
         return unique
 
     def _inspect(self, path: Path) -> Segment | None:
-        """Return an intact segment. Reject a damaged one, and return None."""
+        """Read and inspect a segment. If the segment is damaged or unreadable, reject it and return None."""
         try:
             segment = inspect(path)
         except OSError as error:

@@ -46,7 +46,7 @@ class CopyProcess:
         self._source = source
         self._target = target
         self._on_change = on_change
-        self._step_at = time.monotonic()
+        self._step_at = time.monotonic()  # the time of the child's last step
         self._is_copied = False
         self._disk_busy_s: float | None = None
         self._stderr = ""
@@ -141,7 +141,7 @@ class CopyProcess:
 
 
 def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] = lambda: None) -> None:
-    """Replace a database file by a durable, verified copy of another.
+    """Replace a database file by a durable, verified copy of another database file.
 
     A program that has the old file open continues to read it.
 
@@ -171,7 +171,7 @@ def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] =
 def publish_copy(copy: CopyProcess, target: Path, *, previous: Path) -> None:
     """Rename a finished copy to `target`. The old target becomes `previous`, unless it is damaged."""
     if target.exists() and not copy.target_damage:
-        # Use a hard link, so that `target` exists at each moment.
+        # Create a hard link instead of renaming, so that `target` exists at each moment.
         link = previous.with_name(previous.name + _NEW_SUFFIX)
         link.unlink(missing_ok=True)
         link.hardlink_to(target)

@@ -39,12 +39,12 @@ class LoaderTasks:
         self._is_closed = False
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Queue a call. Return a future with its result."""
+        """Queue a call. Return a future for the result of the call, which raises Unavailable after `close`."""
         future: Future[T] = Future()
         self._queue.append((call, future))
         self._wake.set()
         if self._is_closed:
-            self.close()  # Refuse this call too.
+            self.close()  # This also refuses the new call.
         return future
 
     def run(self) -> None:
@@ -101,11 +101,11 @@ class QuarantinePurge:
         return count
 
     def seconds_to_next(self) -> float | None:
-        """Return the seconds until `purge_when_due` is due; None if it never is."""
+        """Return the seconds until a purge is due; None if there is no retention limit."""
         return max(0.0, self._due_at - time.monotonic()) if self._days else None
 
     def purge_when_due(self) -> bool:
-        """Delete a batch of the rejections that exceed their retention, if due. Return whether more may remain.
+        """If a purge is due, delete a batch of the rejections beyond the retention. Return whether more may remain.
 
         A purge is due one hour after the start, and then after each hour in which the clock did not jump. A clock that
         is wrong at the start is usually corrected soon, and must not empty the quarantine.
@@ -129,7 +129,7 @@ class QuarantinePurge:
         return may_remain
 
     def _schedule(self) -> None:
-        """Schedule the next purge, and note the two clocks at that moment."""
+        """Schedule the next purge, both on the monotonic clock and on the system clock, which may jump."""
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
         self._due_clock_time = time.time() + RETENTION_INTERVAL_S
 
@@ -140,7 +140,7 @@ class QuarantinePurge:
         return abs(clock_since_due_s - since_due_s) > CLOCK_JUMP_S
 
     def _delete(self, selected: PurgeFilter) -> int:
-        """Delete a batch of rejections, so that a new snapshot is due. Return their number."""
+        """Delete a batch of rejections, after which a new snapshot is due. Return the number of deleted rejections."""
         self._disk_space.require()
         try:
             count = self._store.purge(selected)

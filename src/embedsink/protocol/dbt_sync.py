@@ -33,5 +33,5 @@ class Sync:
 
 
 def digest_of(body: dict[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object, in hex. White space and the order of members don't change it."""
+    """Return the SHA-256 of a JSON object, in hex. White space and the order of members don't change the digest."""
     return sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()

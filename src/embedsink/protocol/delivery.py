@@ -91,19 +91,22 @@ class ParsedDelivery:
 
     @cached_property
     def deployments(self) -> set[int]:
-        """Every deployment in the context or in a `ready` payload."""
-        found = {_ready_deployment(envelope) for envelope in self.accepted}
-        found.add(self.context.get("deployment"))
-        return {deployment for deployment in found if deployment is not None}
+        """The deployments that the context and the `ready` payloads name."""
+        deployments = {_ready_deployment(envelope) for envelope in self.accepted}
+        deployments.add(self.context.get("deployment"))
+        return {deployment for deployment in deployments if deployment is not None}
 
     def restrict_to(self, allowed: frozenset[int] | None) -> "ParsedDelivery":
-        """Return the delivery restricted to the deployments that its key allows (spec 5.3). None allows all.
+        """Return the delivery, restricted to the deployments that the sender's key allows (spec 5.3).
 
-        If the key allows one deployment, it becomes the deployment of the context. If the key allows several, envelopes
-        without a deployment are rejected.
+        If the context names no deployment and the key allows only one, the context gets that deployment. If the key
+        allows several, the envelopes that name no deployment are rejected.
+
+        Args:
+            allowed: the deployments that the key allows; None for all.
 
         Raises:
-            Refused: `out_of_scope` when the delivery names another deployment.
+            Refused: the delivery names a deployment that the key does not allow (reason `out_of_scope`).
         """
         if allowed is None:
             return self
@@ -117,18 +120,18 @@ class ParsedDelivery:
 
     def _check_deployments(self, allowed: frozenset[int]) -> None:
         """Raise Refused if the context or a `ready` payload names a deployment that is not allowed."""
-        outside = self.deployments - allowed
-        if not outside:
+        forbidden = self.deployments - allowed
+        if not forbidden:
             return
-        if self.context.get("deployment") in outside:
+        if self.context.get("deployment") in forbidden:
             path, deployment = "context.deployment", self.context["deployment"]
         else:
-            path, deployment = "payload.deploymentId", min(outside)
+            path, deployment = "payload.deploymentId", min(forbidden)
         message = f"{path}: {deployment} is outside the key's scope. Use a key for that deployment."
         raise Refused(Reason.OUT_OF_SCOPE, message)
 
     def with_defaults(self, context: dict[str, Any], sent_at: float | None) -> "ParsedDelivery":
-        """Return the delivery with this context if it has none, and with this time if it has no `sent_at`."""
+        """Return the delivery. If it has no context, add `context`; if it has no time of sending, add `sent_at`."""
         return replace(
             self,
             context=self.context if self.context else context,
@@ -136,7 +139,8 @@ class ParsedDelivery:
         )
 
     def _reject_without_deployment(self) -> "ParsedDelivery":
-        """Reject the accepted envelopes that name no deployment. The context names none either."""
+        """Return the delivery with the envelopes rejected that name no deployment. The context names no deployment."""
+        # Only rejections record their index. The accepted envelopes have the remaining indexes, in order.
         rejected_indexes = {rejection.index for rejection in self.rejected}
         accepted_indexes = [index for index in range(self.received_count) if index not in rejected_indexes]
         accepted = []
@@ -147,12 +151,16 @@ class ParsedDelivery:
                 rejected.append(Rejection(index, Reason.OUT_OF_SCOPE, _DEPLOYMENT_MISSING, encode(envelope), id_))
             else:
                 accepted.append(envelope)
+        # Restore the order of the body. Only the rejection of a whole body has no index.
         rejected.sort(key=lambda rejection: -1 if rejection.index is None else rejection.index)
         return replace(self, accepted=accepted, rejected=rejected)
 
 
 def echoed_id(envelope: Any) -> str | None:
-    """Return the id of a rejected envelope for the response, valid or not; None if it is not short text."""
+    """Return the id of a rejected envelope for the response, even if it is not a UUID. Keys in it are redacted.
+
+    Return None if the id is not a string, is too long, or contains a NUL or a lone surrogate.
+    """
     value = envelope.get("id") if isinstance(envelope, dict) else None
     if not isinstance(value, str) or len(value) > _ECHOED_ID_CHARACTERS_MAX or has_bad_text(value):
         return None
@@ -160,7 +168,7 @@ def echoed_id(envelope: Any) -> str | None:
 
 
 def _ready_deployment(envelope: dict[str, Any]) -> int | None:
-    """Return the deployment in the payload of a valid `ready` event (spec 6.4); None for other types."""
+    """Return the deployment that a valid `ready` event names (spec 6.4); None if it names none, or for other types."""
     if not envelope["type"].endswith(":event:ready"):
         return None
     deployment: int | None = envelope["payload"].get("deploymentId")

@@ -26,12 +26,15 @@ _REPEATED_FIELDS_BYTES_MAX = 4 * 1_048_576
 
 
 def drop_excess_fields(delivery: dict[str, Any]) -> dict[str, Any]:
-    """Return the known fields of a delivery, and the first unknown field, which makes the delivery invalid."""
+    """Return a delivery with only the first of its unknown fields, which is enough to make the delivery invalid."""
     return _drop_excess_members(delivery, DELIVERY_FIELDS)
 
 
 def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
-    """Return whether the fields are valid. The caller checks their text: see `may_contain_bad_text`."""
+    """Return whether the fields of a delivery are valid. The envelopes are not validated.
+
+    Strings may contain text that SQL can't store. The caller finds such text with `may_contain_bad_text`.
+    """
     try:
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError:
@@ -40,10 +43,14 @@ def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
 
 
 def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str, Problem]:
-    """Return the first problem of each invalid field, by its name. The envelopes are not validated."""
+    """Return the first problem of each invalid field, by the field's name. The envelopes are not validated.
+
+    Raises:
+        Refused: a field with text that SQL can't store is nested too deeply (reason `too_deep`).
+    """
     problems = _find_text_problems(fields, rules) if may_contain_bad_text(body) else {}
     problems |= _find_type_problems(_omit(fields, problems))
-    context = _omit(fields, problems).get("context")
+    context = _omit(fields, problems).get("context")  # None if the context already has a problem
     context_bytes = len(encode(context))
     if context_bytes > rules.context_bytes_max:
         limit = f"{rules.context_bytes_max:,} (EMBEDSINK_CONTEXT_BYTES_MAX)"
@@ -54,6 +61,7 @@ def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str
 
 def _find_text_problems(fields: dict[str, Any], rules: Rules) -> dict[str, Problem]:
     """Return a problem for each field with text that SQL can't store, by the field's name."""
+    # `has_bad_text` calls itself for each level, so limit the depth first.
     check_depth(fields, depth_max=rules.depth_max)
     return {
         name: Problem(Reason.BAD_TEXT, f"{field_path((name,))}: {BAD_TEXT}")
@@ -69,14 +77,14 @@ def _find_type_problems(fields: dict[str, Any]) -> dict[str, Problem]:
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError as error:
         for field_error in error.errors(include_url=False):
-            location = field_error["loc"]
+            location = field_error["loc"]  # the path, which begins with the field's name
             detail = f"{field_path(location)}: {describe_error(field_error)}"
             problems.setdefault(str(location[0]), Problem(Reason.BAD_FIELD, detail))
     return problems
 
 
 def copy_fields(fields: dict[str, Any], parsed: ParsedDelivery) -> None:
-    """Copy valid fields to the parsed delivery. Null and a missing field mean the same."""
+    """Copy valid fields to the parsed delivery. Null means the same as a missing field."""
     parsed.context = fields.get("context") or {}
     parsed.sent_at = fields.get("sentAt")
     lost = fields.get("lost") or {}
@@ -85,7 +93,7 @@ def copy_fields(fields: dict[str, Any], parsed: ParsedDelivery) -> None:
 
 
 def copy_valid_fields(fields: dict[str, Any], parsed: ParsedDelivery, problems: dict[str, Problem]) -> None:
-    """Copy the fields without a problem, and the deployment of an invalid context if the deployment is valid.
+    """Copy the fields without a problem to the parsed delivery. Copy a valid deployment even from an invalid context.
 
     The deployment decides which keys may read the rejections, and whether the sender's key may send them.
     """
@@ -98,12 +106,15 @@ def copy_valid_fields(fields: dict[str, Any], parsed: ParsedDelivery, problems: 
 def reject_all(
     delivery: dict[str, Any], parsed: ParsedDelivery, problems: dict[str, Problem], rules: Rules
 ) -> ParsedDelivery:
-    """Reject each envelope of an invalid delivery.
+    """Return the parsed delivery with each envelope rejected because of the first problem.
 
     The quarantine stores each rejected envelope as a delivery of one envelope, so that it can be replayed alone.
+
+    Raises:
+        Refused: the delivery has no envelopes (reason `empty`) or too many (reason `too_many_events`).
     """
     events = delivery["events"]
-    envelopes = events if isinstance(events, list) else [events]
+    envelopes = events if isinstance(events, list) else [events]  # The invalid field may be `events`.
     first_problem = next(iter(problems.values()))
     if not envelopes:
         raise Refused(Reason.EMPTY, f"body: has no envelopes, and {first_problem.detail}")
@@ -129,7 +140,7 @@ def check_count(count: int, rules: Rules) -> None:
     """Check the number of envelopes in a body.
 
     Raises:
-        Refused: `empty` or `too_many_events`.
+        Refused: the body has no envelopes (reason `empty`) or too many (reason `too_many_events`).
     """
     if count == 0:
         raise Refused(Reason.EMPTY, "body: has no envelopes. Send at least one.")
@@ -147,7 +158,7 @@ def _encode_fields(delivery: dict[str, Any], problems: dict[str, Problem]) -> by
 
 
 def _shorten_fields(fields: bytes, rules: Rules) -> bytes:
-    """Return the beginning of the encoded fields, as the JSON member `context`.
+    """Return the beginning of the encoded fields as the text of a JSON member `context`, without braces.
 
     A thousand copies of long fields would fill the disk. The member shows an operator how the fields begin.
     """
@@ -156,7 +167,7 @@ def _shorten_fields(fields: bytes, rules: Rules) -> bytes:
 
 
 def _encode_single_delivery(fields: bytes, envelope: Any) -> bytes:
-    """Return a delivery of one envelope as JSON, with these encoded fields."""
+    """Return a delivery of one envelope as JSON. `fields` are encoded members without braces."""
     members = [b'"events":[%b]' % encode(envelope)]
     if fields:
         members.insert(0, fields)
@@ -164,7 +175,10 @@ def _encode_single_delivery(fields: bytes, envelope: Any) -> bytes:
 
 
 def _drop_excess_nested_members(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with at most one unknown member of the context, and one excess reason of loss."""
+    """Return the fields with at most one unknown member of the context, and one excess reason of loss.
+
+    One of each is enough to make the delivery invalid.
+    """
     context, lost = fields.get("context"), fields.get("lost")
     if isinstance(context, dict):
         fields = fields | {"context": _drop_excess_members(context, CONTEXT_FIELDS)}
@@ -174,11 +188,12 @@ def _drop_excess_nested_members(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_excess_members(members: dict[str, Any], known_names: frozenset[str]) -> dict[str, Any]:
-    """Return the known members and the first unknown one."""
-    # Pydantic creates an error for each unknown member, and a body may have 100,000 of them.
+    """Return the known members and the first unknown member."""
+    # Pydantic creates an error for each unknown member, and a body may have 100,000 unknown members.
     first_unknown = next((name for name in members if name not in known_names), None)
     return {name: value for name, value in members.items() if name in known_names or name == first_unknown}
 
 
 def _omit(fields: dict[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return the fields without those that have one of these names."""
     return {name: value for name, value in fields.items() if name not in names}

@@ -52,7 +52,10 @@ def _find_problem(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Ru
 
 
 def _find_surface_problem(envelope: dict[str, Any], message_type: MessageType) -> Problem | None:
-    """Return a problem if the surface is a known one that the message type does not allow."""
+    """Return the problem of an action with a surface, or of an event on a known surface that its type does not allow.
+
+    Return None for other envelopes. `_find_field_problem` reports a missing or unknown surface.
+    """
     surface, allowed = envelope.get("surface"), message_type.surfaces
     if message_type.direction == "action" and surface is not None:
         detail = f"surface: {preview(surface)} is on an action. Actions have no surface. Leave it out."
@@ -66,7 +69,7 @@ def _find_surface_problem(envelope: dict[str, Any], message_type: MessageType) -
 
 
 def _find_field_problem(envelope: dict[str, Any], catalog: Catalog) -> Problem | None:
-    """Return the first problem that pydantic finds in an envelope of a known type."""
+    """Return the first problem that pydantic finds in an envelope of a known type; None if the envelope is valid."""
     try:
         catalog.envelope_validators[envelope["type"]].validate_python(envelope)
     except ValidationError as error:

@@ -39,10 +39,10 @@ def _path_part(part: int | str) -> str:
 
 
 def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
-    """Return one of pydantic's `errors()` as sentences: what is wrong, and what is allowed.
+    """Describe an error of pydantic in sentences: what is wrong, and what is allowed.
 
     Args:
-        error: the error.
+        error: an item of `ValidationError.errors()`.
         verb: the verb in front of the allowed values.
     """
     error_type = error["type"]

@@ -267,7 +267,7 @@ def catalog_for(service_name: str) -> Catalog:
 
 
 def is_safe_integer(value: object) -> bool:
-    """Return whether a value is an integer that every JSON implementation reads exactly. A boolean is not one."""
+    """Return whether a value is an integer that every JSON implementation reads exactly; False for a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= SAFE_INTEGER_MAX
 
 

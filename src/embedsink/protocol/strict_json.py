@@ -34,10 +34,11 @@ class Document(NamedTuple):
 
 
 def decode(body: bytes, *, depth_max: int) -> Document:
-    """Parse a body. The depth is only checked if orjson refuses the body: see `is_shallow` and `check_depth`.
+    """Parse a body. The caller checks the depth of the value: it is checked here only if orjson refuses the body.
 
     Raises:
-        Refused: `not_utf8`, `not_json`, `duplicate_key`, `not_finite` or `too_deep`.
+        Refused: the body is not strict JSON (reason `not_utf8`, `not_json`, `duplicate_key` or `not_finite`), or is
+            nested too deeply (reason `too_deep`).
     """
     document = decode_fast(body)
     if document is not None:
@@ -56,6 +57,7 @@ def decode_fast(body: bytes) -> Document | None:
         compact = orjson.dumps(value)
     except (ValueError, TypeError):
         return None
+    # If the bytes are equal, orjson has dropped no duplicate key.
     if compact != body and not _has_unique_keys(compact, body):
         return None
     return Document(body, value, len(compact))
@@ -84,7 +86,7 @@ def is_shallow(body: bytes, *, flat_brackets: int, depth_max: int) -> bool:
 
 
 def _count_byte(body: bytes, byte: bytes) -> int:
-    """Return how often a byte occurs. Removing it is eight times as fast as `bytes.count`, which looks at each byte."""
+    """Return how often a byte occurs in a body. `replace` is eight times as fast as `count`."""
     return len(body) - len(body.replace(byte, b""))
 
 
@@ -92,18 +94,18 @@ def check_depth(value: Any, *, depth_max: int) -> None:
     """Check the depth of a parsed body, level by level.
 
     Raises:
-        Refused: `too_deep` when arrays and objects are nested deeper than `depth_max` levels.
+        Refused: arrays and objects are nested deeper than `depth_max` levels (reason `too_deep`).
     """
-    level = _containers([value])
+    level = _containers([value])  # the arrays and objects of one level
     for _ in range(depth_max):
         level = [child for parent in level for child in _containers(_members(parent))]
         if not level:
             return
-    raise _too_deep(depth_max)
+    raise _too_deep_error(depth_max)
 
 
 def may_contain_bad_text(body: bytes) -> bool:
-    """Return whether a body has an escape of NUL or of a surrogate. Without one, `has_bad_text` returns False."""
+    """Return whether a body has an escape of NUL or of a surrogate. If not, `has_bad_text` is false."""
     return _contains_escape(b"\\u", body) and _BAD_ESCAPE.search(body) is not None
 
 
@@ -137,8 +139,8 @@ def _contains_escape(escape: bytes, body: bytes) -> bool:
 def _has_unique_keys(compact: bytes, body: bytes) -> bool:
     """Return whether no object in a body has duplicate keys; False if this can't be decided.
 
-    orjson writes one of two equal keys, so `compact`, its output, lacks two quotation marks then. Only
-    `_ESCAPED_QUOTATION_MARK` changes their number too.
+    `compact` is the output of orjson, which drops duplicate keys and with them their quotation marks. In a body with
+    `_ESCAPED_QUOTATION_MARK`, the number of quotation marks changes for another reason, so it proves nothing.
     """
     if _contains_escape(_ESCAPED_QUOTATION_MARK, body):
         return False
@@ -146,7 +148,7 @@ def _has_unique_keys(compact: bytes, body: bytes) -> bool:
 
 
 def _decode_with_reasons(body: bytes, *, depth_max: int) -> Any:
-    """Parse a body with the standard library, whose hooks find the reason why a body is invalid."""
+    """Parse a body with the standard library. Raise Refused with the exact reason if the body is invalid."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -154,21 +156,21 @@ def _decode_with_reasons(body: bytes, *, depth_max: int) -> Any:
     try:
         value = json.loads(
             text,
-            object_pairs_hook=_build_object,
+            object_pairs_hook=_to_object,
             parse_constant=_refuse_not_finite,
-            parse_float=_build_float,
-            parse_int=_build_integer,
+            parse_float=_to_float,
+            parse_int=_to_integer,
         )
     except RecursionError:
-        raise _too_deep(depth_max) from None
+        raise _too_deep_error(depth_max) from None
     except ValueError as error:
         raise Refused(Reason.NOT_JSON, f"body: {error}. Send JSON.") from None
     check_depth(value, depth_max=depth_max)
     return value
 
 
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object from its pairs of key and value. Raise Refused if a key occurs twice."""
+def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Convert pairs of key and value to an object. Raise Refused if a key occurs twice (reason `duplicate_key`)."""
     members = dict(pairs)
     if len(members) < len(pairs):
         counts = Counter(key for key, _ in pairs)
@@ -178,7 +180,7 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _too_deep(depth_max: int) -> Refused:
+def _too_deep_error(depth_max: int) -> Refused:
     limit = f"{depth_max} levels (EMBEDSINK_DEPTH_MAX)"
     return Refused(Reason.TOO_DEEP, f"body: is nested deeper than {limit}. Flatten it.")
 
@@ -187,24 +189,25 @@ def _refuse_not_finite(literal: str) -> NoReturn:
     raise Refused(Reason.NOT_FINITE, f"body: {preview(literal)} is not a finite number. Send null instead.")
 
 
-def _build_float(literal: str) -> float:
-    """Return a float. Raise Refused if the literal is too large for one."""
+def _to_float(literal: str) -> float:
+    """Convert a literal to a float. Raise Refused if it is too large for a float (reason `not_finite`)."""
     number = float(literal)
     if math.isinf(number):
         _refuse_not_finite(literal)
     return number
 
 
-def _build_integer(literal: str) -> int | float:
-    """Return an integer; a float beyond 64 bits, as orjson and browsers do."""
+def _to_integer(literal: str) -> int | float:
+    """Convert a literal to an integer; beyond 64 bits to a float, as orjson and browsers do."""
+    # `int` refuses very long literals. They are beyond 64 bits.
     if len(literal) > _INTEGER_CHARACTERS_MAX:
-        return _build_float(literal)
+        return _to_float(literal)
     integer = int(literal)
     return integer if _INTEGER_MIN <= integer <= _INTEGER_MAX else float(integer)
 
 
 def _is_encodable(text: str) -> bool:
-    """Return whether a text has no lone surrogate."""
+    """Return whether a text can be encoded as UTF-8: it has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -38,7 +38,7 @@ def parse(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES, *, ndjson
         The accepted envelopes and the rejections. Together they are all envelopes of the body.
 
     Raises:
-        Refused: the whole body is invalid (`not_json`, `too_many_events`, `empty`, …).
+        Refused: the whole body is invalid (reason `not_json`, `too_many_events`, `empty`, …).
     """
     if not body.strip():
         raise Refused(Reason.EMPTY, "body: is empty. Send at least one envelope.")
@@ -55,7 +55,7 @@ def parse(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES, *, ndjson
 
 
 def parse_fast(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES) -> ParsedDelivery | None:
-    """Validate a body with the fast path alone. Return None if the body needs `parse`.
+    """Validate a body with the fast path alone. Return None if the body may be invalid, so that it needs `parse`.
 
     Only compiled code looks at single values, so any body of 32 KiB takes less than a millisecond.
     """
@@ -93,7 +93,7 @@ def _list_envelopes(value: Any) -> list[Any]:
 
 
 def _reports_only_losses(envelopes: list[Any], parsed: ParsedDelivery) -> bool:
-    """Return whether a delivery has no envelopes, which is allowed if it reports lost events."""
+    """Return whether a delivery has no envelopes but reports lost events, which is allowed."""
     return len(envelopes) == 0 and len(parsed.lost) > 0
 
 
@@ -103,7 +103,7 @@ def _are_valid_and_shallow(envelopes: list[Any], document: Document, catalog: Ca
         catalog.list_validator.validate_python(envelopes)
     except ValidationError:
         return False
-    # Each envelope consists of two nested objects: itself and its payload. Envelopes don't nest in each other.
+    # Each envelope has two brackets, of itself and of its payload, but all envelopes together nest only two levels.
     if not is_shallow(document.body, flat_brackets=2 * len(envelopes), depth_max=rules.depth_max - 2):
         return False
     bytes_max = rules.envelope_bytes_max
@@ -112,7 +112,7 @@ def _are_valid_and_shallow(envelopes: list[Any], document: Document, catalog: Ca
 
 
 def _parse_delivery(document: Document, parsed: ParsedDelivery, rules: Rules) -> ParsedDelivery:
-    """Validate a delivery's own fields, then its envelopes. If a field is invalid, all envelopes are rejected."""
+    """Validate the fields and the envelopes of a delivery. If a field is invalid, all envelopes are rejected."""
     delivery: dict[str, Any] = document.value
     fields = delivery_fields.drop_excess_fields(delivery)
     problems = delivery_fields.find_problems(fields, document.body, rules)
@@ -126,7 +126,7 @@ def _parse_delivery(document: Document, parsed: ParsedDelivery, rules: Rules) ->
 
 
 def _validate_all(envelopes: list[Any], document: Document, parsed: ParsedDelivery, rules: Rules) -> ParsedDelivery:
-    """Check the number of envelopes and the depth of the body, then validate each envelope."""
+    """Validate each envelope. Raise Refused if the body has no or too many envelopes, or is nested too deeply."""
     check_count(len(envelopes), rules)
     check_depth(document.value, depth_max=rules.depth_max)
     for index, envelope in enumerate(envelopes):
@@ -135,7 +135,7 @@ def _validate_all(envelopes: list[Any], document: Document, parsed: ParsedDelive
 
 
 def _parse_ndjson(body: bytes, received_at: int, rules: Rules) -> ParsedDelivery:
-    """Validate each line as an envelope. If no line is JSON, the whole body is refused."""
+    """Validate each line as an envelope. Raise Refused if no line is JSON, or if there are too many lines."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     check_count(len(lines), rules)
     parsed = ParsedDelivery(received_at, catalog_for(rules.service_name))
@@ -152,7 +152,7 @@ def _parse_ndjson(body: bytes, received_at: int, rules: Rules) -> ParsedDelivery
 
 
 def _decode_line(line: bytes, rules: Rules) -> Any:
-    """Parse a line of NDJSON, and check its depth."""
+    """Parse a line of NDJSON. Raise Refused if the line is not strict JSON, or is nested too deeply."""
     envelope = decode(line, depth_max=rules.depth_max).value
     if not is_shallow(line, flat_brackets=0, depth_max=rules.depth_max):
         check_depth(envelope, depth_max=rules.depth_max)
