@@ -70,7 +70,7 @@ class _EngineCollector:
             "embedsink_journal_segment_bytes", "Bytes of sealed segments not covered yet.", journal.capacity.byte_count
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_room_bytes", "Bytes until the server answers 503.", journal.capacity.available_bytes
+            "embedsink_journal_available_bytes", "Bytes until the server answers 503.", journal.capacity.available_bytes
         )
 
     def _live_metrics(self) -> Iterator[Metric]:

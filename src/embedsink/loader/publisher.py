@@ -2,7 +2,7 @@
 
 checkpoint ─▶ child process: copy, fsync, verify ─▶ analytics.duckdb; the old one becomes analytics.previous.duckdb
 
-A segment is deleted only when the previous snapshot covers it too.
+A segment is deleted when the previous snapshot covers it too. If the disk is low on space, the last snapshot suffices.
 """
 
 import logging

@@ -303,6 +303,15 @@ def test_only_json_and_gzip_are_accepted(server: Server) -> None:
     assert put(server, body, key=key, content_type="application/json; charset=utf-8").status_code == 200
 
 
+def test_a_refused_body_is_charged_by_its_size_unless_it_is_compressed(tmp_path: Path) -> None:
+    with open_server(tmp_path, rate_address_bytes_per_s=2_097_152) as server:
+        key = server.key("sync")
+        assert problem(put(server, b"{", key=key, content_encoding="identity")) == "not_json"
+        assert put(server, RESULT, key=key).status_code == 200
+        assert problem(put(server, b"{", key=key, content_encoding="gzip")) == "encoding"
+        assert problem(put(server, RESULT, key=key)) == "rate_limited"
+
+
 def test_results_and_events_share_the_rate_of_a_key(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_events_per_s=1) as server:
         key = server.key("admin")

@@ -82,7 +82,7 @@ async def _record_result(request: Request) -> Response:
             parsed = await run_in_threadpool(decode_and_parse)
     except Refused:
         # A compressed body may have been decompressed up to the limit of the body size.
-        byte_count = engine.settings.body_bytes_max if encoding else len(body)
+        byte_count = engine.settings.body_bytes_max if encoding == "gzip" else len(body)
         admission.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
         raise
     if not isinstance(parsed, Sync):

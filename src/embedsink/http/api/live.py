@@ -97,7 +97,7 @@ ROUTES = [Route(PATH, show_live)]
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
-    last_id = {"type": "string", "pattern": "^[0-9]{1,10}$"}
+    last_id = {"type": "string", "pattern": "^([0-9]{1,10}|[0-9a-f]{16})$"}
     recent = {"type": "integer", "minimum": 1, "maximum": ROWS_MAX}
     return [
         Operation(
