@@ -49,7 +49,10 @@ class Refused(EmbedsinkError):
 
 
 class Unavailable(EmbedsinkError):
-    """The server can't serve the request now and stores nothing of it. Retry it after `retry_after_s` seconds."""
+    """The server can't serve the request now. The client has to retry it after `retry_after_s` seconds.
+
+    Nothing of the request is stored, except after `storage_failed`: then its events may or may not be stored.
+    """
 
     def __init__(self, reason: Reason, detail: str = "", *, retry_after_s: int = 1) -> None:
         super().__init__(detail or reason.sentence)

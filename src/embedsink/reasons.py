@@ -49,11 +49,11 @@ class Reason(StrEnum):
     INVALID_BODY = "invalid_body", 422, "The body is JSON, but not valid for this URL."
     RATE_LIMITED = "rate_limited", 429, "The key or the client's address exceeds its rate limit."
 
-    # The server's present state. Nothing is stored: wait, then resend.
+    # The server's present state: wait, then resend. Nothing is stored, but after the last two reasons that is unknown.
     OVERLOADED = "overloaded", 503, "The server is overloaded."
     STORAGE_LOW = "storage_low", 503, "The disk is almost full."
-    STORAGE_FAILED = "storage_failed", 503, "The disk failed."
     NOT_READY = "not_ready", 503, "The server can't serve this request yet."
+    STORAGE_FAILED = "storage_failed", 503, "The disk failed."
     INTERNAL_ERROR = "internal_error", 500, "The server failed because of a bug; its log has the details."
 
     # One envelope. It is quarantined; the rest of its delivery is not affected.

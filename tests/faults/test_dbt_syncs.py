@@ -192,12 +192,18 @@ def test_results_are_found_after_the_store_was_replaced(tmp_path: Path) -> None:
             assert problem(record(server, result(job, durationMs=1))) == "conflict"
 
 
-def test_results_in_a_damaged_segment_are_not_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["a wrong checksum", "a missing group"])
+def test_results_in_a_damaged_segment_are_not_found(tmp_path: Path, damage: str) -> None:
     (tmp_path / "journal").mkdir()
     body = result()
     body[CUBE_COUNT_FIELD] = body.pop("svcCount")
     lines = sync_line(Sync(1, "job1", 0, 0, digest_of(body), body), key_id="k_1")
-    (tmp_path / "journal" / "000000000001-00000000.ndjson").write_bytes(lines + trailer(lines + b" "))
+    group = lines + trailer(lines)
+    if damage == "a missing group":
+        # The size in the name is that of both groups.
+        (tmp_path / "journal" / f"000000000001-00000000-{2 * len(group):012d}.ndjson").write_bytes(group)
+    else:
+        (tmp_path / "journal" / "000000000001-00000000.ndjson").write_bytes(lines + trailer(lines + b" "))
     with open_server(tmp_path) as server:
         # The loader moves the segment to damaged/, so the result would be missing after a restart.
         assert problem(server.get("/api/v1/" + "/".join(_path("job1")), key=server.key("read"))) == "not_found"

@@ -43,7 +43,7 @@ class NotEmbedsink(EmbedsinkError):
 
 
 class NothingAccepted(Refused):
-    """All envelopes of a delivery were quarantined. `response` is the body of the 422, which lists them."""
+    """All envelopes of a delivery were rejected. `response` is the body of the 422, which lists them."""
 
     def __init__(self, detail: str, response: dict[str, Any]) -> None:
         super().__init__(Reason.NOTHING_ACCEPTED, detail)
@@ -281,7 +281,7 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
     Raises:
         Unavailable: the status is 429 or 503, or is 502 or 504 without a problem document (RFC 9457).
         EmbedsinkError: the status is another, and the body is not a problem document.
-        NothingAccepted: all envelopes of the delivery were quarantined.
+        NothingAccepted: all envelopes of the delivery were rejected.
         Refused: the body is any other problem document.
     """
     try:

@@ -140,10 +140,10 @@ def nothing_accepted_response(
     if rejected_count > len(listed_rejections):
         members["rejectedCount"] = rejected_count
     if rejected_count == 1:
-        what_happened = "The envelope was quarantined; `rejected` lists the reasons."
+        what_happened = "The envelope was rejected; `rejected` lists the reasons."
         advice = "Fix it. Don't resend it unchanged."
     else:
-        what_happened = f"All {rejected_count:,} envelopes were quarantined; `rejected` lists the reasons."
+        what_happened = f"All {rejected_count:,} envelopes were rejected; `rejected` lists the reasons."
         advice = "Fix them. Don't resend them unchanged."
     return _report_problem(request, Reason.NOTHING_ACCEPTED, f"{what_happened} {advice}", members=members)
 

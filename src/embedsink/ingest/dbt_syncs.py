@@ -19,7 +19,7 @@ import orjson
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.ingest.records import read_syncs, sync_line
-from embedsink.journal.segment import find_damage
+from embedsink.journal.segment import damage_of
 from embedsink.journal.writer import Journal, wait_for
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
@@ -215,7 +215,7 @@ def _read_segment(segment: Path) -> list[Sync]:
     except FileNotFoundError:
         return []  # The segment was loaded and deleted meanwhile, so the store has the results.
     syncs = list(read_syncs(content))
-    if not syncs or find_damage(content) is not None:
+    if not syncs or damage_of(segment.name, content) is not None:
         return []
     return syncs
 

@@ -116,7 +116,7 @@ def test_valid_envelopes_are_accepted_and_invalid_ones_listed(server: Server) ->
 
 def test_one_rejected_envelope_is_described_in_the_singular(server: Server) -> None:
     detail = server.post(view(source="x"), key=server.key()).json()["detail"]
-    assert detail == "The envelope was quarantined; `rejected` lists the reasons. Fix it. Don't resend it unchanged."
+    assert detail == "The envelope was rejected; `rejected` lists the reasons. Fix it. Don't resend it unchanged."
 
 
 def test_a_422_has_the_same_list_as_a_202(server: Server) -> None:
@@ -126,7 +126,7 @@ def test_a_422_has_the_same_list_as_a_202(server: Server) -> None:
     assert response.json()["accepted"] == 0
     assert [rejected["index"] for rejected in response.json()["rejected"]] == [0, 1]
     assert "rejectedCount" not in response.json()
-    assert response.json()["detail"].startswith("All 2 envelopes were quarantined; ")
+    assert response.json()["detail"].startswith("All 2 envelopes were rejected; ")
     assert [line["raw"] for line in server.journaled()[before:]] == ["1", "2"]
 
 
