@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedsink.dashboards.query import PAIRED
+from embedsink.dashboards.query import PAIR_REPORTS
 from embedsink.journal.segment import inspect
 from embedsink.loader.loader import Loader
 from embedsink.store import database
@@ -33,7 +33,7 @@ READING_ROLLUPS = (
     "activity",
     "completeness",
     "export_volumes",
-    *PAIRED,
+    *PAIR_REPORTS,
 )
 
 
@@ -42,7 +42,7 @@ def test_the_reports_that_read_rollups_are_listed() -> None:
 
 
 def test_the_reports_that_pair_ai_queries_are_listed() -> None:
-    assert reports_reading("ai_pair") == set(PAIRED)
+    assert reports_reading("ai_pair") == set(PAIR_REPORTS)
 
 
 def roll_up_in_steps(

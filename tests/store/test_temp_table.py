@@ -9,7 +9,7 @@ import pytest
 
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.period import period_of
-from embedsink.dashboards.query import PAIRED, query_section
+from embedsink.dashboards.query import PAIR_REPORTS, query_section
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
@@ -48,7 +48,7 @@ def rows(reader: Reader, report: str) -> list[tuple[Any, ...]]:
     return [row for batch in reader.rows(report) for row in batch]
 
 
-@pytest.mark.parametrize("report", PAIRED)
+@pytest.mark.parametrize("report", PAIR_REPORTS)
 def test_each_period_has_the_same_rows_with_and_without_a_temp_table(report: str, store: Store) -> None:
     with store.reader(EVERYTHING) as plain, store.reader(EVERYTHING) as keeping, keeping.consistent():
         keeping.materialize("ai_pair", since=DAY, until=None)

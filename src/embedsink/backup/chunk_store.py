@@ -68,9 +68,9 @@ class ChunkStore:
             raise BackupDamaged(f"chunk {digest}: its content does not match its SHA-256")
         return content
 
-    def delete_except(self, used: set[str]) -> None:
-        """Delete all chunks except those with the digests `used`."""
-        unused = [path for path in self._chunk_paths() if path.name not in used]
+    def delete_except(self, used_digests: set[str]) -> None:
+        """Delete all chunks except those with these digests."""
+        unused = [path for path in self._chunk_paths() if path.name not in used_digests]
         for path in unused:
             path.unlink()
 
@@ -103,7 +103,7 @@ class ChunkStore:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read to the disk, and read the content back.
+    """Write a file to the disk, and read the content back. Only the owner may read the file.
 
     Raises:
         OSError: the disk has no space or has failed.
@@ -131,10 +131,10 @@ def _has_content(path: Path, content: bytes) -> bool:
         with path.open("rb") as file:
             return file.read(len(content) + 1) == content
     except OSError:
-        return False  # The caller writes the content again, to another place on the disk.
+        return False  # Unreadable, for example because of a bad sector.
 
 
 def _read_chunk(path: Path) -> bytes:
-    """Return the content of a chunk's file. Of a file that is too long, return one byte more than a chunk can have."""
+    """Return the content of a chunk's file. Cut a file that is too long, so that its SHA-256 does not match."""
     with path.open("rb") as file:
         return file.read(CHUNK_BYTES + 1)

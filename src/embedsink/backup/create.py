@@ -100,7 +100,10 @@ class _Backup:
             yield self._chunks.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
-        """Store the snapshot. Return the stored file (none without a snapshot), and which segments it contains."""
+        """Store the snapshot. Return the stored file, if there is a snapshot, and the segments in the snapshot.
+
+        Of the segments, only the newest and those with `numbers` are listed.
+        """
         file = open_snapshot_file(self._folder)
         if file is None:
             return [], Segments(0, frozenset())
@@ -112,6 +115,7 @@ class _Backup:
     def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments, *, last_sealed: int) -> None:
         """Warn of lost segments, which the server reports at its start too."""
         numbers = {_number_of(file) for file in files} - {0}  # 0 means that a file is not a segment.
+        # The checked range ends before this number. It includes the last sealed segment, even if the file is missing.
         before = max([last_sealed + 1, *numbers])
         if gaps := find_gaps(numbers, after=segments.last_number, before=before):
             self.warnings.append(f"journal: {describe_gaps(gaps)} missing. Run `embedsink doctor` for advice.")

@@ -21,6 +21,11 @@ UNKNOWN_RANDOM_PART = "-00000000"
 def refuse_another_folder(folder: DataFolder, generation: Generation, target: Path) -> None:
     """Raise an error if a data folder does not continue the history of a generation.
 
+    Args:
+        folder: the data folder.
+        generation: the newest readable generation of the backup folder.
+        target: the backup folder, for the error message.
+
     Raises:
         Misconfigured: the generation belongs to another data folder, or to a later state of this one.
     """
@@ -47,7 +52,7 @@ def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
 
     Pass no open segments, because the number of an open segment without events is used again.
     """
-    # An identity begins with the number, so the newest are last.
+    # An identity begins with the number, so the newest are last. It is empty for a file that is not a segment.
     return tuple(sorted(identity for identity in sealed if identity)[-COMPARED_MAX:])
 
 
@@ -58,17 +63,17 @@ def _identities_of(generation: Generation) -> set[str]:
 
 
 def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
-    """Return the segments in a data folder: all in the journal; in the snapshot, the newest and the requested."""
+    """Return the segments of a data folder: all in `journal/` and `damaged/`; in the snapshot, as `find_segments`."""
     # Read the journal first and the snapshot last: see embedsink.backup.source.
     names = segment_names(folder.journal)
     names += os.listdir(folder.damaged) if folder.damaged.is_dir() else []  # noqa: PTH208  only names are needed
-    present = {identity_of(name) for name in names} - {""}
-    stored = Segments(0, frozenset())
+    on_disk = {identity_of(name) for name in names} - {""}
+    in_snapshot = Segments(0, frozenset())
     if snapshot := open_snapshot_file(folder):
         with snapshot:
-            stored = find_segments(Path(f"/dev/fd/{snapshot.fileno()}"), numbers=numbers)
-    last_number = max([stored.last_number, *map(_number_of, present)])
-    return Segments(last_number, stored.identities | present, stored.compacted_up_to)
+            in_snapshot = find_segments(Path(f"/dev/fd/{snapshot.fileno()}"), numbers=numbers)
+    last_number = max([in_snapshot.last_number, *map(_number_of, on_disk)])
+    return Segments(last_number, in_snapshot.identities | on_disk, in_snapshot.compacted_up_to)
 
 
 def _number_of(identity: str) -> int:

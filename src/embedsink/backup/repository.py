@@ -69,7 +69,7 @@ class Repository:
         """Return a generation.
 
         Raises:
-            BackupDamaged: the manifest can't be read.
+            BackupDamaged: the manifest is missing, unreadable or invalid.
         """
         path = self.generations / name
         try:
@@ -98,7 +98,7 @@ class Repository:
         return name
 
     def delete_all_but(self, keep: int) -> int:
-        """Delete all but the `keep` newest generations, and unused chunks. Return the number of deleted generations.
+        """Delete all but the `keep` newest generations (at least 1), and unused chunks. Return how many were deleted.
 
         Raises:
             BackupDamaged: a kept generation can't be read, so its chunks are unknown. Nothing is deleted.

@@ -63,9 +63,9 @@ def _find_generation(backup: Path) -> tuple[Repository, str]:
     return repository, names[-1]
 
 
-def _advice(repository: Repository, damaged: str, folder: DataFolder) -> str:
+def _advice(repository: Repository, damaged_name: str, folder: DataFolder) -> str:
     """Return advice: how to restore the newest intact generation before the damaged one, or that none is intact."""
-    older = [name for name in repository.names() if name < damaged]
+    older = [name for name in repository.names() if name < damaged_name]
     for name in reversed(older):
         if _is_intact(repository, name):
             path = repository.generations / name
@@ -92,13 +92,13 @@ class _StagingFolder:
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder.path
-        self._path = folder.restoring
+        self._subfolder = folder.restoring
         self._is_new = not folder.path.exists()
 
     def __enter__(self) -> "_StagingFolder":
         if not self._is_new:
             self._refuse_nonempty()
-        self._path.mkdir(mode=FOLDER_MODE, parents=True)
+        self._subfolder.mkdir(mode=FOLDER_MODE, parents=True)
         if self._is_new:
             self._folder.chmod(FOLDER_MODE)
         sync_folder(self._folder)
@@ -109,7 +109,7 @@ class _StagingFolder:
         if error_type is None:
             self._move_files()
             return
-        shutil.rmtree(self._path)
+        shutil.rmtree(self._subfolder)
         if self._is_new:
             self._folder.rmdir()
 
@@ -119,7 +119,7 @@ class _StagingFolder:
         Raises:
             BackupDamaged: a chunk or the file does not match its checksum.
         """
-        path = self._path / file.name
+        path = self._subfolder / file.name
         path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
         digest = sha256()
         byte_count = 0
@@ -140,7 +140,7 @@ class _StagingFolder:
     def _refuse_nonempty(self) -> None:
         """Raise Misconfigured if the data folder has content, which a restore would mix with the backup's files."""
         names = {path.name for path in self._folder.iterdir()} - {LOST_AND_FOUND}
-        if self._path.name in names:
+        if self._subfolder.name in names:
             raise Misconfigured(
                 f"data folder {self._folder}: an earlier restore into it is running or was interrupted. If it was "
                 "interrupted, delete the folder's content and restore again."
@@ -150,13 +150,13 @@ class _StagingFolder:
 
     def _move_files(self) -> None:
         """Move the written files into the data folder, and delete the subfolder."""
-        for path in self._path.iterdir():
+        for path in self._subfolder.iterdir():
             if path.is_dir():
                 path.chmod(FOLDER_MODE)  # The umask may have removed bits of the mode.
                 sync_folder(path)
-        for path in sorted(self._path.iterdir()):
+        for path in sorted(self._subfolder.iterdir()):
             path.rename(self._folder / path.name)
         # Make the moves durable before removing the subfolder, which prevents a server's start.
         sync_folder(self._folder)
-        self._path.rmdir()
+        self._subfolder.rmdir()
         sync_folder(self._folder)

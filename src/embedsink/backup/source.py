@@ -15,8 +15,9 @@ from typing import IO
 from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import OPEN, end_of_last_group, identity_of
 
-# Part of the names of database files. Those in damaged/ are needed only for bug reports, and are not backed up.
-_DATABASE = ".duckdb"
+# In the names of database files, also before another suffix. Those in damaged/ are needed only for bug reports, and
+# are not backed up.
+_DATABASE_SUFFIX = ".duckdb"
 
 
 def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
@@ -25,14 +26,14 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
     The segments contain every event that was acknowledged before the call, except in segments that the server has
     deleted or moved to `damaged/` since.
     """
-    read: set[str] = set()
+    read_names: set[str] = set()
     for name in segment_names(folder.journal):
         segment = _read_segment(folder.journal, name)
         if segment is None:
             continue
         current_name, content = segment
-        if current_name not in read:
-            read.add(current_name)
+        if current_name not in read_names:
+            read_names.add(current_name)
             yield f"{folder.journal.name}/{current_name}", content
 
 
@@ -41,7 +42,7 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
 
     Call this after `read_journal`, because the server may move a damaged segment from the journal to `damaged/`.
     """
-    yield from _open_files(folder.damaged, excluding=_DATABASE)
+    yield from _open_files(folder.damaged, excluding=_DATABASE_SUFFIX)
     yield from _open_files(folder.dashboards)
     if keys := _open_regular_file(folder.keys):
         with keys:

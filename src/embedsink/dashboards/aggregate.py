@@ -139,7 +139,7 @@ class FirstRows:
 
 
 class TopRows:
-    """The rows with the smallest values of a column, or with the greatest if a minus precedes its name.
+    """The rows with the smallest values of the column `sort`; with a minus before the name, those with the greatest.
 
     Rows without a value are omitted.
     """
@@ -234,7 +234,7 @@ class _GroupTotals:
 
 
 class SampledMedian:
-    """The median of a stream of values. It is exact up to `MEDIAN_SAMPLE_MAX` values, and that of a sample beyond."""
+    """The median of a stream of values. Beyond `MEDIAN_SAMPLE_MAX` values, it is the median of a sample."""
 
     def __init__(self) -> None:
         self._sample: list[Any] = []
@@ -306,13 +306,13 @@ class TopSeries:
         return len(self._sum_by_series) > self._series_max or self.row_count > self._rows_max
 
     def _top_series(self, count: int) -> list[Any]:
-        """Return the series with the largest sums, of those that are not dropped."""
+        """Return the `count` series with the largest sums, of those that are not dropped."""
         return heapq.nlargest(count, self._rows_by_series, key=self._sum_by_series.__getitem__)
 
     def _drop_smallest(self) -> None:
         """Keep the rows of twice as many series as are shown.
 
-        A dropped series is never shown again, because its line would have a gap.
+        A dropped series is never shown again, because the line of that series would have a gap.
         """
         self._rows_by_series = {
             series: self._rows_by_series[series] for series in self._top_series(2 * self._series_max)

@@ -43,7 +43,7 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
     elif tile.group:
         columns.update(tile.group.by, tile.group.sum, tile.group.median)
     else:
-        columns.update(PERIOD_COLUMNS)
+        columns.update(PERIOD_COLUMNS)  # `required_columns` omits those that the report lacks.
         if tile.sort:
             columns.add(tile.sort.removeprefix("-"))
         columns |= set(tile.columns) if isinstance(tile, Table) else _columns_of_chart(report, tile)

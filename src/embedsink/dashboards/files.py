@@ -93,15 +93,17 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
 
 def _read_dashboard(path: Path) -> Dashboard:
     """Return the dashboard of a file. Raise Misconfigured if the file name or the content is invalid."""
-    file = f"dashboards/{path.name}"
+    where = f"dashboards/{path.name}"
     if not is_page_name(path.stem):
         problem = "is the name of the inspector" if path.stem == INSPECTOR else "is not a valid name for a page"
-        raise Misconfigured(f"{file}: {problem}. Use lowercase letters, digits and hyphens, such as support-desk.json.")
-    return parse_dashboard(_parse_json(path, file), file)
+        raise Misconfigured(
+            f"{where}: {problem}. Use lowercase letters, digits and hyphens, such as support-desk.json."
+        )
+    return parse_dashboard(_parse_json(path, where), where)
 
 
-def _parse_json(path: Path, file: str) -> Any:
-    """Return the parsed JSON of a file. Raise Misconfigured, which begins with `file`, if the file is not JSON."""
+def _parse_json(path: Path, where: str) -> Any:
+    """Return the parsed JSON of a file. Raise Misconfigured if the file is not JSON; `where` names it."""
     try:
         return json.loads(path.read_bytes())
     except json.JSONDecodeError as error:
@@ -109,8 +111,8 @@ def _parse_json(path: Path, file: str) -> Any:
     except (ValueError, RecursionError):
         cause = "not UTF-8, too deeply nested, or a number that is too long"
     except OSError as error:
-        raise Misconfigured(f"{file}: {error.strerror}. Make it readable for this user, or remove it.") from None
-    raise Misconfigured(f"{file}: is not JSON ({cause}). Correct the file.")
+        raise Misconfigured(f"{where}: {error.strerror}. Make it readable for this user, or remove it.") from None
+    raise Misconfigured(f"{where}: is not JSON ({cause}). Correct the file.")
 
 
 def _check_unique(where: str, ids: list[str]) -> None:

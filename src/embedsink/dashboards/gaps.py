@@ -44,7 +44,7 @@ def _zero_row(names: Sequence[str], zero_column: str, axis: TimeAxis, start_ms: 
 
 
 def _period_starts(axis: TimeAxis, first_ms: int, end_ms: int) -> Iterator[int]:
-    """Yield the starts of the periods between two times, at most `TICKS_MAX`."""
+    """Yield the starts of the periods from the one that contains `first_ms` until `end_ms`, at most `TICKS_MAX`."""
     start_ms = axis.period_start(first_ms)
     for _ in range(TICKS_MAX):
         if start_ms >= end_ms:

@@ -72,9 +72,9 @@ def _is_valid(tile: Tile, reports: Mapping[str, Report]) -> bool:
 
 def _tiles_with_paths(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
     """Yield the path in the file and the tile, for each tile."""
-    for number, section in enumerate(dashboard.sections):
-        for index, tile in enumerate(section.tiles):
-            yield f"sections[{number}].charts[{index}]", tile
+    for section_index, section in enumerate(dashboard.sections):
+        for tile_index, tile in enumerate(section.tiles):
+            yield f"sections[{section_index}].charts[{tile_index}]", tile
 
 
 def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
@@ -113,7 +113,7 @@ def _check_time_column(path: str, column: str, report: Report) -> None:
 
 
 def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
-    """Check that the columns of a tile exist, that `older_days` names times, and that summed columns are numeric."""
+    """Check that the columns of a tile exist, that `older_days` names times, and that computed values are numbers."""
     types = {column.name: column.type for column in report.columns}
     if isinstance(tile, NumberTile):
         _check_number(path, tile, report)
@@ -121,7 +121,7 @@ def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
         _check_column(f"{path}.{where}", column, types, f"report {report.name}")
     for column in tile.older_days:
         _check_time_column(f"{path}.older_days.{column}", column, report)
-    for where, column in _columns_summed(tile):
+    for where, column in _numeric_columns_of(tile):
         if types[column] not in NUMBERS:
             numeric_columns = sorted(name for name, type_ in types.items() if type_ in NUMBERS)
             advice = suggestion(column, numeric_columns)
@@ -165,7 +165,7 @@ def _check_group(path: str, tile: Chart | Table) -> None:
 
 
 def _check_number(path: str, tile: NumberTile, report: Report) -> None:
-    """Check that a number tile has the fields, and the report with one row, that the computation requires."""
+    """Check that a number tile has the fields that the computation requires. `only` requires a report with one row."""
     required_fields = {
         "sum": ("column",),
         "newest": ("column",),
@@ -183,7 +183,7 @@ def _check_number(path: str, tile: NumberTile, report: Report) -> None:
 
 
 def _check_spec(path: str, spec: dict[str, Any]) -> None:
-    """Reject data and links in a spec: all rows must come from the report, whose texts are untrusted."""
+    """Reject data and links in a spec: all rows must come from the report, and links could contain untrusted texts."""
     for where, name, value in _members(spec, "spec"):
         is_lookup = name == "from" and isinstance(value, dict)  # The `lookup` transform reads other data.
         if is_lookup or name in _DATA_MEMBERS | _LINK_MEMBERS:
@@ -191,7 +191,7 @@ def _check_spec(path: str, spec: dict[str, Any]) -> None:
 
 
 def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
-    """Yield the path in the file and the name of every report column that a tile reads."""
+    """Yield the path in the tile and the name of every report column that a tile reads."""
     for column in tile.where:
         yield f"where.{column}", column
     if tile.nonzero:
@@ -210,8 +210,8 @@ def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
         yield from (("leading.column", tile.leading.column), ("leading.by", tile.leading.by))
 
 
-def _columns_summed(tile: ReportTile) -> Iterator[tuple[str, str]]:
-    """Yield the path in the file and the name of every column whose values the tile sums or multiplies."""
+def _numeric_columns_of(tile: ReportTile) -> Iterator[tuple[str, str]]:
+    """Yield the path in the tile and the name of every column that must be numeric for a sum, product or median."""
     if isinstance(tile, NumberTile):
         is_summed = tile.how in ("sum", "ratio")
         is_multiplied = tile.how in ("newest", "only") and tile.times != 1
@@ -224,7 +224,7 @@ def _columns_summed(tile: ReportTile) -> Iterator[tuple[str, str]]:
 
 
 def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
-    """Yield the path in the file and the name of every column that a tile shows."""
+    """Yield the path in the tile and the name of every column that a tile shows."""
     if isinstance(tile, Table):
         yield from ((f"columns.{column}", column) for column in tile.columns)
         return
@@ -234,7 +234,7 @@ def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
 
 
 def _columns_of_spec(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the path in the file and the name of every column that a spec names."""
+    """Yield the path in the tile and the name of every column that a spec names."""
     for where, name, value in _members(spec, "spec"):
         if name == "field" and isinstance(value, str):
             yield where, value

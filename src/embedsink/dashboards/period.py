@@ -130,9 +130,9 @@ def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
     start = scope.since or datetime.min
     try:
         if scope.since and scope.until:
-            days = _days_before(scope.local_time(scope.since), scope.local_time(scope.until))
-            if days is not None:
-                return days
+            day_limits = _days_before(scope.local_time(scope.since), scope.local_time(scope.until))
+            if day_limits is not None:
+                return day_limits
         return _utc_text(start - _length_of(scope, now)), _utc_text(start)
     except OverflowError:
         return None

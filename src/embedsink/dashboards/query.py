@@ -32,9 +32,9 @@ from embedsink.reports.scope import Scope, parse_scope
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 
-# The view that pairs the stages of AI queries. It takes most of the time of the reports that build on it.
+# The view that pairs the stages of AI queries, and the reports that read it. The pairing takes most of their time.
 _PAIR_VIEW = "ai_pair"
-PAIRED = ("ai_queries", "ai_query", "ai_query_groups")
+PAIR_REPORTS = ("ai_queries", "ai_query", "ai_query_groups")
 _EVENT_BEFORE_VIEW = "event_before"
 # More marks would hide the chart.
 MARKS_MAX = 100
@@ -156,7 +156,7 @@ def _cache_pairs(reader: Reader, tiles_by_source: Mapping[_Source, Sequence[_Rep
     query_count = 0
     is_previous_read = False
     for source, tiles in tiles_by_source.items():
-        if source.report_name not in PAIRED or source.parameters:
+        if source.report_name not in PAIR_REPORTS or source.parameters:
             continue
         query_count += 1
         if previous and any(map(_is_compared, tiles)):

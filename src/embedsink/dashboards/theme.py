@@ -88,8 +88,9 @@ def vega_config(palette: Palette) -> dict[str, Any]:
         "range": {
             "category": list(palette.series),
             "ordinal": list(palette.series),
+            # From answered to failed: blue, grey, orange, red.
             "outcome": [palette.series[0], palette.series[5], *reversed(palette.warm)],
-            "usual": [palette.accent, palette.warm[0]],
+            "usual": [palette.accent, palette.warm[0]],  # usual, unusual
         },
         "style": _styles(palette),
     }

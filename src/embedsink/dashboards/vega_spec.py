@@ -15,7 +15,7 @@ from embedsink.dashboards.model import Chart
 
 # The names of the datasets.
 ROWS, BEFORE, MARKS = "rows", "before", "marks"
-# Aggregates whose result is a count if their input is a count.
+# Aggregates whose result is a count if their input is a count. None means that nothing is aggregated.
 _COUNT_PRESERVING = (None, "sum", "max", "min")
 _COUNT_AGGREGATES = ("count", "distinct")
 _POSITION_CHANNELS = ("x", "y")
@@ -161,26 +161,26 @@ def _break_lines(spec: _Spec) -> None:
 
 def _count_fields(spec: _Spec) -> set[str]:
     """Return the names of the counts that a spec's transforms compute."""
-    computed: set[str] = set()
+    computed_counts: set[str] = set()
     for part in _nested_objects(spec):
         for transform in part.get("transform", []):
-            if "fold" in transform and all(_is_count({"field": field}, computed) for field in transform["fold"]):
-                _, value_field = transform.get("as", ["key", "value"])
-                computed.add(value_field)
+            if "fold" in transform and all(_is_count({"field": field}, computed_counts) for field in transform["fold"]):
+                _, value_field = transform.get("as", ["key", "value"])  # the default of Vega-Lite
+                computed_counts.add(value_field)
             for aggregate in [*transform.get("aggregate", []), *transform.get("joinaggregate", [])]:
                 definition = {"aggregate": aggregate.get("op"), "field": aggregate.get("field")}
-                if "as" in aggregate and _is_count(definition, computed):
-                    computed.add(aggregate["as"])
-    return computed
+                if "as" in aggregate and _is_count(definition, computed_counts):
+                    computed_counts.add(aggregate["as"])
+    return computed_counts
 
 
-def _is_count(definition: _Spec, computed: set[str]) -> bool:
-    """Return whether a channel definition is a count. `computed` has the counts that the spec computes."""
+def _is_count(definition: _Spec, computed_counts: set[str]) -> bool:
+    """Return whether a channel definition is a count. `computed_counts` has the fields of `_count_fields`."""
     if definition.get("aggregate") in _COUNT_AGGREGATES:
         return True
     field = str(definition.get("field"))
     # Count columns of reports end in `_count`.
-    return definition.get("aggregate") in _COUNT_PRESERVING and (field.endswith("_count") or field in computed)
+    return definition.get("aggregate") in _COUNT_PRESERVING and (field.endswith("_count") or field in computed_counts)
 
 
 def _nested_objects(spec: Any) -> Iterator[_Spec]:

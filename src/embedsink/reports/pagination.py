@@ -75,7 +75,7 @@ class Cursor:
             cursor = cls(after, _from_epoch_us(since_us), _from_epoch_us(until_us))
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
-        # The digest detects typing errors and cursors of other queries. A forged cursor gains nothing beyond `since`.
+        # The digest detects typing errors and cursors of other queries. A forged one reads no more than a new `since`.
         if digest != _digest((version, after, since_us, until_us), query_id, cipher):
             raise refusal
         return cursor

@@ -12,6 +12,7 @@ REJECTIONS_MAX = 100
 ENVELOPES_BYTES_MAX = 262_144
 # `ingest_seq` is segment number × 2^32 + line.
 _INGEST_SEQS_PER_SEGMENT = 2**32
+# The outcomes besides `duplicate`, which is counted for readers of all deployments only.
 OUTCOMES = ("accepted", "quarantined", "lost", "sync")
 
 
@@ -67,7 +68,10 @@ def count_ingested(reader: Reader) -> IngestedCounts:
 
 
 def newest_ingested(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
-    """Return the newest rows in the reader's scope with envelopes, oldest first, as many as fit in a message."""
+    """Return the newest rows in the reader's scope with envelopes, oldest first.
+
+    There are at most `limit` rows, and only as many as fit in a message.
+    """
     newest: list[dict[str, Any]] = []
     byte_count = 0
     for row in reversed(reader.set_variables(row_limit=limit).dicts("ingested_newest")):

@@ -100,8 +100,8 @@ def parse_scope(
     tenant = _parse_tenant(params.get("tenant"))
     since, until = params.get("since"), params.get("until")
     timezone = _parse_timezone(params.get("timezone"))
-    first = _parse_instant("since", since, timezone, now)
-    end = _parse_instant("until", until, timezone, now)
+    first = _parse_time_or_age("since", since, timezone, now)
+    end = _parse_time_or_age("until", until, timezone, now)
     if first and end and first > end:
         raise Refused(
             Reason.BAD_PARAMETER, f"since: {preview(since)} is later than until, {preview(until)}. Swap them."
@@ -178,14 +178,16 @@ def parse_instant(name: str, text: str | None) -> datetime | None:
     Raises:
         Refused: the text has none of these forms, or the time is outside the calendar (reason `bad_parameter`).
     """
-    return _parse_instant(name, text, None, lambda: datetime.now(UTC))
+    return _parse_time_or_age(name, text, None, lambda: datetime.now(UTC))
 
 
-def _parse_instant(name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]) -> datetime | None:
-    """Parse a time or an age. Return the time in UTC. Without an offset, the text is a time in the zone `timezone`.
+def _parse_time_or_age(
+    name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]
+) -> datetime | None:
+    """Parse a time or an age. Return it in UTC; None for None. A time without an offset is in the zone `timezone`.
 
     Raises:
-        Refused: the text is neither, or the time is outside the calendar (reason `bad_parameter`).
+        Refused: the text is neither a time nor an age, or the time is outside the calendar (reason `bad_parameter`).
     """
     if text is None:
         return None

@@ -25,9 +25,9 @@ RETRY_PAUSE_S_MAX = 30.0
 _JOURNAL_RETRY_PAUSE_S = 0.2
 # The maximum number of error messages of an import.
 MESSAGES_MAX = 10
-_TOO_LARGE = (Reason.BODY_TOO_LARGE, Reason.TOO_MANY_EVENTS)
-# The server refuses this delivery alone. It may accept others with the same key.
-_REFUSES_ONE_DELIVERY = (*_TOO_LARGE, Reason.OUT_OF_SCOPE)
+_TOO_LARGE_REASONS = (Reason.BODY_TOO_LARGE, Reason.TOO_MANY_EVENTS)
+# With these reasons, the server refuses one delivery, and may accept others with the same key.
+_ONE_DELIVERY_REASONS = (*_TOO_LARGE_REASONS, Reason.OUT_OF_SCOPE)
 
 
 @dataclass(slots=True)
@@ -135,7 +135,10 @@ class _Append:
 
 
 def _appends_of(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
-    """Yield the journal lines of a delivery. Split a delivery that is refused as a whole, down to single events."""
+    """Yield the journal lines of a delivery.
+
+    A delivery that is refused as a whole is split, down to single events. A refused single event is quarantined.
+    """
     if delivery.problem is not None:
         yield _Append(b"", _unsent_counts(delivery, delivery.problem))
         return
@@ -238,10 +241,10 @@ def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_ti
     except Refused as refusal:
         message = delivery.describe(None, refusal.reason, str(refusal))
         is_invalid = refusal.reason.status == HTTPStatus.BAD_REQUEST
-        if event_count > 1 and (is_invalid or refusal.reason in _TOO_LARGE):
+        if event_count > 1 and (is_invalid or refusal.reason in _TOO_LARGE_REASONS):
             for half in delivery.halves():
                 _send(remote, half, counts, retry_timeout_s)
-        elif refusal.reason in _REFUSES_ONE_DELIVERY:
+        elif refusal.reason in _ONE_DELIVERY_REASONS:
             counts.add_unsent(event_count, message)
         elif is_invalid:
             counts.add_rejected(event_count, message)

@@ -14,7 +14,7 @@ DELIVERY_VIEW = "event_export"
 
 
 def export_ndjson(reader: Reader) -> Iterator[bytes]:
-    """Yield chunks of NDJSON: each event or action is one line, a delivery with an id and times."""
+    """Yield chunks of NDJSON. Each line is a delivery with one event or action, its id and its times."""
     for rows in reader.rows(DELIVERY_VIEW):
         yield "".join([f"{delivery}\n" for (delivery,) in rows]).encode()
 

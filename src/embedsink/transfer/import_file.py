@@ -23,8 +23,8 @@ EVENTS_MAX = 500
 DELIVERY_BYTES_MAX = 524_288
 # Greater differences of clocks are corrected, as in sql/load/02_incoming.sql.
 SKEW_MS_MIN = 60_000
-# The maximum bytes that an import or an export adds to an envelope: an id, and the tenant of the context to a ready
-# event.
+# The maximum bytes that an import or an export adds to an envelope: an id; in a `ready` event, also the tenant of the
+# context.
 ADDED_BYTES_MAX = 8_192
 # The levels of nesting around an envelope: the object of the delivery and the array of its events.
 ADDED_LEVELS = 2
@@ -149,7 +149,7 @@ def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remo
     Args:
         lines: numbered lines. Each is an envelope, an array of envelopes or a delivery.
         rules: the limits of nesting, and of events in a delivery.
-        is_remote: whether the deliveries are sent to a server, which sets `received_at`.
+        is_remote: whether the deliveries are sent to a server, which sets the time of receipt.
     """
     current: Delivery | None = None
     current_bytes = 0
@@ -185,7 +185,7 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
         value = decode(line, depth_max=rules.depth_max).value
     except Refused:
         return _unparsed_delivery(number, line)
-    is_delivery = isinstance(value, dict) and "events" in value and "source" not in value
+    is_delivery = isinstance(value, dict) and "events" in value and "source" not in value  # Envelopes have a `source`.
     if is_delivery:
         return _parse_delivery(number, line, value)
     return _delivery_of(number, line, value if isinstance(value, list) else [value])
@@ -259,7 +259,11 @@ def _with_skew(delivery: Delivery) -> Delivery:
 
 
 def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
-    """Return whether the second delivery may join the first: same context and times, and not too many events."""
+    """Return whether the second delivery may join the first.
+
+    Both are parsed, without a problem, with the same context and times, and together within the limit of events. A
+    delivery with `lost` is never merged.
+    """
     return (
         first.raw is None
         and second.raw is None

@@ -114,9 +114,10 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
 
 
 async def purge(engine: Engine, selected: PurgeFilter) -> int:
-    """Delete rejections from the quarantine durably, and return their number. Ledgers and `rejections` keep the counts.
+    """Delete the rejections that match the filter `selected` durably, and return their number.
 
-    The purge first waits until all acknowledged events are loaded.
+    The ledgers and the report `rejections` keep the counts. The purge first waits until all acknowledged events are
+    loaded.
 
     Raises:
         Unavailable: loading stalls, the store can't be written, or the server is stopping. Rejections that were purged
@@ -132,7 +133,7 @@ async def purge(engine: Engine, selected: PurgeFilter) -> int:
 
 
 def _purge_batch(engine: Engine, selected: PurgeFilter) -> int:
-    """Delete a batch of rejections, and return their number. Raise Unavailable if the store can't be written."""
+    """Delete a batch of matching rejections. Return their number. Raise Unavailable if the store can't be written."""
     try:
         return engine.loader.quarantine.purge_batch(selected)
     except (StoreBroken, StoreRefused) as error:
@@ -145,7 +146,7 @@ async def _wait_until_loaded(engine: Engine) -> None:
     Raises:
         Unavailable: loading makes no progress for `LOADING_STALL_S_MAX` (reason `not_ready`).
     """
-    newest_segment = engine.journal.last_number
+    newest_segment = engine.journal.last_number  # The positions below are segment numbers too.
     last_position = 0
     progress_at = time.monotonic()
     while engine.load_notifier.position < newest_segment:
@@ -171,7 +172,10 @@ class _Batch:
 
 
 def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Batch | None:
-    """Parse again the rejections that follow the `ingest_seq` `after`. Return the batch; None after the last batch."""
+    """Parse the next batch of rejections again: those after the `ingest_seq` `after`; the first batch for None.
+
+    Return None after the last batch.
+    """
     with engine.store.reader(
         {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
     ) as reader:

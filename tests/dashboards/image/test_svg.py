@@ -58,7 +58,7 @@ def test_clip_ids_of_two_charts_are_distinct() -> None:
 
 
 def test_a_tile_is_drawn_within_its_box() -> None:
-    [rect] = parse(f"<svg>{card(0, 0, 100, 50, background='#fff', line='#eee')}</svg>")
+    [rect] = parse(f"<svg>{card(0, 0, 100, 50, background='#fff', border='#eee')}</svg>")
     assert (rect.get("width"), rect.get("height")) == ("99.0", "49.0")
 
 

@@ -104,7 +104,7 @@ class Caption:
 
 
 def draw(dashboard: Dashboard, data: DataBySection, caption: Caption, palette: Palette) -> str:
-    """Return the dashboard as a self-contained SVG."""
+    """Return the dashboard as a self-contained SVG. Sections and tiles without an entry in `data` are omitted."""
     parts = _head_lines(dashboard, caption, palette)
     y = MARGIN + HEAD_HEIGHT
     for section in dashboard.sections:
@@ -120,7 +120,7 @@ def draw(dashboard: Dashboard, data: DataBySection, caption: Caption, palette: P
 
 
 def _head_lines(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]:
-    """Return the title, the description and the caption. Their baselines are 28, 56 and 82 pixels below the margin."""
+    """Return the lines above the tiles: the title, the product name, the description and the caption."""
     width = WIDTH - 2 * MARGIN
     return [
         text_line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.text, is_bold=True),
@@ -224,7 +224,7 @@ def _has_dashed_line(tile: Tile, data: TileFields) -> bool:
 
 def _tile_elements(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
     """Yield the elements of a tile: its card, title, description and content."""
-    yield card(box.x, box.y, box.width, box.height, background=palette.card, line=palette.border)
+    yield card(box.x, box.y, box.width, box.height, background=palette.card, border=palette.border)
     if isinstance(tile, NumberTile | Gauge):
         yield from _number_elements(tile, data, palette, box)
         return
@@ -307,7 +307,9 @@ def _table_elements(tile: Table, data: TileFields, palette: Palette, box: _Box, 
     titles = [tile.columns.get(name, name.replace("_", " ")) for name in names]
     columns = _TableColumns(
         widths=_column_widths(titles, cells, box.inner_width),
-        are_numeric=[_is_numeric(name, [row[index] for row in data["rows"]]) for index, name in enumerate(names)],
+        are_right_aligned=[
+            _is_right_aligned(name, [row[index] for row in data["rows"]]) for index, name in enumerate(names)
+        ],
     )
     baseline = y + TABLE_HEAD_BASELINE
     yield from _table_row_elements(titles, columns, palette.muted, palette, box, baseline)
@@ -320,7 +322,7 @@ def _table_elements(tile: Table, data: TileFields, palette: Palette, box: _Box, 
 @dataclass(frozen=True, slots=True)
 class _TableColumns:
     widths: list[float]
-    are_numeric: list[bool]
+    are_right_aligned: list[bool]
 
 
 def _table_row_elements(
@@ -328,9 +330,9 @@ def _table_row_elements(
 ) -> Iterator[str]:
     """Yield the cells of a row and the line below it. Numbers are aligned to the right."""
     x = box.left
-    for text, width, is_numeric in zip(texts, columns.widths, columns.are_numeric, strict=True):
+    for text, width, is_right_aligned in zip(texts, columns.widths, columns.are_right_aligned, strict=True):
         text_width_max = width - CELL_PADDING
-        anchor_x, anchor = (x + text_width_max, "end") if is_numeric else (x, "start")
+        anchor_x, anchor = (x + text_width_max, "end") if is_right_aligned else (x, "start")
         yield text_line(
             text, anchor_x, baseline, size=_TEXT_SIZE, colour=colour, anchor=anchor, width_max=text_width_max
         )
@@ -338,11 +340,11 @@ def _table_row_elements(
     yield rule(box.left, box.right, baseline + ROW_DESCENT, colour=palette.border)
 
 
-def _is_numeric(name: str, values: Sequence[Any]) -> bool:
-    """Return whether a column contains numbers, which are aligned to the right."""
+def _is_right_aligned(name: str, values: Sequence[Any]) -> bool:
+    """Return whether a column is aligned to the right, as numbers are. Ids and times are not."""
     if name == "deployment" or _is_time(name):
         return False
-    # By the name, so that a column without values is aligned as usual.
+    # By the name, so that a column of numbers without values is aligned to the right too.
     return name.endswith(_NUMERIC_SUFFIXES) or any(isinstance(value, int | float) for value in values)
 
 

@@ -89,11 +89,11 @@ def text_line(
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{weight}{end}>{escaped(text)}</text>'
 
 
-def card(x: float, y: float, width: float, height: float, *, background: str, line: str) -> str:
-    """Return the background of a tile, with a border in the colour `line`."""
+def card(x: float, y: float, width: float, height: float, *, background: str, border: str) -> str:
+    """Return the card of a tile: a rectangle in the colour `background`, with a border in the colour `border`."""
     # The border is 1 px wide, so its middle is half a pixel inside the tile.
     box = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{width - 1:.1f}" height="{height - 1:.1f}"'
-    return f'<rect {box} rx="10" fill="{background}" stroke="{line}"/>'
+    return f'<rect {box} rx="10" fill="{background}" stroke="{border}"/>'
 
 
 def rule(left: float, right: float, y: float, *, colour: str) -> str:
