@@ -61,6 +61,7 @@ def shown(tile: NumberTile | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
         (number("ratio", column="error_count", of=["view_count", "-error_count"], times=12), 5),
         (number("ratio", column="error_count", of=["view_count"], where={"surface": "tv"}), None),
         (number("distinct", column="surface"), 2),
+        (number("distinct", column="surface", times=100), 200),
         (number("distinct", column="surface", where={"surface": "tv"}), 0),
         (number("only", column="view_count", where={"surface": "chat"}), 5),
         (number("only", column="view_count", where={"surface": "chat"}, times=2), 10),

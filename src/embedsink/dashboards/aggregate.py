@@ -108,7 +108,7 @@ class NumberAggregator:
         if self._how == "ratio":
             return self._number * self._factor / self._divisor if self._divisor > 0 else None
         if self._how == "distinct":
-            return len(self._distinct - {None})
+            return len(self._distinct - {None}) * self._factor
         if self._number is None or self._factor == 1:
             return self._number
         return self._number * self._factor

@@ -14,10 +14,12 @@ from embedsink.dashboards.model import (
     Dashboard,
     Gauge,
     Group,
+    Marks,
     NumberTile,
     Section,
     Table,
     TileParameter,
+    TopValues,
 )
 from embedsink.errors import preview, suggestion
 from embedsink.protocol.error_messages import alternatives, describe_error, field_path
@@ -100,6 +102,10 @@ def _owner_model(location: Location) -> type[BaseModel]:
             return Group
         case (*_, "compare"):
             return Comparison
+        case (*_, "leading"):
+            return TopValues
+        case (*_, "marks"):
+            return Marks
         case ("sections", _, "charts", _, kind):
             return TILES_BY_KIND[str(kind)]
         case ("sections", _):
