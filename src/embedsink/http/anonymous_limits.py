@@ -47,6 +47,7 @@ class AnonymousLimits:
         now = time.monotonic()
         address = client_address(scope)
         bucket_name = (address, is_probe)
+        # One token is enough: a cost of more than the available tokens leaves a debt.
         wait_s = self._buckets.wait_s(bucket_name, 1, now)
         if wait_s > 0:
             limit = f"{self._buckets.rate_per_s:,} requests/s without a valid key (EMBEDSINK_RATE_ANONYMOUS_PER_S)"
@@ -86,7 +87,10 @@ class AnonymousLimitMiddleware:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a request within the rate. Delay others, and then pass on a probe and answer the rest with 429."""
+        """Pass on a request with a valid key, or within the rate. Delay other requests.
+
+        After the delay, pass on a probe, and answer 429 to the rest.
+        """
         if scope["type"] != "http" or _is_delivery(scope) or has_valid_key(scope):
             await self._app(scope, receive, send)
             return

@@ -32,7 +32,7 @@ class DashboardRegistry:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.errors: dict[str, str] = {}
+        self.errors: dict[str, str] = {}  # messages by the name of the invalid dashboard
         self.by_name = read_dashboards(folder, on_error=self._add_error)
         self._operator_names = {path.stem for path in dashboard_files(folder)}
         self._reports: dict[str, Report] = {}  # empty until `check` succeeds

@@ -28,7 +28,7 @@ def _loading_delay_s(engine: Engine) -> float:
     waiting_since = engine.loader.waiting_since()
     if waiting_since is None:
         return 0.0
-    return max(0.0, time.time() - waiting_since)  # Negative after the clock was set back.
+    return max(0.0, time.time() - waiting_since)  # The clock may have been set back.
 
 
 def _snapshot_age_s(engine: Engine) -> float | None:
@@ -36,7 +36,7 @@ def _snapshot_age_s(engine: Engine) -> float | None:
     published_at = engine.loader.status.snapshot_at
     if published_at is None:
         return None
-    return max(0.0, time.time() - published_at)  # Negative after the clock was set back.
+    return max(0.0, time.time() - published_at)  # The clock may have been set back.
 
 
 MEASURES: dict[Measure, Callable[[Engine], Any]] = {

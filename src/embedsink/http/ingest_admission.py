@@ -34,8 +34,8 @@ class RequestMeta:
     Args:
         scope: the ASGI scope.
         engine: the open data folder.
-        header_token: the token of the header, if any.
-        body_token: the token that was found in the body, if the header has none.
+        header_token: the token of the `Authorization` header, if any.
+        body_token: the token that was found in the body, if the header is missing.
         origin: the origin of the page; several origins are joined, and match no key.
         content_type: the `Content-Type`.
         encoding: the `Content-Encoding`, in lower case.
@@ -124,7 +124,7 @@ class Admission:
         meta.is_ndjson = parse_media_type(meta.content_type, MEDIA_TYPES) == NDJSON
         self.bodies.check_headers(length=meta.length, encoding=meta.encoding)
         if meta.key is not None:
-            if meta.length > LOOP_BYTES_MAX:
+            if meta.length > LOOP_BYTES_MAX:  # A worker will parse the body.
                 self.rates.check_work(meta.sender)
             self.rates.admit(meta.sender, meta.length)
             meta.charged_bytes = meta.length
@@ -141,7 +141,8 @@ class Admission:
 
         Raises:
             Refused: the body is too large or too slow, or its key is not allowed.
-            Unavailable: too many bytes of bodies are in memory.
+            Unavailable: too many bytes of bodies are in memory or the server stops (`overloaded`), or the key exceeds
+                its rate (`rate_limited`).
             ClientDisconnect: the client has disconnected.
         """
         if meta.key is not None:
@@ -164,7 +165,7 @@ class Admission:
             self.rates.charge_bytes(meta.sender, uncharged_bytes)
 
     def check_key(self, meta: RequestMeta, result: ParseResult) -> Key:
-        """Return the sender's key, after checking that the parser read the same token as the search before it.
+        """Return the sender's key, after checking that the parser read the same token as `_authenticate_by_body`.
 
         Raises:
             Refused: header and body both contain a key (`two_credentials`), the body contains two valid keys
@@ -203,7 +204,7 @@ class Admission:
         valid_tokens = [token for token in tokens if meta.engine.keys.find(token) is not None]
         meta.body_token = valid_tokens[0] if valid_tokens else tokens[0]
         self._authenticate(meta, meta.body_token)
-        self.rates.admit(meta.sender, 0)
+        self.rates.admit(meta.sender, 0)  # `admit_body` charges the bytes.
         return meta.sender
 
     def _authenticate(self, meta: RequestMeta, token: str) -> None:

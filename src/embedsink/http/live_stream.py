@@ -26,13 +26,13 @@ HEARTBEAT_S = 15.0
 # Loads may follow each other every few tenths of a second, and people don't read faster than this. All streams poll at
 # the same ticks, so that they share queries.
 POLL_INTERVAL_S = 0.5
-# A client that resumes after more segments gets the newest of them, and its next message shows the gap.
+# A client that has missed more segments gets this many of the newest, and its next message shows the gap.
 RESUME_SEGMENTS_MAX = 3_600
 # The limit of the recent rows for keys with a scope. A limit in segments would reveal how much other deployments send.
 RECENT_DAYS = 7
-# In a busy hour, so few segments contain all recent rows that a client requests.
+# In a busy hour, this many of the newest segments contain all recent rows that a client requests.
 NEWEST_SEGMENTS = 10
-RETRY_MS = 1_000
+RETRY_MS = 1_000  # the time after which browsers reconnect
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class LiveFilter:
     """The events that a stream shows.
 
     Args:
-        filter_variables: the session variables of the scope and the filter, sorted, so that equal filters are equal.
+        filter_variables: the session variables of the scope and the filter, sorted by name, so that streams with the
+            same filter share queries.
         is_narrowed: whether the stream shows less than all events.
         deployments: the key's scope; None for a key without a scope, whose message ids are segment numbers.
         wants_rows: whether messages contain the loaded rows.
@@ -132,7 +133,7 @@ class LiveStream:
             query = partial(_query_load, self._engine, self._filter, span, key_id=self._key_id)
             loaded = await self._engine.live_queries.run((self._filter, span), query)
         except Unavailable:
-            return None  # The position stays, so the next poll includes these events.
+            return None  # The position is unchanged, so the next poll includes these events.
         previous_id = self._message_id()
         self._position = span.last
         self._visible_position = _visible_position(self._engine, self._filter, span.last)
@@ -168,7 +169,11 @@ class LiveStream:
         return [newest, SegmentRange(0, self._position)]
 
     def _message_id(self) -> int | str:
-        """Return the position as a message id; encrypted for a key with a scope, to hide other deployments' loads."""
+        """Return the visible position as a message id.
+
+        For a key with a scope, encrypt the position: the plain number would show how much was loaded for other
+        deployments.
+        """
         if self._filter.deployments is None:
             return self._visible_position
         return f"{self._engine.number_cipher.encrypt(self._visible_position):016x}"
@@ -199,7 +204,8 @@ def _visible_position(engine: Engine, filter: LiveFilter, position: int) -> int:
     """Return the newest segment up to `position` that the key may learn of.
 
     Without a scope, this is `position`. With a scope, this is the newest segment with rows of the key's deployments,
-    because later segments contain only rows of other deployments.
+    because later segments contain only rows of other deployments. Without such a segment since the start of the
+    server, this is the position at the start.
     """
     if filter.deployments is None:
         return position
@@ -211,9 +217,9 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *,
     """Return the content of a `loaded` message; None if the filter excludes the whole load."""
     revision = revision_of(engine, filter.deployments)
     read = partial(_read_load, wants_rows=filter.wants_rows)
-    # A client that resumes after a long absence runs a long query.
-    is_short = span.last - span.after <= RESUME_SEGMENTS_MAX
-    limiter = engine.limiters.live if is_short else engine.limiters.reports
+    # After a long absence of the client, the query takes as long as a report.
+    is_short_span = span.last - span.after <= RESUME_SEGMENTS_MAX
+    limiter = engine.limiters.live if is_short_span else engine.limiters.reports
     counts, rows = await run_query(engine, limiter.slot(key_id), filter.variables | span.variables(), read)
     if filter.is_narrowed and not counts.outcomes.total():
         return None
@@ -230,7 +236,7 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *,
 
 async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> list[dict[str, Any]]:
     """Return the newest rows of a span that the filter includes, oldest first."""
-    # Uses a report's slot: in many segments, a search for rare events takes as long as a report.
+    # Use a report's slot: in many segments, a search for rare events takes as long as a report.
     read = partial(newest_ingested, limit=filter.recent_count)
     variables = filter.variables | span.variables()
     if filter.deployments is not None:

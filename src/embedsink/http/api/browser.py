@@ -7,7 +7,7 @@ from starlette.routing import Route
 from embedsink.browser.modules import BrowserFile, browser_files, plain_name, versioned_files
 from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import IMMUTABLE, REVALIDATED, TaggedFile
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import Schema
@@ -66,7 +66,7 @@ def _file_operation(suffix: str, *, operation_id: str, summary: str) -> Operatio
     schema = {"type": "string", "pattern": rf"^({'|'.join(module_names)})(\.[0-9a-f]{{16}})?$"}
     example = files[0].versioned_name.removesuffix(suffix)
     description = f"{' or '.join(module_names)}, optionally with a version: {example}."
-    content: dict[str, Schema] = {file.media_type: {} for file in files}
+    content: dict[str, Schema] = {file.media_type: {} for file in files}  # {} allows any content
     return Operation(
         method="get",
         path=f"/{{module}}{suffix}",
@@ -78,7 +78,7 @@ def _file_operation(suffix: str, *, operation_id: str, summary: str) -> Operatio
             "The server answers an unknown version with the current file.",
             content,
         ),
-        error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
+        error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST_REASONS),
         parameters=[parameter("module", schema, description, location="path"), if_none_match()],
         other_statuses={304: "The file has not changed."},
         response_headers={"ETag": "Weak. Send it in If-None-Match."},

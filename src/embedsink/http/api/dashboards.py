@@ -26,7 +26,7 @@ from embedsink.http.dashboard_registry import DashboardRegistry
 from embedsink.http.etag import EtagCheck, representation_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.gauges import read_gauges
-from embedsink.http.openapi.errors import ACCESS, SCOPED
+from embedsink.http.openapi.errors import ACCESS_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation, Success
 from embedsink.http.openapi.parameters import (
     SWITCH,
@@ -52,7 +52,7 @@ _LISTED_FIELDS = {"title", "description"}
 
 
 async def list_dashboards(request: Request) -> Response:
-    """Answer with all valid dashboards."""
+    """Answer with the name, the title and the description of each valid dashboard."""
     require_key(request, KeyKind.READ)
     check_parameters(request.query_params, allowed=())
     dashboards: DashboardRegistry = request.state.dashboards
@@ -72,7 +72,7 @@ async def show_dashboard(request: Request) -> Response:
 
 
 async def show_section(request: Request) -> Response:
-    """Answer with the data of a section's charts in the reader's scope; 304 if the client already has it."""
+    """Answer with the data of a section in the reader's scope; 304 if the client already has the data."""
     key = require_key(request, KeyKind.READ)
     section = _find_section(request)
     period = await run_in_threadpool(parse_period, request, key)
@@ -80,7 +80,7 @@ async def show_section(request: Request) -> Response:
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
     if all(isinstance(tile, Gauge) for tile in section.tiles):
-        # Gauges are current values, so they are never cached. They need no query.
+        # All tiles are current values of the server, so the response needs no query and must not be cached.
         content = await run_in_threadpool(_section_content, request, section, period, now=datetime.now(UTC), charts={})
         headers = NO_CACHE | {"Cache-Control": "no-store"}
         return Response(orjson.dumps(content), media_type="application/json", headers=headers)
@@ -141,9 +141,9 @@ async def _cached_section(request: Request, key: Key, section: Section) -> tuple
 
 
 async def _query_section(request: Request, key: Key, section: Section) -> bytes:
-    """Query the data of a section's charts. Return the body of the response."""
+    """Run the query of a section in a thread. Return the body of the response."""
     engine: Engine = request.state.engine
-    # Compute a relative period when the query starts, as for the entity tag. The request may have arrived much earlier.
+    # Parse the period again: the request may have waited, and a relative period must end when the query starts.
     period = await run_in_threadpool(parse_period, request, key)
     read = partial(_read_section, request=request, section=section, period=period)
     return await run_query(engine, engine.limiters.reports.slot(key.key_id), period.scope.variables(), read)
@@ -161,9 +161,9 @@ def _read_section(reader: Reader, *, request: Request, section: Section, period:
 def _section_content(
     request: Request, section: Section, period: Period, *, now: datetime, charts: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the members of the response: the charts' data from a query, and the current values of gauges."""
-    # Gauges are totals over all deployments, so a key with a scope must not see them. Only for such a key is
-    # `hides_ingest_seq` true.
+    """Return the response: the period, and by tile id the data of `charts` and the current values of gauges."""
+    # Gauges are totals over all deployments, so a key with a scope must not see them. `hides_ingest_seq` is true only
+    # for such a key.
     has_scoped_key = period.scope.hides_ingest_seq
     return {
         "span": span_of(period.scope, now=now),
@@ -209,7 +209,7 @@ def _list_operation() -> Operation:
             "The dashboards.",
             {"application/json": array(object_of({"name": TEXT, "title": TEXT, "description": TEXT}))},
         ),
-        error_reasons=(*ACCESS, Reason.BAD_PARAMETER),
+        error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER),
         key_kinds=READERS,
     )
 
@@ -222,7 +222,7 @@ def _dashboard_operation() -> Operation:
         id="readDashboard",
         summary="Read the definition of a dashboard: its sections, and their charts with the report of each",
         success=Success(200, "The dashboard.", {"application/json": definition}),
-        error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+        error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
         key_kinds=READERS,
         parameters=[NAME_PARAMETER],
     )
@@ -242,7 +242,7 @@ def _section_operation() -> Operation:
             "The section's data. Times are local times, encoded like UTC in milliseconds.",
             {"application/json": content},
         ),
-        error_reasons=(*SCOPED, Reason.NOT_FOUND, Reason.OVERLOADED, Reason.STORAGE_LOW),
+        error_reasons=(*SCOPE_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED, Reason.STORAGE_LOW),
         key_kinds=READERS,
         parameters=[NAME_PARAMETER, section, *period_parameters(), if_none_match()],
         response_headers={"ETag": "Send it in If-None-Match."},

@@ -18,7 +18,7 @@ from embedsink.http.authentication import require_key
 from embedsink.http.client_address import client_address
 from embedsink.http.ingest_admission import Admission
 from embedsink.http.media_type import parse_media_type
-from embedsink.http.openapi.errors import ACCESS, BODY, JOURNAL
+from embedsink.http.openapi.errors import ACCESS_REASONS, BODY_REASONS, JOURNAL_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import DEPLOYMENT, content_encoding, parameter
 from embedsink.http.openapi.parts import Schema, ref
@@ -77,7 +77,7 @@ async def _record_result(request: Request) -> Response:
         return parse_sync(admission.bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings)
 
     try:
-        # In a thread: a body may contain tens of thousands of files, and ingest must not wait for it.
+        # In a thread: a body may contain tens of thousands of files, and ingest must not wait for the parser.
         async with engine.limiters.sync_parsing.slot(key.key_id):
             parsed = await run_in_threadpool(decode_and_parse)
     except Refused:
@@ -140,8 +140,15 @@ def _result_response(result: dict[str, Any], engine: Engine) -> Response:
 
 
 ROUTES = [Route(PATH.replace("{syncJobId}", "{syncJobId:any_text}"), sync_result, methods=["GET", "PUT"])]
-_READ_REASONS = (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
-_RECORD_REASONS = (*_READ_REASONS, *BODY, Reason.CONFLICT, Reason.INVALID_BODY, Reason.RATE_LIMITED, *JOURNAL)
+_READ_REASONS = (*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
+_RECORD_REASONS = (
+    *_READ_REASONS,
+    *BODY_REASONS,
+    Reason.CONFLICT,
+    Reason.INVALID_BODY,
+    Reason.RATE_LIMITED,
+    *JOURNAL_REASONS,
+)
 
 
 def operations(_: Settings) -> list[Operation]:

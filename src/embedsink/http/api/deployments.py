@@ -14,7 +14,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
-from embedsink.http.openapi.errors import ACCESS
+from embedsink.http.openapi.errors import ACCESS_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter
 from embedsink.http.openapi.parts import TEXT, ref
@@ -42,7 +42,7 @@ async def list_deployments(request: Request) -> Response:
     engine: Engine = request.state.engine
     variables: dict[str, object] = {
         "deployments": None if key.deployments is None else sorted(key.deployments),
-        "key_deployments": engine.keys.deployments(),
+        "key_deployments": engine.keys.deployments(),  # of all live keys; the view applies the scope
         "after": _parse_cursor(query.get("cursor")),
         "row_limit": limit + 1,  # One more row shows whether there is a next page.
     }
@@ -58,7 +58,7 @@ async def list_deployments(request: Request) -> Response:
 
 
 def _read_rows(reader: Reader) -> list[tuple[Any, ...]]:
-    """Return the rows of the view, from all of the reader's batches."""
+    """Return all rows of the view. The reader yields them in batches."""
     return list(chain.from_iterable(reader.rows(VIEW)))
 
 
@@ -91,7 +91,7 @@ def operations(_: Settings) -> list[Operation]:
             id="listDeployments",
             summary="List the deployments in the reader's scope that keys, events, actions and dbt syncs name",
             success=Success(200, "A page of deployments.", {"application/json": ref("Deployments")}),
-            error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
+            error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
             key_kinds=READERS,
             parameters=[limit, cursor],
         )

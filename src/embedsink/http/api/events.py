@@ -14,7 +14,7 @@ from embedsink.http.anonymous_limits import request_cost
 from embedsink.http.cors import INGEST_PATH, answer_preflight
 from embedsink.http.ingest_admission import LOOP_BYTES_MAX, Admission, RequestMeta
 from embedsink.http.ingest_response import error_response, receipt_response
-from embedsink.http.openapi.errors import ACCESS, ANY_REQUEST, BODY, JOURNAL
+from embedsink.http.openapi.errors import ACCESS_REASONS, ANY_REQUEST_REASONS, BODY_REASONS, JOURNAL_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import content_encoding, parameter
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
@@ -27,7 +27,7 @@ from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
 # The event loop runs the full parser on bodies that `parse_fast` does not accept, up to this size and number of
-# values. Each value takes some 4 µs. A comma precedes each value but the first; in NDJSON also a line break.
+# values. Each value takes some 4 µs.
 SLOW_BYTES_MAX = 4_096
 SLOW_VALUES_MAX = 64
 
@@ -57,7 +57,7 @@ class IngestEndpoint:
         response: asyncio.Future[RawResponse] = asyncio.get_running_loop().create_future()
 
         def reply(raw_response: RawResponse) -> None:
-            if not response.done():  # A shutdown cancels requests.
+            if not response.done():  # A shutdown cancels the request, and with it this future.
                 response.set_result(raw_response)
 
         try:
@@ -94,6 +94,7 @@ class IngestEndpoint:
         if delivery is not None:
             key = meta.valid_key
             return encode_delivery(delivery, len(content), key_id=key.key_id, deployments=key.deployments)
+        # Don't run the slow parser for a sender with too many rejections or large bodies.
         self.admission.rates.check_work(meta.sender)
         if _is_slow(content, is_ndjson=meta.is_ndjson):
             return None
@@ -108,10 +109,10 @@ class IngestEndpoint:
         try:
             return inflate(body, bytes_max=min(LOOP_BYTES_MAX, self._body_bytes_max))
         except Refused:
-            return None
+            return None  # The worker decompresses the body up to the full limit, and reports damage.
 
     def _validate_in_worker(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
-        """Validate a body in the worker process, and then journal it. Count its bytes until it is validated."""
+        """Validate a body in the worker process, and then journal it. Until then, its bytes count as in flight."""
         sender, body_bytes = meta.sender, len(body)
         rates, inflight = self.admission.rates, self.admission.bodies.inflight
         rates.check_work(sender)
@@ -141,11 +142,11 @@ class IngestEndpoint:
         self._charge_rejections(meta, result, rejected_count)
         key = self.admission.check_key(meta, result)
         event_count = result.accepted_count + rejected_count
-        if event_count > 1:
+        if event_count > 1:  # One event is already charged.
             self.admission.rates.charge_events(key.key_id, event_count)
         if result.refusal is not None and not rejected_count:
             raise result.refusal  # The body is not quarantined, so nothing is journaled.
-        on_durable = _reply_when_durable(meta, result, rejected_count, reply)
+        on_durable = _durable_callback(meta, result, rejected_count, reply)
         if rejected_count:
             is_scoped = key.deployments is not None
             meta.engine.append_with_rejections(result, on_durable, key_id=key.key_id, is_scoped=is_scoped)
@@ -182,11 +183,12 @@ class IngestEndpoint:
 
 def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
     """Return whether the full parser may block the event loop too long with this content."""
+    # Estimates the number of values: a comma precedes each value but the first, or in NDJSON a line break.
     separator_count = content.count(b",") + (content.count(b"\n") if is_ndjson else 0)
     return len(content) > SLOW_BYTES_MAX or separator_count > SLOW_VALUES_MAX
 
 
-def _reply_when_durable(
+def _durable_callback(
     meta: RequestMeta, result: ParseResult, rejected_count: int, reply: Reply
 ) -> Callable[[Unavailable | None], None]:
     """Return the callback that the journal calls after the fsync or a failure, and that answers the client."""
@@ -219,14 +221,14 @@ class _IngestApp:
 
 ROUTES = [Route(INGEST_PATH, _IngestApp(), methods=["POST", "OPTIONS"])]
 _ERROR_REASONS = (
-    *(reason for reason in ACCESS if reason is not Reason.NOT_READY),
-    *BODY,
+    *(reason for reason in ACCESS_REASONS if reason is not Reason.NOT_READY),
+    *BODY_REASONS,
     Reason.EMPTY,
     Reason.OUT_OF_SCOPE,
     Reason.TOO_MANY_EVENTS,
     Reason.NOTHING_ACCEPTED,
     Reason.RATE_LIMITED,
-    *JOURNAL,
+    *JOURNAL_REASONS,
 )
 
 
@@ -245,7 +247,7 @@ def operations(settings: Settings) -> list[Operation]:
             ),
             error_reasons=_ERROR_REASONS,
             key_kinds=(KeyKind.INGEST, KeyKind.ADMIN),
-            is_key_optional=True,
+            is_key_header_optional=True,
             parameters=[content_encoding()],
             request_body=_request_body(settings),
         ),
@@ -255,7 +257,7 @@ def operations(settings: Settings) -> list[Operation]:
             id="preflightEvents",
             summary="Answer a CORS preflight, without a key",
             success=Success(204, "Pages of this origin may send events.", {}),
-            error_reasons=(Reason.WRONG_ORIGIN, *ANY_REQUEST),
+            error_reasons=(Reason.WRONG_ORIGIN, *ANY_REQUEST_REASONS),
             parameters=[parameter("Origin", TEXT, location="header")],
         ),
     ]

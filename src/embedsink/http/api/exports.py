@@ -16,7 +16,7 @@ from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, is_not_modified
 from embedsink.http.execute import cancel_on_disconnect
-from embedsink.http.openapi.errors import SCOPED, SPOOLED
+from embedsink.http.openapi.errors import SCOPE_REASONS, SPOOL_REASONS
 from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, WEAK_ETAG, Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
 from embedsink.http.openapi.parts import TEXT
@@ -89,21 +89,24 @@ async def show_snapshot(request: Request) -> Response:
 
 
 def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
-    """Return a 200 with the file, a 206 with a range, a 304 or a 416 (RFC 9110). In all cases, close the descriptor."""
+    """Return a 200 with the file, a 206 with a range, a 304 or a 416 (RFC 9110).
+
+    A 304 and a 416 close the descriptor at once. A download closes the descriptor at its end.
+    """
     engine: Engine = request.state.engine
-    status = os.fstat(descriptor)
+    file_status = os.fstat(descriptor)
     # A strong tag: each snapshot is a new file, which is written completely and then renamed.
-    etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
+    etag = f'"{file_status.st_ino:x}-{file_status.st_mtime_ns:x}-{file_status.st_size:x}"'
     headers = NO_CACHE | {"ETag": etag}
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
         if is_not_modified(request, etag):
             return Response(status_code=304, headers=headers)
         try:
-            is_range = is_range_requested(request, etag=etag, size=status.st_size)
+            is_range = is_range_requested(request, etag=etag, size=file_status.st_size)
         except Unsatisfiable:
-            return unsatisfiable_range_response(request, status.st_size)
-        stack.pop_all()  # Don't close the descriptor here: the download closes it at its end.
+            return unsatisfiable_range_response(request, file_status.st_size)
+        stack.pop_all()  # The download closes the descriptor.
     return FileDownload(
         descriptor,
         partial(engine.keys.is_live, key),
@@ -134,7 +137,7 @@ def _summary_operation() -> Operation:
         id="readSummary",
         summary="Download all reports for a period as CSV files with a manifest, read in one transaction",
         success=Success(200, "The ZIP file.", {"application/zip": {}}),
-        error_reasons=SPOOLED,
+        error_reasons=SPOOL_REASONS,
         key_kinds=READERS,
         parameters=[*report_parameters(), if_none_match()],
         response_headers=WEAK_ETAG,
@@ -150,7 +153,7 @@ def _events_operation() -> Operation:
         id="readEvents",
         summary="Read raw events in the reader's scope as rows. To move events between servers, use `embedsink export`",
         success=Success(200, "The events.", rows_content(EVENT_FORMATS)),
-        error_reasons=(*SPOOLED, Reason.NOT_FOUND),
+        error_reasons=(*SPOOL_REASONS, Reason.NOT_FOUND),
         key_kinds=READERS,
         parameters=[suffix, *report_parameters(), *page_parameters(), if_none_match()],
         response_headers=PAGED_HEADERS,
@@ -166,7 +169,7 @@ def _snapshot_operation() -> Operation:
         id="readSnapshot",
         summary="Download the snapshot of all deployments, for notebooks. The key must have no scope",
         success=Success(200, "A DuckDB database.", {SNAPSHOT_MEDIA_TYPE: {}}),
-        error_reasons=(*SCOPED, Reason.BAD_RANGE, Reason.OVERLOADED),
+        error_reasons=(*SCOPE_REASONS, Reason.BAD_RANGE, Reason.OVERLOADED),
         key_kinds=READERS,
         parameters=[
             parameter("Range", TEXT, "One range of bytes (RFC 9110, section 14.2).", location="header"),

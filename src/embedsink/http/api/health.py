@@ -10,7 +10,7 @@ from starlette.routing import Route
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.metrics import metrics_text
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parts import plain_text, ref
 from embedsink.http.problems import unavailable_response
@@ -24,9 +24,10 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Answer 200 if nothing needs attention: the journal accepts a test write, the store is open, nothing is damaged.
+    """Answer 200 if nothing needs attention, otherwise 503 with the list of problems.
 
-    Otherwise answer 503 with the list of problems. The server may still accept events.
+    A problem is that the journal fails a test write, the store is not open, a file is damaged, or the loader has an
+    error. The server may still accept events.
     """
     engine: Engine = request.state.engine
     problems = list(engine.loader.status.damaged)
@@ -79,7 +80,7 @@ def operations(_: Settings) -> list[Operation]:
             id="readyz",
             summary="Check that nothing needs attention, with a test write to the disk",
             success=Success(200, "Nothing needs attention.", {"application/json": ref("Readiness")}),
-            error_reasons=(Reason.NOT_READY, *ANY_REQUEST),
+            error_reasons=(Reason.NOT_READY, *ANY_REQUEST_REASONS),
         ),
         Operation(
             method="get",

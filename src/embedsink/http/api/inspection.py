@@ -11,7 +11,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
-from embedsink.http.openapi.errors import SCOPED
+from embedsink.http.openapi.errors import SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import event_filter_parameters, parameter, scope_parameters
 from embedsink.http.openapi.parts import ref
@@ -99,7 +99,7 @@ def operations(_: Settings) -> list[Operation]:
                 "For tests of a host page"
             ),
             success=Success(200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
-            error_reasons=(*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED),
+            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED, Reason.RATE_LIMITED),
             key_kinds=READERS,
             parameters=[
                 *scope_parameters(),

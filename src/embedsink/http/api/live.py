@@ -13,7 +13,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.live_stream import RESUME_SEGMENTS_MAX, LiveFilter, LiveStream
-from embedsink.http.openapi.errors import SCOPED
+from embedsink.http.openapi.errors import SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import SWITCH, deployment_parameters, event_filter_parameters, parameter
 from embedsink.http.openapi.parts import ref
@@ -28,7 +28,7 @@ PATH = "/api/v1/events/live"
 PARAMETERS = (*EVENT_FILTERS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"
 HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}  # nginx would buffer messages otherwise.
-_POSITION_MAX = 2**31 - 1
+_POSITION_DIGITS_MAX = 10
 _OPAQUE_ID = re.compile(r"[0-9a-f]{1,16}")
 
 
@@ -64,7 +64,7 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
         return None
     if key.deployments is not None:
         return _parse_opaque_id(last_id, engine)
-    is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= len(str(_POSITION_MAX))
+    is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= _POSITION_DIGITS_MAX
     if not is_number:
         raise _invalid_id_error(last_id)
     newest = engine.load_notifier.position
@@ -106,7 +106,7 @@ def operations(_: Settings) -> list[Operation]:
             id="followEvents",
             summary="Follow newly loaded and quarantined events as a stream of server-sent events",
             success=Success(200, "Messages whose `data` is JSON.", {MEDIA_TYPE: ref("LiveMessage")}),
-            error_reasons=(*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
+            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
             key_kinds=READERS,
             parameters=[
                 parameter("rows", SWITCH, "Whether each message contains the loaded rows. Default: off."),

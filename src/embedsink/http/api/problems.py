@@ -5,7 +5,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from embedsink.errors import Refused, preview
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
 from embedsink.http.openapi.parts import reason_schema, ref
@@ -38,7 +38,7 @@ def operations(_: Settings) -> list[Operation]:
             id="explainProblem",
             summary="Read the meaning of a problem type",
             success=Success(200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
-            error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
+            error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST_REASONS),
             parameters=[parameter("reason", reason_schema(Reason), location="path")],
         )
     ]

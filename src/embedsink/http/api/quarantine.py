@@ -13,7 +13,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
-from embedsink.http.openapi.errors import JOURNAL, SCOPED
+from embedsink.http.openapi.errors import JOURNAL_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
@@ -91,12 +91,12 @@ def _check_unscoped(key: Key) -> None:
 
 
 def _read_json(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
-    # Runs in a thread: a thousand rejections may be tens of megabytes of JSON.
+    """Return the newest rejections as JSON. This runs in a thread: the JSON may have tens of megabytes."""
     return rejections_json(reader, limit=limit, quarantine_id=quarantine_id)
 
 
 def _parse_id(text: str | None) -> UUID | None:
-    """Return the id in a parameter; None without it. Raise Refused (`bad_parameter`) for a text that is not a UUID."""
+    """Return the UUID in a text; None for None. Raise Refused (`bad_parameter`) if the text is not a UUID."""
     if text is None:
         return None
     try:
@@ -124,7 +124,7 @@ def operations(_: Settings) -> list[Operation]:
             id="listQuarantine",
             summary="List the newest rejections in the reader's scope",
             success=Success(200, "The rejections.", {"application/json": array({"type": "object"})}),
-            error_reasons=(*SCOPED, Reason.OVERLOADED),
+            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED),
             key_kinds=READERS,
             parameters=[*scope_parameters(), limit, id_parameter],
         ),
@@ -134,7 +134,7 @@ def operations(_: Settings) -> list[Operation]:
             id="purgeQuarantine",
             summary="Delete rejections from the quarantine, and keep their counts",
             success=Success(200, "The number of deleted rejections.", {"application/json": ref("Purge")}),
-            error_reasons=SCOPED,
+            error_reasons=SCOPE_REASONS,
             key_kinds=(KeyKind.ADMIN,),
             parameters=_purge_parameters(),
         ),
@@ -146,7 +146,7 @@ def operations(_: Settings) -> list[Operation]:
             success=Success(
                 200, "The numbers of accepted and of rejected envelopes.", {"application/json": ref("Replay")}
             ),
-            error_reasons=(*SCOPED, *JOURNAL),
+            error_reasons=(*SCOPE_REASONS, *JOURNAL_REASONS),
             key_kinds=(KeyKind.ADMIN,),
             parameters=[id_parameter],
         ),

@@ -13,7 +13,7 @@ from embedsink.auth.keys import KeyKind
 from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import run_short_query
-from embedsink.http.openapi.errors import ACCESS, SPOOLED
+from embedsink.http.openapi.errors import ACCESS_REASONS, SPOOL_REASONS
 from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
 from embedsink.http.openapi.parts import Schema, array, ref
@@ -79,7 +79,7 @@ def operations(_: Settings) -> list[Operation]:
             id="listReports",
             summary="List all reports with their questions, grains and columns",
             success=Success(200, "The reports.", {"application/json": array(ref("Report"))}),
-            error_reasons=(*ACCESS, Reason.BAD_PARAMETER),
+            error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER),
             key_kinds=READERS,
         ),
         Operation(
@@ -90,7 +90,7 @@ def operations(_: Settings) -> list[Operation]:
                 "Read the rows of a report in the reader's scope, as JSON or with a suffix as CSV, Parquet or Arrow"
             ),
             success=Success(200, "The rows.", rows_content(REPORT_FORMATS)),
-            error_reasons=(*SPOOLED, Reason.NOT_FOUND),
+            error_reasons=(*SPOOL_REASONS, Reason.NOT_FOUND),
             key_kinds=READERS,
             parameters=[_name_parameter(REPORT_FORMATS), *report_parameters(), *page_parameters(), if_none_match()],
             response_headers=PAGED_HEADERS,
@@ -102,7 +102,7 @@ def operations(_: Settings) -> list[Operation]:
             id="describeReport",
             summary="Read the description of a report, with the JSON Schema of its rows",
             success=Success(200, "The report.", {"application/json": ref("ReportSchema")}),
-            error_reasons=(*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+            error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
             key_kinds=READERS,
             parameters=[_name_parameter(formats=())],
         ),

@@ -3,8 +3,9 @@
 from embedsink.reasons import Reason
 
 # The server checks the query of every request, on all paths.
-ANY_REQUEST = (Reason.INTERNAL_ERROR, Reason.BAD_PARAMETER)
-ACCESS = (
+ANY_REQUEST_REASONS = (Reason.INTERNAL_ERROR, Reason.BAD_PARAMETER)
+# For operations that need a key.
+ACCESS_REASONS = (
     Reason.TWO_CREDENTIALS,
     Reason.NO_CREDENTIAL,
     Reason.BAD_CREDENTIAL,
@@ -13,12 +14,14 @@ ACCESS = (
     Reason.PLAIN_HTTP,
     Reason.RATE_LIMITED,
     Reason.NOT_READY,
-    *ANY_REQUEST,
+    *ANY_REQUEST_REASONS,
 )
-SCOPED = (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
-# A report is written completely before it is sent: it needs a free slot, and space on the disk.
-SPOOLED = (*SCOPED, Reason.OVERLOADED, Reason.STORAGE_LOW)
-BODY = (
+# For operations that are restricted to the key's scope.
+SCOPE_REASONS = (*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
+# For operations that write a report completely before they send it. They need a free slot, and space on the disk.
+SPOOL_REASONS = (*SCOPE_REASONS, Reason.OVERLOADED, Reason.STORAGE_LOW)
+# For operations that read a body, except the errors of its fields.
+BODY_REASONS = (
     Reason.NOT_JSON,
     Reason.NOT_UTF8,
     Reason.TOO_DEEP,
@@ -29,4 +32,5 @@ BODY = (
     Reason.MEDIA_TYPE,
     Reason.ENCODING,
 )
-JOURNAL = (Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)
+# For operations that wait for the journal.
+JOURNAL_REASONS = (Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)

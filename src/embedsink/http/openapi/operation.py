@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from embedsink.auth.keys import KeyKind
 from embedsink.http import problems
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.parts import Schema, content, headers_of, ref
 from embedsink.reasons import Reason
 
@@ -74,8 +74,8 @@ class Operation:
         summary: one line without a full stop.
         success: the successful response.
         error_reasons: the possible reasons of an error.
-        key_kinds: the kinds of keys that may use it; empty if it needs no key.
-        is_key_optional: whether the key may be elsewhere than in the header, such as in the body.
+        key_kinds: the kinds of keys that may use the operation; empty if the operation needs no key.
+        is_key_header_optional: whether the `Authorization` header may be missing, because the key is in the body.
         parameters: the Parameter Objects.
         request_body: schemas of the request body by media type.
         other_statuses: descriptions of other statuses that are not errors.
@@ -87,9 +87,9 @@ class Operation:
     id: str
     summary: str
     success: Success
-    error_reasons: Sequence[Reason] = ANY_REQUEST
+    error_reasons: Sequence[Reason] = ANY_REQUEST_REASONS
     key_kinds: Sequence[KeyKind] = ()
-    is_key_optional: bool = False
+    is_key_header_optional: bool = False
     parameters: Sequence[Schema] = ()
     request_body: dict[str, Schema] = field(default_factory=dict)
     other_statuses: dict[int, str] = field(default_factory=dict)
@@ -98,8 +98,8 @@ class Operation:
     def as_openapi(self) -> Schema:
         """Return the Operation Object (OpenAPI 3.1.0, section 4.8.10)."""
         security: list[Schema] = [{f"{kind}Key": []} for kind in self.key_kinds]
-        if self.is_key_optional:
-            security.append({})
+        if self.is_key_header_optional:
+            security.append({})  # An empty requirement allows requests without a key.
         operation: Schema = {
             "operationId": self.id,
             "summary": self.summary,
@@ -126,7 +126,7 @@ class Operation:
         """Return one response for each status of an error, in the order of the statuses."""
         reasons_by_status: dict[int, list[Reason]] = {}
         for reason in self.error_reasons:
-            if reason.status is not None:
+            if reason.status is not None:  # Reasons that concern a single envelope have no status.
                 reasons_by_status.setdefault(reason.status, []).append(reason)
         return [_error_response(status, reasons) for status, reasons in sorted(reasons_by_status.items())]
 

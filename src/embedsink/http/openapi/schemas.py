@@ -126,5 +126,5 @@ def _read_schemas() -> dict[str, Schema]:
         "LiveMessage": object_of(message, optional=("retry",)),
         "Report": object_of(report | {"columns": array(object_of(column))}),
         "ReportSchema": {"allOf": [ref("Report"), object_of({"row": {"type": "object"}})]},
-        "Readiness": object_of({"ready": {"type": "boolean"}, "problems": array(TEXT)}),
+        "Readiness": object_of({"ready": _BOOLEAN, "problems": array(TEXT)}),
     }

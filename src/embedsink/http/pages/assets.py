@@ -10,7 +10,7 @@ from starlette.routing import Route
 from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import REVALIDATED, TaggedFile
 from embedsink.http.etag import content_etag
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT
@@ -63,7 +63,7 @@ def operations(_: Settings) -> list[Operation]:
             id="showPageFile",
             summary="Read a style sheet, script or image of a page",
             success=Success(200, "The file.", dict.fromkeys(MEDIA_TYPES.values(), TEXT)),
-            error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST),
+            error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST_REASONS),
             parameters=[name, if_none_match()],
             response_headers={"ETag": "Send it in If-None-Match."},
             other_statuses={304: "The file has not changed."},

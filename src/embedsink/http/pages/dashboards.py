@@ -23,7 +23,7 @@ from embedsink.errors import Refused, nearest, redact_keys
 from embedsink.http.api.dashboards import NAME_PARAMETER, period_parameters
 from embedsink.http.authentication import check_kind, find_key, session_key
 from embedsink.http.dashboard_registry import DashboardRegistry
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import event_filter_parameters, scope_parameters
 from embedsink.http.openapi.parts import Schema, html_page
@@ -281,7 +281,7 @@ ROUTES = [
     Route("/dashboards/inspector", show_inspector),
     Route("/dashboards/{name}", show_dashboard),
 ]
-_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.NOT_READY, *ANY_REQUEST)
+_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.NOT_READY, *ANY_REQUEST_REASONS)
 
 
 def operations(_: Settings) -> list[Operation]:

@@ -19,7 +19,7 @@ from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.etag import content_etag
 from embedsink.http.openapi.builder import OpenApi
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT, Schema, html_page
@@ -222,7 +222,7 @@ def operations(_: Settings) -> list[Operation]:
 
 def _page_operation(path: str, operation_id: str, summary: str, *parameters: Schema) -> Operation:
     """Return the OpenAPI operation of a page. Only pages with a parameter in the path can be unknown."""
-    reasons = [Reason.NOT_READY, *ANY_REQUEST]
+    reasons = [Reason.NOT_READY, *ANY_REQUEST_REASONS]
     if parameters:
         reasons.insert(0, Reason.NOT_FOUND)
     return Operation(

@@ -12,7 +12,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import check_kind
 from embedsink.http.client_address import client_address
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
 from embedsink.http.openapi.parts import TEXT, html_page, object_of
@@ -128,7 +128,7 @@ async def logout(request: Request) -> Response:
 
 
 ROUTES = [Route("/login", login, methods=["GET", "POST"]), Route("/logout", logout, methods=["POST"])]
-_FORM_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST)
+_FORM_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST_REASONS)
 
 
 def operations(_: Settings) -> list[Operation]:
@@ -144,7 +144,7 @@ def operations(_: Settings) -> list[Operation]:
             id="showLogin",
             summary="Show the login form",
             success=Success(200, "The form.", html_page()),
-            error_reasons=(Reason.PLAIN_HTTP, Reason.BAD_PARAMETER, *ANY_REQUEST),
+            error_reasons=(Reason.PLAIN_HTTP, Reason.BAD_PARAMETER, *ANY_REQUEST_REASONS),
             parameters=[next_page],
         ),
         Operation(

@@ -23,7 +23,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.errors import Refused, Unavailable
 from embedsink.http.cached_file import IMMUTABLE, TaggedFile
 from embedsink.http.etag import is_not_modified
-from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT
@@ -178,7 +178,7 @@ def operations(_: Settings) -> list[Operation]:
             id="showVega",
             summary="Read the bundle of Vega, Vega-Lite and vega-embed, which draws the charts of the pages",
             success=Success(200, "The bundle, which never changes for a version.", {"text/javascript": TEXT}),
-            error_reasons=(Reason.NOT_FOUND, Reason.NOT_READY, *ANY_REQUEST),
+            error_reasons=(Reason.NOT_FOUND, Reason.NOT_READY, *ANY_REQUEST_REASONS),
             parameters=[parameter("version", TEXT, "The version, from a page.", location="path"), if_none_match()],
             response_headers={"ETag": "Send it in If-None-Match."},
             other_statuses={304: "The file has not changed."},
