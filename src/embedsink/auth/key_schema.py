@@ -47,26 +47,26 @@ _Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
 _Origin = Annotated[str, AfterValidator(_parse_origin)]
 _Time = Annotated[float, BeforeValidator(_parse_time)]
 
-_LINE = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
-_TIME = "a time with a zone, such as 2026-11-21T09:30:00Z"
-_DEPLOYMENTS = f"a list of deployments up to {DEPLOYMENT_MAX:,}, or null for all of them"
+_LINE_DESCRIPTION = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
+_TIME_DESCRIPTION = "a time with a zone, such as 2026-11-21T09:30:00Z"
+_DEPLOYMENTS_DESCRIPTION = f"a list of deployments up to {DEPLOYMENT_MAX:,}, or null for all of them"
 
 
 class KeyEntry(BaseModel):
-    """One entry of `keys.json`. All fields are required. Error messages end with a description: "… is not …"."""
+    """One entry of `keys.json`. All fields are required. Error messages end with the `description` of the field."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    key_id: _PrintableLine = Field(description=_LINE)
+    key_id: _PrintableLine = Field(description=_LINE_DESCRIPTION)
     kind: KeyKind = Field(strict=False, description=f"one of {', '.join(KeyKind)}")
-    label: _PrintableLine = Field(description=_LINE)
+    label: _PrintableLine = Field(description=_LINE_DESCRIPTION)
     # An empty list is refused: a reader could take it for all deployments or for none.
-    deployments: list[_Deployment] | None = Field(min_length=1, description=_DEPLOYMENTS)
+    deployments: list[_Deployment] | None = Field(min_length=1, description=_DEPLOYMENTS_DESCRIPTION)
     origins: list[_Origin] = Field(description="a list of origins")
-    created_at: _Time = Field(description=_TIME)
-    expires_at: _Time | None = Field(description=f"{_TIME}, or null")
-    revoked_at: _Time | None = Field(description=f"{_TIME}, or null")
-    digest: _PrintableLine = Field(description=_LINE)
+    created_at: _Time = Field(description=_TIME_DESCRIPTION)
+    expires_at: _Time | None = Field(description=f"{_TIME_DESCRIPTION}, or null")
+    revoked_at: _Time | None = Field(description=f"{_TIME_DESCRIPTION}, or null")
+    digest: _PrintableLine = Field(description=_LINE_DESCRIPTION)
 
 
 def to_entry(key: Key) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
 
     Args:
         entry: the decoded JSON of the entry.
-        path: the path of the entry in the file, for error messages.
+        path: the path of the entry in the file, for error messages; empty outside a file.
 
     Raises:
         Misconfigured: a field is missing, unknown or invalid, or a sync key has origins.
@@ -163,7 +163,7 @@ def _error_message(error: ValidationError, entry: object, path: str) -> str:
     if first_error["type"] == "missing":
         return f"{field}: is missing. The fields are {field_names}."
     if first_error["type"] == "value_error" and name == "origins":
-        origin_error = str(first_error["ctx"]["error"])  # It begins with "origin:", like a field name.
+        origin_error = str(first_error["ctx"]["error"])  # It begins with "origin:", the end of the path.
         return _field_path(path, origin_error)
     return f"{field}: {preview(entry[name])} is not {KeyEntry.model_fields[name].description}."
 

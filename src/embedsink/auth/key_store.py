@@ -21,6 +21,7 @@ ENDED_KEYS_MAX = 10_000
 SECONDS_PER_DAY = 86_400
 
 FileStamp = tuple[int, int, int]
+"""The mtime in ns, the size and the inode of a file."""
 
 
 class KeyStore:
@@ -40,6 +41,8 @@ class KeyStore:
         now: float,
     ) -> tuple[Key, str]:
         """Create and store a key. Return the key and the token. The token is not stored anywhere.
+
+        `expires_at` and `now` are epoch seconds. Without `expires_at`, the key never expires.
 
         Raises:
             Misconfigured: an argument is invalid, or the file can't be read or written.
@@ -102,7 +105,7 @@ class KeyStore:
             raise Misconfigured(f"key {preview(key_id)} does not exist. {advice}")
 
     def stamp(self) -> FileStamp | None:
-        """Return the mtime in ns, the size and the inode, to detect changes; None if the file can't be examined."""
+        """Return the stamp of the file, which changes with the content; None if the file can't be examined."""
         try:
             status = self.path.stat()
         except OSError:
@@ -111,7 +114,10 @@ class KeyStore:
 
     @contextmanager
     def _open_for_change(self, now: float) -> Iterator[list[Key]]:
-        """Lock the file and yield the list of all keys. After the block, write the keys to retain, unless it raises."""
+        """Lock the file, and yield the list of all keys. After the block, write the keys to retain.
+
+        If the block raises, nothing is written.
+        """
         try:
             with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # Closing the file releases the lock.

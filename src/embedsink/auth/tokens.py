@@ -14,7 +14,7 @@ _TOKEN = re.compile(rf"(?P<body>{TOKEN_PREFIX.pattern}[0-9A-Za-z]{{43}})(?P<chec
 
 
 def looks_like_key(token: str) -> bool:
-    """Return whether a text has the form of a token and a correct checksum. A key with this token may not exist."""
+    """Return whether a text has the form of a token and a correct checksum. The key itself may be unknown."""
     match = _TOKEN.fullmatch(token)
     return match is not None and match["checksum"] == _checksum(match["body"])
 

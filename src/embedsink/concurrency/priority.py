@@ -14,9 +14,9 @@ def lower_priority() -> None:
     This has an effect on Linux only, where priorities belong to threads.
     """
     if sys.platform == "linux":
-        thread = threading.get_native_id()
+        thread_id = threading.get_native_id()
         # If the system forbids setting priorities, this thread shares the CPU with ingest.
         with contextlib.suppress(OSError):
             # Keep a niceness that is already higher: only root may lower it.
-            current = os.getpriority(os.PRIO_PROCESS, thread)
-            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, current))
+            niceness = os.getpriority(os.PRIO_PROCESS, thread_id)
+            os.setpriority(os.PRIO_PROCESS, thread_id, max(_NICENESS, niceness))

@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Flight:
+    """A running task, and the number of callers that wait for it."""
+
     task: "asyncio.Task[Any]"
     caller_count: int = 0
 
@@ -26,7 +28,7 @@ class SingleFlight:
         The shared task is cancelled when its last caller is cancelled.
 
         Raises:
-            EmbedsinkError: the error that `call` raised, for each caller.
+            Exception: the exception that `call` raised, for each caller.
         """
         flight = self._flights.get(key)
         if flight is None:

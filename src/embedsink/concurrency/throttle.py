@@ -33,7 +33,7 @@ class Throttle:
     """
 
     def __init__(self, *, waiting_max: int) -> None:
-        self._turn = ConcurrencyLimiter(1, waiting_max=waiting_max)
+        self._turns = ConcurrencyLimiter(1, waiting_max=waiting_max)
         self._paused_until = 0.0
         self._loop_meter = CpuMeter()
 
@@ -46,7 +46,7 @@ class Throttle:
         Raises:
             Unavailable: too many queries wait.
         """
-        async with self._turn.slot(key_id):
+        async with self._turns.slot(key_id):
             pause_s = self._paused_until - time.monotonic()
             if pause_s > 0:
                 await asyncio.sleep(pause_s)
@@ -72,7 +72,7 @@ class CpuMeter:
     """A meter of the CPU demand of the thread that creates it. Only one thread may read it.
 
     Time spent waiting for a CPU counts as busy: a thread that gets no CPU would otherwise look idle. Without the
-    statistics of Linux, a thread can measure only itself: for other threads, it counts as idle.
+    statistics of Linux, a thread can measure only itself: to other threads it looks idle.
     """
 
     def __init__(self) -> None:

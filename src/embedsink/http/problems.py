@@ -49,7 +49,7 @@ _REASON_BY_STATUS = {404: Reason.NOT_FOUND, 405: Reason.METHOD_NOT_ALLOWED}
 
 
 def advice_on(reason: Reason) -> str:
-    """Return the advice to the client: the advice on the reason, or else on the status of the reason."""
+    """Return the advice to a client: the advice for the reason if there is one, or else for its status."""
     if reason in _ADVICE_BY_REASON:
         return _ADVICE_BY_REASON[reason]
     return ADVICE[reason.status]
@@ -62,7 +62,7 @@ class ProblemResponse(Response):
         reason: the reason.
         detail: the error message.
         headers: extra headers.
-        members: extension members of the body (RFC 9457, section 3.2).
+        extra_members: extension members of the body (RFC 9457, section 3.2).
     """
 
     media_type = MEDIA_TYPE
@@ -73,7 +73,7 @@ class ProblemResponse(Response):
         detail: str,
         *,
         headers: dict[str, str] | None = None,
-        members: dict[str, Any] | None = None,
+        extra_members: dict[str, Any] | None = None,
     ) -> None:
         body: dict[str, Any] = {
             "type": f"/problems/{reason}",
@@ -82,9 +82,9 @@ class ProblemResponse(Response):
             "reason": reason,
             "detail": detail,
         }
-        if members is not None:
-            body |= members
-        # Only reasons that reject an envelope have no status. Problems have other reasons.
+        if extra_members is not None:
+            body |= extra_members
+        # A reason without a status rejects one envelope, and no response has it. 500 satisfies the type checker.
         super().__init__(orjson.dumps(body), 500 if reason.status is None else reason.status, headers)
         if reason in _CHALLENGES:
             self.headers["WWW-Authenticate"] = _CHALLENGES[reason]
@@ -94,7 +94,7 @@ class ProblemResponse(Response):
 
 
 async def answer_refusal(request: Request, error: EmbedsinkError) -> Response:
-    """Answer an expected error with a problem. Count the error, and log one line without the body and secrets."""
+    """Answer an expected error with a problem. Count and log the error; the log line contains no body and no secret."""
     return problem_response(request, error)
 
 
@@ -124,12 +124,14 @@ def problem_response(request: Request, error: Exception) -> Response:
     return _report_problem(request, Reason.INTERNAL_ERROR, Reason.INTERNAL_ERROR.sentence, bug=error)
 
 
-def unavailable_response(request: Request, error: Unavailable, *, members: dict[str, Any] | None = None) -> Response:
-    """Count and log an error, and return a 429 or 503 with `Retry-After`."""
+def unavailable_response(
+    request: Request, error: Unavailable, *, extra_members: dict[str, Any] | None = None
+) -> Response:
+    """Count and log an error. Return a 429 or 503 with `Retry-After`, and with `extra_members` in the body."""
     # The jitter spreads the retries after an outage.
     jitter_s = random.randint(0, error.retry_after_s)  # noqa: S311
     headers = {"Retry-After": str(error.retry_after_s + jitter_s)}
-    return _report_problem(request, error.reason, str(error), headers=headers, members=members)
+    return _report_problem(request, error.reason, str(error), headers=headers, extra_members=extra_members)
 
 
 def nothing_accepted_response(
@@ -145,7 +147,7 @@ def nothing_accepted_response(
     else:
         what_happened = f"All {rejected_count:,} envelopes were rejected; `rejected` lists the reasons."
         advice = "Fix them. Don't resend them unchanged."
-    return _report_problem(request, Reason.NOTHING_ACCEPTED, f"{what_happened} {advice}", members=members)
+    return _report_problem(request, Reason.NOTHING_ACCEPTED, f"{what_happened} {advice}", extra_members=members)
 
 
 def invalid_body_response(request: Request, errors: list[tuple[str, str]]) -> Response:
@@ -154,7 +156,7 @@ def invalid_body_response(request: Request, errors: list[tuple[str, str]]) -> Re
     detail = " ".join(entry["detail"] for entry in entries)
     if len(errors) > len(entries):
         detail += f" {len(errors) - len(entries):,} more errors are not listed."
-    return _report_problem(request, Reason.INVALID_BODY, detail, members={"errors": entries})
+    return _report_problem(request, Reason.INVALID_BODY, detail, extra_members={"errors": entries})
 
 
 def unsatisfiable_range_response(request: Request, size: int) -> Response:
@@ -170,16 +172,19 @@ def _report_problem(
     detail: str,
     *,
     headers: dict[str, str] | None = None,
-    members: dict[str, Any] | None = None,
+    extra_members: dict[str, Any] | None = None,
     bug: Exception | None = None,
 ) -> Response:
-    """Count and log a problem, and return its response. The log line and the response have the same request id."""
+    """Count and log a problem, and return its response. The log line and the response have the same request id.
+
+    `bug` is the exception if the problem is a bug.
+    """
     request_id = uuid.uuid4().hex
     _count_and_log(request, reason, request_id, bug)
     all_headers = {"X-Request-Id": request_id, "Cache-Control": "no-store", **cors_headers(request)}
     if headers is not None:
         all_headers |= headers
-    return ProblemResponse(reason, detail, headers=all_headers, members=members)
+    return ProblemResponse(reason, detail, headers=all_headers, extra_members=extra_members)
 
 
 def _count_and_log(request: Request, reason: Reason, request_id: str, bug: Exception | None) -> None:

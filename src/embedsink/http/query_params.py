@@ -65,7 +65,7 @@ def _query_size_error(query: bytes) -> str | None:
 
 
 def check_parameters(query: QueryParams, allowed: Sequence[str]) -> None:
-    """Raise Refused (`bad_parameter`) if a parameter is not allowed, or is repeated and not `REPEATABLE`."""
+    """Raise Refused (`bad_parameter`) if a parameter is not allowed, or is repeated and not in `REPEATABLE`."""
     for name in query:
         if name not in allowed:
             advice = suggestion(name, allowed) if allowed else "This path has no parameters."
@@ -95,7 +95,7 @@ def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
 
 
 def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
-    """Return the filter for received events, within the key's scope, as session variables.
+    """Return the filter for received events, within the key's scope, as session variables of the query.
 
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
@@ -120,7 +120,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
 
 
 def _parse_type(query: QueryParams) -> str | None:
-    """Return the requested type without its prefix, such as `view` for `svc:event:view`; None if it is missing.
+    """Return the requested type without its prefix, such as `view` for `svc:event:view`; None without the parameter.
 
     Rejections may have any type. So an unknown type is refused only if it is probably a typing error: if it is similar
     to a known type, and the parameter `outcome` does not limit the request to rejections.
@@ -161,12 +161,12 @@ def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> Pa
         name: the name of the report.
         cipher: encrypts the cursors for a key with a scope; None for other keys.
     """
-    scope = sorted((parameter, value) for parameter, value in query.multi_items() if parameter in PARAMETERS)
+    scope_params = sorted((parameter, value) for parameter, value in query.multi_items() if parameter in PARAMETERS)
     return PageRequest(
         query.get("columns"),
         query.get("limit"),
         query.get("cursor"),
-        query_id=repr((name, scope)),
+        query_id=repr((name, scope_params)),
         cipher=cipher,
     )
 

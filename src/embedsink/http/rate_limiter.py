@@ -25,7 +25,10 @@ class Sender(NamedTuple):
 
 
 class TokenBuckets:
-    """Token buckets by name, which start full. A bucket is stored as the time at which it will be full again."""
+    """Token buckets by name, such as a key id or a sender. They start full.
+
+    A bucket is stored as the time at which it will be full again.
+    """
 
     def __init__(self, rate_per_s: int, *, count_max: int = BUCKETS_MAX) -> None:
         self.rate_per_s = rate_per_s
@@ -56,7 +59,7 @@ class TokenBuckets:
 
     def wait_s(self, name: object, amount: float, now: float) -> float:
         """Return the seconds until a bucket contains `amount` tokens; 0 if it does now."""
-        # For an amount larger than a bucket, a full bucket is sufficient. Otherwise it would never pass.
+        # For an amount larger than a bucket, a full bucket is sufficient. Otherwise the amount would never pass.
         required_s = min(amount / self.rate_per_s, BURST_S)
         available_s = BURST_S - self._full_in_s(name, now)
         return max(0.0, round(required_s - available_s, 6))  # Rounded, because refunds leave a small error.
@@ -74,7 +77,7 @@ class TokenBuckets:
         return max(0.0, self._full_at.get(name, now) - now)
 
     def _evict_beyond_limit(self, now: float) -> None:
-        """Make room for a new bucket: drop a full bucket, which has no effect, or else the oldest bucket."""
+        """If there are `count_max` buckets, drop a full one, which has no effect, or else the oldest."""
         if len(self._full_at) < self._count_max:
             return
         candidates = list(islice(self._full_at, _EVICTION_CANDIDATES))
@@ -108,7 +111,7 @@ class RateLimiter:
         self._work_buckets = TokenBuckets(address_bytes_per_s)
 
     def admit(self, sender: Sender, byte_count: int) -> None:
-        """Charge one event and the declared bytes to a key and an address.
+        """Charge one event and the declared bytes of a request to the key and the address of its sender.
 
         Raises:
             Unavailable: the key or the address exceeds its rate (`rate_limited`). Nothing is charged.
@@ -124,7 +127,7 @@ class RateLimiter:
             raise
 
     def charge_bytes(self, sender: Sender, byte_count: int, *, now: float | None = None) -> None:
-        """Charge bytes to a key and an address.
+        """Charge bytes to the key and the address of a sender.
 
         Raises:
             Unavailable: the key or the address exceeds its rate (`rate_limited`). Nothing is charged.

@@ -98,7 +98,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
 
 
 def file_stem(name: str, scope: Scope) -> str:
-    """Return a file name without suffix, such as `views_2026-11-01_2026-11-30`, in the reader's time zone."""
+    """Return a file name without suffix, such as `views_2026-11-01_2026-11-30`. Dates are in the reader's time zone."""
     bounds = [bound for bound in (scope.since, scope.until) if bound is not None]
     dates = [scope.local_time(bound).strftime("%Y-%m-%d") for bound in bounds]
     return "_".join([name, *dates])

@@ -20,6 +20,7 @@ class SectionCache:
 
     def __init__(self) -> None:
         self._responses: OrderedDict[str, bytes] = OrderedDict()
+        # By key id and request key while a query waits in the throttle, then by key id and entity tag.
         self._in_progress = SingleFlight()
 
     async def get(

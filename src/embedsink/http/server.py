@@ -90,8 +90,8 @@ class ListenOptions:
         """Bind a socket to each local address of the host name. Clients can't connect before the server listens.
 
         Args:
-            read_timeout_s: the maximum time without progress of a client that reads a response. Then the system closes
-                the connection.
+            read_timeout_s: the time after which the system closes the connection of a client that reads nothing of a
+                response.
 
         Raises:
             Misconfigured: the host is unknown or not local, or the port is in use or not permitted.
@@ -177,8 +177,8 @@ def _serve_on(
     middleware = _StartErrorMiddleware(app)
     server.config = _uvicorn_config(middleware, settings, options)
     # After a clean shutdown, uvicorn raises the signal again. Without these handlers it would end the process.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: None)
     try:
         server.run(sockets=sockets)
     except SystemExit:  # uvicorn raises SystemExit if the start fails.
@@ -253,9 +253,10 @@ class _Server(uvicorn.Server):
 class _EventLoop(uvloop.Loop):
     """uvloop's event loop, with a listener that accepts connections in batches."""
 
-    async def create_server(  # type: ignore[override]  # as uvicorn calls it
+    async def create_server(  # type: ignore[override]
         self, protocol_factory: Any, *, sock: socket.socket, ssl: ssl.SSLContext | None, backlog: int
     ) -> Listener:
+        """Listen on a bound socket. uvicorn calls this with exactly these arguments."""
         # uvloop's default timeout of a TLS handshake is a minute. Use the timeout of a request head.
         options: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": HEAD_TIMEOUT_S} if ssl else {}
         connect = partial(self.connect_accepted_socket, protocol_factory, **options)
@@ -268,7 +269,10 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def connections_max(settings: Settings) -> int:
-    """Return the maximum number of connections. If necessary, raise the limit of file descriptors before."""
+    """Return the number of connections that the settings and the limit of file descriptors allow.
+
+    First raise that limit, as far as the system permits, if it is too low for the settings.
+    """
     required = settings.connections_max + _DESCRIPTORS_RESERVED
     descriptors, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors < required:

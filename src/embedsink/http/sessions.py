@@ -53,7 +53,7 @@ class Sessions:
         return key if key is not None and keys.is_live(key) else None
 
     def _cookie_header(self, request: Request, value: str, max_age_s: int) -> str:
-        """Return the `Set-Cookie` value for a value of the session cookie."""
+        """Return the `Set-Cookie` value that sets the session cookie. A `max_age_s` of 0 deletes the cookie."""
         attributes = [f"Max-Age={max_age_s}", "Path=/", "HttpOnly"]
         if is_https(request):
             attributes.append("Secure")
@@ -75,7 +75,10 @@ def _cookie_value(request: Request) -> str | None:
 
 
 def _cookie_name(request: Request) -> str:
-    """Return the cookie name with the port: browsers share cookies between ports of a host (RFC 6265, section 8.5)."""
+    """Return the cookie name, with the port if `Host` has one.
+
+    Browsers share cookies between the ports of a host (RFC 6265, section 8.5).
+    """
     name = COOKIE_OVER_HTTPS if is_https(request) else COOKIE
     port = request.headers.get("host", "").rpartition(":")[2]
     return f"{name}_{port}" if port.isascii() and port.isdigit() else name

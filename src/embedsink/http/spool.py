@@ -19,6 +19,7 @@ from embedsink.http.execute import interrupt_and_wait, query_timeout
 from embedsink.reasons import Reason
 from embedsink.store.reader import Reader
 
+# A file beyond this size moves from memory to the disk.
 SPOOLED_BYTES_MAX = 1_048_576
 # While the disk is almost full, responses up to this size are written to memory.
 IN_MEMORY_BYTES_MAX = 8 * 1_048_576
@@ -72,7 +73,7 @@ async def _has_ended_within(running: asyncio.Future[Any], timeout_s: float) -> b
 
 
 class _SpooledQuery:
-    """A query, and the unnamed file to which it writes."""
+    """A query, and the unnamed file to which the query writes."""
 
     def __init__(self, engine: Engine, variables: Mapping[str, object]) -> None:
         self._engine = engine

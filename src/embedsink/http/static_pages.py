@@ -32,7 +32,7 @@ class Page(NamedTuple):
 
 
 def read_pages(*folders: Path) -> dict[str, Page]:
-    """Return the files in these folders by name, without subfolders."""
+    """Return the files in these folders by name. Skip subfolders, and files whose suffix is not in `_MEDIA_TYPES`."""
     pages: dict[str, Page] = {}
     for folder in folders:
         for path in sorted(folder.iterdir()):
@@ -83,13 +83,13 @@ def _page_route(path: str, page: Page, headers: Mapping[str, str], *, loopback_o
 
     async def show_page(request: Request) -> Response:
         if loopback_only:
-            _check_host(request)
+            _check_loopback_host(request)
         return await file.answer(request, headers)
 
     return Route(path, show_page)
 
 
-def _check_host(request: Request) -> None:
+def _check_loopback_host(request: Request) -> None:
     """Raise Refused (`not_found`) if the host in the URL is not a loopback host."""
     if not is_loopback_host(request):
         host = preview(request.headers.get("host", ""))

@@ -67,7 +67,7 @@ def result_type(service_name: str) -> Any:
     """Return the type of a sync result (spec 2.1). One field name depends on the service name: the count of cubes."""
     fields: dict[str, Any] = {
         "syncJobId": Annotated[str, Field(min_length=1, max_length=JOB_ID_CHARACTERS_MAX)],
-        # Reports the first wrong file only.
+        # With `fail_fast`, pydantic reports the first invalid file only.
         "generatedFiles": Annotated[list[GeneratedFile], Field(fail_fast=True)],
         "manifestStats": ManifestStats,
         count_field(service_name): Count,
@@ -94,12 +94,14 @@ def count_field(service_name: str) -> str:
 def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) -> Sync | FieldErrors:
     """Return the sync result in a body, or the errors in its fields.
 
+    `deployment` and `job_id` are those of the URL.
+
     Raises:
         Refused: the body is not strict JSON.
     """
     value = decode(body, depth_max=settings.depth_max).value
     # Checking the depth of tens of thousands of files is slow, so first try to rule it out by counting brackets.
-    if not is_shallow(body, flat_brackets=_sibling_count(value), depth_max=settings.depth_max):
+    if not is_shallow(body, flat_brackets=_sibling_file_count(value), depth_max=settings.depth_max):
         check_depth(value, depth_max=settings.depth_max)
     if may_contain_bad_text(body) and (errors := _text_errors(value)):
         return errors
@@ -111,8 +113,8 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
     return sync
 
 
-def _sibling_count(value: Any) -> int:
-    """Return the number of files beyond the first, which don't nest deeper; 0 if the body has no list of files."""
+def _sibling_file_count(value: Any) -> int:
+    """Return the number of files after the first, which add brackets but no depth; 0 without a list of files."""
     files = value.get("generatedFiles") if isinstance(value, dict) else None
     if not isinstance(files, list):
         return 0
@@ -129,7 +131,7 @@ def _text_errors(value: Any) -> FieldErrors:
 
 def _limit_errors(sync: Sync, *, completed_at: str) -> FieldErrors:
     """Return an error if the result is completed in the future, or its unspecified fields are too large."""
-    if sync.completed_at > sync.received_at * 1_000 + CLOCK_DIFFERENCE_US_MAX:
+    if sync.completed_at > sync.received_at * 1_000 + CLOCK_DIFFERENCE_US_MAX:  # in microseconds
         detail = f"{preview(completed_at)} is more than five minutes later than the server's clock"
         return [("completedAt", f"{detail}. Send the result when the sync has finished.")]
     extra_bytes = len(encode(sync.extra))

@@ -48,7 +48,7 @@ def is_https(request: Request) -> bool:
 
 
 def is_own_page(request: Request, *, allow_cross_site_navigation: bool = False) -> bool:
-    """Return whether the request is not from a page of another site, according to Fetch Metadata and `Origin`.
+    """Return whether a page of this server, or no page, sent the request, according to Fetch Metadata and `Origin`.
 
     Args:
         request: a request with a cookie, which browsers also send with requests of other sites' pages.

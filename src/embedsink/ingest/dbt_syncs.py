@@ -92,7 +92,7 @@ class DbtSyncs:
                 return result
 
     async def record(self, sync: Sync, *, key_id: str) -> bool:
-        """Make a result durable. Return False if an equal result is already recorded.
+        """Make a result durable, and return True. Return False if an equal result is already recorded.
 
         Raises:
             Refused: the job has a different result (reason `conflict`).
@@ -123,7 +123,7 @@ class DbtSyncs:
             self._loop.call_soon_threadsafe(self._remove, loaded)
 
     async def _record(self, sync: Sync, key_id: str) -> bool:
-        """Write a result to the journal, and add it to memory. Return False if an equal result exists."""
+        """Write a result to the journal, add it to memory, and return True. Return False if an equal result exists."""
         existing = await self.find(sync.deployment, sync.job_id, key_id=key_id)
         if existing is not None:
             _check_equal(sync, existing)

@@ -13,8 +13,8 @@ T = TypeVar("T")
 class FairQueue(Generic[T]):
     """A queue that serves API keys round robin, and within a key its senders' addresses.
 
-    If the queue is full and a sender has fewer items than another, its item replaces the newest item of the sender with
-    the most items.
+    If the queue is full, an item of a sender with fewer items replaces the newest item of the sender with the most
+    items.
 
     Args:
         count_max: the maximum number of items.
@@ -63,8 +63,8 @@ class FairQueue(Generic[T]):
         if not addresses:  # This key has no item that could be evicted.
             raise self.queue_full_error()
         largest_address = max(addresses, key=lambda name: len(addresses[name]))
-        sender_count = len(addresses.get(address, ()))
-        if largest_key == key and len(addresses[largest_address]) <= sender_count + 1:
+        sender_items = len(addresses.get(address, ()))
+        if largest_key == key and len(addresses[largest_address]) <= sender_items + 1:
             raise self.queue_full_error()
         item = addresses[largest_address].pop()
         if not addresses[largest_address]:

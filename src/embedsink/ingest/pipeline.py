@@ -156,7 +156,7 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
 def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
     """Return the beginning of the content of a gzip body; empty bytes if the body is not gzip.
 
-    At most `bytes_max` bytes are read, and at most as many are returned.
+    At most `bytes_max` bytes of the body are decompressed, and at most `bytes_max` bytes are returned.
     """
     try:
         return zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(body[:bytes_max], bytes_max)

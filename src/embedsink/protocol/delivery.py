@@ -139,7 +139,7 @@ class ParsedDelivery:
         )
 
     def _reject_without_deployment(self) -> "ParsedDelivery":
-        """Return the delivery with the envelopes rejected that name no deployment. The context names no deployment."""
+        """Return the delivery after rejecting each envelope that names no deployment. The context must name none."""
         # Only rejections record their index. The accepted envelopes have the remaining indexes, in order.
         rejected_indexes = {rejection.index for rejection in self.rejected}
         accepted_indexes = [index for index in range(self.received_count) if index not in rejected_indexes]

@@ -46,7 +46,8 @@ def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str
     """Return the first problem of each invalid field, by the field's name. The envelopes are not validated.
 
     Raises:
-        Refused: a field with text that SQL can't store is nested too deeply (reason `too_deep`).
+        Refused: the body may contain text that SQL can't store, and the fields are nested too deeply
+            (reason `too_deep`).
     """
     problems = _find_text_problems(fields, rules) if may_contain_bad_text(body) else {}
     problems |= _find_type_problems(_omit(fields, problems))
@@ -151,7 +152,7 @@ def check_count(count: int, rules: Rules) -> None:
 
 def _encode_fields(delivery: dict[str, Any], problems: dict[str, Problem]) -> bytes:
     """Return the fields that the rejections repeat, as JSON without braces."""
-    names_to_omit = {"events", "key"}
+    names_to_omit = {"events", "key"}  # A rejection has its own `events`, and must not contain a key.
     if "lost" not in problems:
         names_to_omit.add("lost")  # Valid losses get journal lines of their own.
     return encode(_omit(delivery, names_to_omit))[1:-1]

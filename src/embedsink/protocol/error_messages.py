@@ -50,7 +50,7 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
     if error_type in EXPECTED_TYPES:
         expected = EXPECTED_TYPES[error_type]
         return f"{value} is not {expected}. {verb} {expected}."
-    limits = error.get("ctx", {})
+    allowed = error.get("ctx", {})
     match error_type:
         case "missing":
             return "is missing. The protocol requires it."
@@ -61,18 +61,18 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
         case "none_required":
             return f"{value} is not null. Leave it out."
         case "literal_error":
-            return f"{value} is not one of {', '.join(alternatives(limits['expected']))}."
+            return f"{value} is not one of {', '.join(alternatives(allowed['expected']))}."
         case "string_pattern_mismatch":
             field_name = str(error["loc"][-1])
             return f"{value} is not {_EXPECTED_FORMS[field_name]}."
         case "greater_than_equal":
-            return f"{value} is below {int(limits['ge']):,}. {verb} at least {int(limits['ge']):,}."
+            return f"{value} is below {int(allowed['ge']):,}. {verb} at least {int(allowed['ge']):,}."
         case "less_than_equal":
-            return f"{value} is above {int(limits['le']):,}. {verb} at most {int(limits['le']):,}."
+            return f"{value} is above {int(allowed['le']):,}. {verb} at most {int(allowed['le']):,}."
         case "string_too_long":
-            return f"{value} is longer than {limits['max_length']} characters. Shorten it."
+            return f"{value} is longer than {allowed['max_length']} characters. Shorten it."
         case "too_long":
-            return f"has more than {limits['max_length']} members. {verb} fewer."
+            return f"has more than {allowed['max_length']} members. {verb} fewer."
         case "string_unicode":
             return f"{value} has a lone surrogate. Remove it."
         case "string_too_short" | "too_short":

@@ -39,7 +39,7 @@ async def readyz(request: Request) -> Response:
         problems.append(engine.loader.status.error)
     if problems:
         not_ready = Unavailable(Reason.NOT_READY, " ".join(problems), retry_after_s=5)
-        return unavailable_response(request, not_ready, members={"ready": False, "problems": problems})
+        return unavailable_response(request, not_ready, extra_members={"ready": False, "problems": problems})
     return JSONResponse({"ready": True, "problems": []}, headers={"Cache-Control": "no-store"})
 
 

@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-# Not counted: the kernel's buffers, and the bytes that each connection buffers below its high-water mark.
+# The maximum unsent bytes of all stalled connections. Not counted: the kernel's buffers, and the bytes that
+# each connection buffers below its high-water mark.
 UNSENT_BYTES_MAX = 64 * 1_048_576
 
 
@@ -36,7 +37,7 @@ class ConnectionRegistry:
 
     def add_waiting(self, connection: Evictable) -> None:
         """Record that a connection waits from now on."""
-        self._waiting.pop(connection, None)  # Otherwise it would keep its earlier position in the order.
+        self._waiting.pop(connection, None)  # Otherwise the connection would keep its earlier position.
         self._waiting[connection] = None
 
     def remove_waiting(self, connection: Evictable) -> None:

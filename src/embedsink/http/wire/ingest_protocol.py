@@ -48,7 +48,7 @@ class IngestProtocol(HttpToolsProtocol):
     _body_bytes = 0  # the bytes of bodies in the current data
     _active_cycle: Any = None  # the cycle whose response is next
     _may_exceed_head_limit = False  # whether the current head must be measured
-    _idle_since: float | None = None
+    _idle_since: float | None = None  # the time at which the last response ended; None after new data
     _idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -315,7 +315,7 @@ class _FastPathCycle:
         """Write the response, unless the client has disconnected."""
         connection = self._connection
         self.response_complete = True
-        # `self.disconnected` is set later than this, when the event loop calls `connection_lost`.
+        # Ask the transport: `self.disconnected` is set only later, when the event loop calls `connection_lost`.
         if connection.transport.is_closing():
             return
         headers: Any = connection.server_state.default_headers

@@ -39,3 +39,4 @@ class RawResponse(NamedTuple):
 
 
 Reply = Callable[[RawResponse], None]
+"""Sends the response to a request."""

@@ -16,7 +16,7 @@ from embedsink.settings import Settings
 # The server reads this much of a body before it finds the key, which must be within these bytes.
 ANONYMOUS_BYTES_MAX = 65_536
 # Bodies whose key is not found yet may use an eighth of the memory limit, in addition to it.
-ANONYMOUS_SHARE = 8
+ANONYMOUS_DIVISOR = 8
 
 Authenticate = Callable[[bytes], Sender]
 """Finds the key in the first bytes of a body, and returns the sender. Raises Refused if no key is valid."""
@@ -31,7 +31,7 @@ class BodyReader:
         self.inflight = InflightBytes(settings.inflight_bytes_max, body_bytes_max=self._bytes_max)
         # Senders without a key have a separate limit, so that they can't use up the memory for senders with a key.
         self._anonymous_inflight = InflightBytes(
-            settings.inflight_bytes_max // ANONYMOUS_SHARE, body_bytes_max=ANONYMOUS_BYTES_MAX
+            settings.inflight_bytes_max // ANONYMOUS_DIVISOR, body_bytes_max=ANONYMOUS_BYTES_MAX
         )
 
     def check_headers(self, *, length: int, encoding: str) -> None:
@@ -60,7 +60,8 @@ class BodyReader:
         Args:
             receive: the ASGI callable.
             sender: the sender, with its key if the key is known.
-            authenticate: finds the sender's key. It is called once, when a body exceeds `ANONYMOUS_BYTES_MAX`.
+            authenticate: finds the sender's key. It is called only for a body of several parts, once the body exceeds
+                `ANONYMOUS_BYTES_MAX`. None if the key is known, or not needed.
 
         Raises:
             Refused: the body is too large (`body_too_large`) or too slow (`body_too_slow`), or `authenticate` raises.
@@ -158,6 +159,7 @@ class InflightBytes:
         Raises:
             Unavailable: the bytes would exceed a limit, so they are not counted (`overloaded`).
         """
+        # Senders without a key have their own `InflightBytes`, and may use all of it.
         key_bytes_max = self._key_bytes_max if sender.key_id else self._bytes_max
         key_bytes_free = key_bytes_max - self._by_key[sender.key_id]
         sender_bytes_max = max(key_bytes_free, self._body_bytes_max)
