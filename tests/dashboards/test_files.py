@@ -278,7 +278,10 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (CHART | {"compare": {"x": "day"}}, "[0].compare.y: is missing. Add it."),
     (CHART | {"group": {"by": []}}, "[0].group.by: is empty. Fill it in."),
     (CHART | {"group": {"by": ["a"], "sums": ["b"]}}, '[0].group.sums: is not a field. Did you mean "sum"?'),
-    (CHART | {"marks": {"report": "sync_impact", "time": "a"}}, '[0].marks.time: is not a field. Did you mean "title"?'),
+    (
+        CHART | {"marks": {"report": "sync_impact", "time": "a"}},
+        '[0].marks.time: is not a field. Did you mean "title"?',
+    ),
     (CHART | {"leading": {"column": "a", "bye": "b"}}, '[0].leading.bye: is not a field. Did you mean "by"?'),
     (TABLE | {"columns": {}}, "[0].columns: is empty. Fill it in."),
     (TABLE | {"columns": ["surface"]}, '[0].columns: ["surface"] is not an object. Write an object.'),

@@ -58,8 +58,8 @@ def browser_files() -> dict[str, BrowserFile]:
     files: dict[str, BrowserFile] = {}
     for module in MODULES:
         script = BrowserFile(f"{module}.js", _JAVASCRIPT, (FOLDER / f"{module}.min.js").read_bytes())
-        types = BrowserFile(f"{module}.d.ts", _TYPESCRIPT, (FOLDER / f"{module}.d.ts").read_bytes())
-        files |= {script.name: script, types.name: types}
+        declarations = BrowserFile(f"{module}.d.ts", _TYPESCRIPT, (FOLDER / f"{module}.d.ts").read_bytes())
+        files |= {script.name: script, declarations.name: declarations}
     return files
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 65_536
 # Reports up to this size stay in memory, so they also work on a full disk.
 IN_MEMORY_BYTES_MAX = 8 * 1_048_576
-# The parameters that select columns and rows. All others are a scope.
+# The parameters that select columns and rows of one report. A summary of all reports does not have them.
 ROW_PARAMS = ("columns", "limit")
 
 # Parameters of the HTTP API by their names.
@@ -86,7 +86,7 @@ class LocalBackend:
             with reader.consistent():
                 query, _next_page = page.select(reader, name)
                 write_rows(reader, query, file, format, csv=_csv_options(params))
-            yield from _read_chunks(file)
+            yield from _file_chunks(file)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
         """Yield a ZIP file of all reports, in chunks of bytes."""
@@ -98,10 +98,10 @@ class LocalBackend:
             _warn_of_missing_reports(reader)
             with reader.consistent():
                 write_summary(reader, scope, file, csv=_csv_options(params))
-            yield from _read_chunks(file)
+            yield from _file_chunks(file)
 
     def _open_snapshot(self, scope_variables: dict[str, object]) -> "Reader":
-        """Open the last snapshot. The settings and the scope become variables of SQL."""
+        """Open the last snapshot. The settings and the scope become SQL variables."""
         from embedsink.settings import read_settings
         from embedsink.store.reader import open_snapshot
 
@@ -156,7 +156,7 @@ def _warn_of_missing_reports(reader: "Reader") -> None:
         print_message(warning)
 
 
-def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
+def _file_chunks(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the content of a file that was just written, from the beginning, in chunks."""
     file.seek(0)
     while chunk := file.read(CHUNK_BYTES):

@@ -125,7 +125,7 @@ def _without_fraction(time: str) -> str:
 
 @contextmanager
 def _explain_os_errors(path: Path) -> Iterator[None]:
-    """Convert an OSError to Misconfigured. The message names the file of the error, or `path` if there is no file."""
+    """Convert an OSError to Misconfigured. The message names the file of the error, or `path` if the error has none."""
     try:
         yield
     except OSError as error:

@@ -89,8 +89,9 @@ def create(
     )
     print_message(f"{key.key_id}: a key to {_purpose(key)}. Store it safely: it is not shown again.")
     if key.kind is KeyKind.INGEST and key.origins:
-        # The tag is printed on stderr, which may be a log. Only a terminal gets it with the key.
-        print_message(_script_tag_advice(token if sys.stdout.isatty() else "THE-KEY-ON-STDOUT"))
+        # Unless both are a terminal, stderr may be a log, so the tag has a placeholder instead of the key.
+        is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
+        print_message(_script_tag_advice(token if is_terminal else "THE-KEY-ON-STDOUT"))
     typer.echo(token)
 
 

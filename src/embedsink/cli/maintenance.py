@@ -47,7 +47,7 @@ def rebuild(data: Data = DATA) -> None:
     with FolderLock(folder):
         if folder.store.exists():
             Store(folder.store).refuse_newer()
-            # Raise an error unless the snapshot can be read: the journal alone lacks the events that it covers.
+            # Raise an error unless the snapshot can be read: the journal lacks events that the snapshot has.
             open_snapshot(folder.snapshot, EVERYTHING).close()
             print_message(f"{folder.store.name}: moved to {move_to_damaged(folder.store, damaged=folder.damaged)}.")
     print_message("Rebuilding from the snapshot and the journal …")

@@ -41,7 +41,7 @@ def _escape_character(character: str) -> str:
 
 @contextmanager
 def atomic_write(file: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, and rename it to `file` at the end, so that `file` is never incomplete.
+    """Yield a temporary path. After the `with` block, rename it to `file`, so that `file` is never incomplete.
 
     If writing or renaming fails, print an error message and exit.
     """

@@ -48,8 +48,8 @@ def list_quarantine(
         print_message(f"The quarantine is empty {as_of}. {note}")
         return
     print_table(COLUMNS, [[row.get(name) for name in COLUMNS] for row in rows])
-    is_limited = len(rows) == limit and limit < LIMIT_MAX
-    advice = " Raise --limit to list more." if is_limited else ""
+    can_raise_limit = len(rows) == limit and limit < LIMIT_MAX
+    advice = " Raise --limit to list more." if can_raise_limit else ""
     noun = "rejection" if len(rows) == 1 else "rejections"
     print_message(f"{len(rows):,} {noun} {as_of}, newest first.{advice} {note}")
     source = source_option(data, url)

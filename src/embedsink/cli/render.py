@@ -86,18 +86,18 @@ def render(
     params["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
     if url is None:
-        content = _read_snapshot(name, params, data, now)
-        caption = _caption(content, params, now, snapshot_at=_snapshot_time(data))
+        dashboard_data = _read_snapshot(name, params, data, now)
+        caption = _caption(dashboard_data, params, now, snapshot_at=_snapshot_time(data))
     else:
-        content = _read_server(name, params, url, key)
-        caption = _caption(content, params, now)
-    image = _draw(content, caption, format=format, is_dark=dark)
+        dashboard_data = _read_server(name, params, url, key)
+        caption = _caption(dashboard_data, params, now)
+    image = _draw(dashboard_data, caption, format=format, is_dark=dark)
     with atomic_write(output) as temporary:
         temporary.write_bytes(image)
 
 
 def _format_of(output: Path) -> str:
-    """Return the format that the suffix of a file names, or raise a usage error if the suffix is not a format."""
+    """Return the format in the suffix of a file, such as `pdf`. Raise a usage error for any other suffix."""
     from embedsink.dashboards.image.render import FORMATS
 
     format = output.suffix.removeprefix(".")
@@ -115,25 +115,30 @@ def _snapshot_time(data: Path) -> datetime:
 
 
 def _caption(
-    content: DashboardData, params: Params, now: datetime, *, snapshot_at: datetime | None = None
+    dashboard_data: DashboardData, params: Params, now: datetime, *, snapshot_at: datetime | None = None
 ) -> "Caption":
     """Return the caption of an image: period, time of drawing, time zone, filters, and the time of the snapshot."""
     from embedsink.dashboards.image.sheet import Caption
 
     filters = {"surface": params["surface"], "deployment": ", ".join(params["deployment"]), "tenant": params["tenant"]}
     active_filters = {name: value for name, value in filters.items() if value}
-    return Caption(content.period, now, params["timezone"] or "UTC", active_filters, snapshot_at)
+    return Caption(dashboard_data.period, now, params["timezone"] or "UTC", active_filters, snapshot_at)
 
 
-def _draw(content: DashboardData, caption: "Caption", *, format: str, is_dark: bool) -> bytes:
-    """Return a dashboard as the content of a file."""
+def _draw(dashboard_data: DashboardData, caption: "Caption", *, format: str, is_dark: bool) -> bytes:
+    """Draw a dashboard in this format, and return the content of the file."""
     from embedsink.dashboards.image.render import render as render_image
 
-    return render_image(content.dashboard, content.tiles_by_section, caption, format=format, is_dark=is_dark)
+    return render_image(
+        dashboard_data.dashboard, dashboard_data.tiles_by_section, caption, format=format, is_dark=is_dark
+    )
 
 
 def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
-    """Return a dashboard with data from the snapshot of a data folder."""
+    """Return a dashboard with data from the snapshot of a data folder.
+
+    If the snapshot is of an older embedsink, the tiles that it does not support are omitted.
+    """
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
     from embedsink.dashboards.query import query_section
@@ -185,7 +190,7 @@ def _read_server(name: str, params: Params, url: str, key: str | None) -> Dashbo
         path = ("dashboards", name, "sections", section.id)
         response = client.get_object(*path, members=("span", "charts"), query=params)
         tiles_by_section[section.id] = response["charts"]
-        start, end = response["span"]  # The same for each section.
+        start, end = response["span"]  # All sections have the same span.
     return DashboardData(dashboard, tiles_by_section, (start, end))
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
@@ -78,8 +79,11 @@ def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
     """Print a report with control characters escaped, or raise a usage error if the format is binary."""
     if format in (Format.PARQUET, Format.ARROW):
         raise UsageError(f"--format {format}: is binary, and not for a terminal. Add -o FILE.")
-    for chunk in chunks:
-        typer.echo(escape_control(chunk.decode().replace("\r\n", "\n")), nl=False)
+    with TemporaryFile() as file:
+        file.writelines(chunks)
+        file.seek(0)
+        for line in TextIOWrapper(file, encoding="utf-8"):  # It converts the `\r\n` of csv.
+            typer.echo(escape_control(line), nl=False)
 
 
 def write_summary(chunks: Iterable[bytes], output: Path) -> None:
@@ -99,9 +103,12 @@ def _extract_summary(chunks: Iterable[bytes], folder: Path) -> None:
         file.writelines(chunks)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with ZipFile(file) as archive, TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as extracted:
-                archive.extractall(extracted)  # `extractall` writes nothing outside `extracted`.
-                replaced_count = _move_files(Path(extracted), folder)
+            with (
+                ZipFile(file) as archive,
+                TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as temporary_folder,
+            ):
+                archive.extractall(temporary_folder)  # `extractall` writes nothing outside `temporary_folder`.
+                replaced_count = _move_files(Path(temporary_folder), folder)
         except OSError as error:
             fail(f"{folder}: {error.strerror}. Choose another path.")
     if replaced_count:
@@ -109,18 +116,18 @@ def _extract_summary(chunks: Iterable[bytes], folder: Path) -> None:
         print_message(f"{folder}: replaced {replaced_count} existing {noun}.")
 
 
-def _move_files(source: Path, target: Path) -> int:
+def _move_files(source_folder: Path, target_folder: Path) -> int:
     """Move all files of a folder to another folder, and return the number of replaced files.
 
     If the target of a file is a folder, print an error message and exit before any file is moved.
     """
-    files = sorted(path for path in source.rglob("*") if path.is_file())
-    targets = [target / path.relative_to(source) for path in files]
-    for target_file in targets:
+    files = sorted(path for path in source_folder.rglob("*") if path.is_file())
+    target_files = [target_folder / path.relative_to(source_folder) for path in files]
+    for target_file in target_files:
         if target_file.is_dir():
             fail(f"{target_file}: is a folder. Choose another path.")
-    replaced_count = sum(target_file.exists() for target_file in targets)
-    for file, target_file in zip(files, targets, strict=True):
+    replaced_count = sum(target_file.exists() for target_file in target_files)
+    for file, target_file in zip(files, target_files, strict=True):
         target_file.parent.mkdir(parents=True, exist_ok=True)
         file.replace(target_file)
     return replaced_count

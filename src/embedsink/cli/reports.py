@@ -127,7 +127,7 @@ def report(
 
 
 def _format_of(output: Path | None) -> str:
-    """Return the format that the suffix of a file names, or the table format if there is no file.
+    """Return the format in the suffix of a file, such as `csv`, or the table format if there is no file.
 
     Raises:
         UsageError: the suffix is not a format.

@@ -30,7 +30,7 @@ class _Column:
         """The width in characters at which no cell is cut, with the gap to the next column."""
         from rich.cells import cell_len
 
-        # No terminal is wider, so a longer text is cut in any case, and measuring is slow.
+        # No terminal is wider, so a longer text never fits. Measuring it would be slow.
         measured_characters_max = 1_000
         texts = [self.name, *self.cells]
         return max(cell_len(text[:measured_characters_max]) for text in texts) + _COLUMN_GAP
@@ -131,7 +131,10 @@ def _print_columns(columns: Sequence[_Column], *, width: int, is_single_line: bo
 
 
 def format_value(value: object, column: str) -> str:
-    """Return a value of a column as one line of text, with control characters escaped. A missing value is empty."""
+    """Return a value as one line of text, with control characters escaped. A missing value is empty.
+
+    `column` is the name of the column. Identifiers, such as deployments, have no thousands separators.
+    """
     if _is_missing(value):
         return ""
     if isinstance(value, bool):
@@ -144,7 +147,7 @@ def format_value(value: object, column: str) -> str:
 
 
 def _is_numeric(values: Iterable[object]) -> bool:
-    """Return whether a column has only numbers, apart from missing values."""
+    """Return whether a column has numbers or booleans, and nothing else apart from missing values."""
     present = [value for value in values if not _is_missing(value)]
     return len(present) > 0 and all(isinstance(value, int | float) for value in present)
 

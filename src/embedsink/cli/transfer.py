@@ -64,7 +64,7 @@ def export_file(
 
 
 def _export(reader: "Reader", path: Path, suffix: str) -> None:
-    """Write all events to a file in the format that the suffix names, with a progress bar."""
+    """Write all events to a file in the format of this suffix, with a progress bar."""
     from embedsink.transfer import export
 
     with _progress_bar() as progress:
@@ -173,12 +173,15 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
 
 
 @contextmanager
-def _numbered_lines(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a file, and yield an iterator of the lines with line numbers. A progress bar shows how much was read."""
+def _numbered_lines(file: Path, line_bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """Open a file, and yield an iterator of the lines with line numbers. A progress bar shows how much was read.
+
+    Lines longer than `line_bytes_max` are cut, but remain too long.
+    """
     from embedsink.transfer.import_file import read_lines
 
     with _progress_bar() as progress, progress.open(file, "rb", description="Importing") as binary_file:
-        yield read_lines(binary_file, bytes_max=bytes_max)
+        yield read_lines(binary_file, bytes_max=line_bytes_max)
 
 
 def _progress_bar() -> "Progress":

@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class Unreachable(EmbedsinkError):
-    """The server did not respond. It is unknown whether it processed the request."""
+    """The server did not respond. It may have processed the request."""
 
 
 class NotEmbedsink(EmbedsinkError):
-    """A response with status 200 that embedsink did not send. It is unknown whether it processed the request."""
+    """Another server or a proxy sent the response, with status 200. embedsink may have processed the request."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -280,7 +280,7 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
 
     Raises:
         Unavailable: the status is 429 or 503, or is 502 or 504 without a problem document (RFC 9457).
-        EmbedsinkError: the status is another, and the body is not a problem document.
+        EmbedsinkError: the status is any other, and the body is not a problem document.
         NothingAccepted: all envelopes of the delivery were rejected.
         Refused: the body is any other problem document.
     """
@@ -304,4 +304,4 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
 def _retry_after_s(error: urllib.error.HTTPError) -> int:
     """Return the `Retry-After` of a response in seconds, at most 60. Return 1 if the header is missing or a date."""
     value = error.headers.get("Retry-After", "1")
-    return min(int(value), RETRY_AFTER_S_MAX) if value.isdigit() else 1
+    return min(int(value), RETRY_AFTER_S_MAX) if value.isascii() and value.isdigit() else 1

@@ -70,7 +70,7 @@ def _to_text(name: str, value: Any) -> str | None:
 
 
 def _to_deployments(value: Any) -> list[int]:
-    """Convert the value of the parameter `deployment`: a deployment, several, or None for all. All is an empty list.
+    """Convert the value of the parameter `deployment`, one or several, to a list. None means all: an empty list.
 
     Raises:
         TypeError: the value contains no deployment, or anything other than integers.
@@ -103,6 +103,8 @@ def _to_int(name: str, value: Any, advice: str) -> int:
 
 def sql_parameters(parameters: object) -> object:
     """Convert the NumPy scalars among the parameters of an SQL statement to Python values, which DuckDB requires.
+
+    None means that there are no parameters, and stays None.
 
     Raises:
         TypeError: the parameters are neither a list nor a dictionary.

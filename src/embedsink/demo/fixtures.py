@@ -9,7 +9,7 @@ class Deployment(NamedTuple):
     number: int
     origin: str
     tenants: tuple[str, ...]
-    weight: int  # its share of the traffic, relative to other deployments
+    weight: int  # the share of the traffic, relative to other deployments
 
 
 class Customer(NamedTuple):
@@ -25,9 +25,9 @@ class Dashboard(NamedTuple):
 
     public_id: str
     title: str
-    widgets: tuple[str, ...]  # the titles of its widgets
-    members: tuple[str, ...]  # the measures of its drilldowns
-    dimension: str  # the dimension of its filter
+    widgets: tuple[str, ...]  # the titles of widgets
+    members: tuple[str, ...]  # the measures that a viewer can drill into
+    dimension: str  # the dimension of the filter
     values: tuple[str, ...]  # the values of this dimension
 
     @property
@@ -43,8 +43,8 @@ class Failure(NamedTuple):
     name: str | None
     context: str | None
     is_fatal: bool | None = None
-    weight: int = 2  # its frequency, relative to other failures
-    newest_sync: Literal["fixes", "causes"] | None = None  # whether the newest dbt sync fixes or causes it
+    weight: int = 2  # the frequency, relative to other failures
+    newest_sync: Literal["fixes", "causes"] | None = None  # whether the newest dbt sync fixes or causes the error
 
 
 DEPLOYMENTS = (

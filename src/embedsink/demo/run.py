@@ -45,35 +45,35 @@ def run(port: int | None = None) -> int:
     """
     terminal = Terminal()
     terminal.heading("embedsink demo")
-    with Stop() as stop, TemporaryDirectory(prefix="embedsink-demo-", ignore_cleanup_errors=True) as path:
+    with Stop() as stop, TemporaryDirectory(prefix="embedsink-demo-", ignore_cleanup_errors=True) as folder:
         try:
-            _run_servers(Path(path), choose_port(port), terminal, stop)
+            _run_servers(Path(folder), choose_port(port), terminal, stop)
         except Stopped:
             terminal.line()
     terminal.done("ended", "The server has stopped, and its data folder is deleted.")
     return 0
 
 
-def _run_servers(path: Path, port: int, terminal: Terminal, stop: Stop) -> None:
+def _run_servers(data_folder: Path, port: int, terminal: Terminal, stop: Stop) -> None:
     """Start the server of the embed and the embedsink server, and run the steps of the demo until a stop request."""
     with EmbedServer(port + 1, host_origins=origins(port)) as embed:
         terminal.link("Open", f"http://{HOST}:{port}{PAGE_PATH}")
         terminal.line("  A customer's page with a simulated embed: use it, and watch the events arrive.", "dim")
         terminal.line("  Meanwhile, this terminal sends the server 17 days of synthetic traffic.", "dim")
         terminal.line()
-        keys = _create_keys(path)
+        keys = _create_keys(data_folder)
         terminal.done("keys", f"{len(keys.ingest)} ingest keys, one for each origin; 1 read key; 1 sync key")
-        terminal.done("data folder", str(path))
-        with DemoServer(path, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
+        terminal.done("data folder", str(data_folder))
+        with DemoServer(data_folder, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
             terminal.done("server", f"{server.url}, ready after {server.ready_after_s:.1f} s")
             counts = SendCounts()
             browsers = Browsers(port, keys.ingest, counts)  # `browsers` updates `counts`.
-            _Demo(server, path, keys, terminal, stop, counts, browsers).run()
+            _Demo(server, data_folder, keys, terminal, stop, counts, browsers).run()
 
 
-def _create_keys(path: Path) -> Keys:
+def _create_keys(data_folder: Path) -> Keys:
     """Create an ingest key for each deployment, a read key and a sync key."""
-    key_store = KeyStore(DataFolder(path).keys)
+    key_store = KeyStore(DataFolder(data_folder).keys)
     now = time.time()
     ingest = {}
     for deployment in DEPLOYMENTS:
@@ -94,7 +94,7 @@ class _Demo:
     """The steps of the demo after the server is ready."""
 
     server: DemoServer
-    path: Path
+    data_folder: Path
     keys: Keys
     terminal: Terminal
     stop: Stop
@@ -152,7 +152,7 @@ class _Demo:
                 loaded = self.server.loaded_counts()
             loaded_count = sum(loaded.values())
             show_count(loaded_count)
-            while published_count(self.path) < loaded_count:
+            while published_count(self.data_folder) < loaded_count:
                 self._wait_for_loader(started_at)
         duration_s = time.monotonic() - started_at
         self.terminal.done("loaded", f"all {loaded_count:,}, visible in reports and notebooks after {duration_s:.1f} s")
@@ -189,8 +189,8 @@ class _Demo:
         self.terminal.labeled("dashboards", f"{url}/dashboards/")
         self.terminal.labeled("inspector", f"{url}/dashboards/inspector")
         self.terminal.labeled("API docs", f"{url}/docs")
-        self.terminal.labeled("data folder", str(self.path))
-        for snippet in snippets(url, self.path, self.keys):
+        self.terminal.labeled("data folder", str(self.data_folder))
+        for snippet in snippets(url, self.data_folder, self.keys):
             self.terminal.line()
             self.terminal.line(f"# {snippet.title}", "dim")
             for line in snippet.lines:
@@ -200,7 +200,7 @@ class _Demo:
         """Send single events at random times until a stop request. Show the newest event and the counts."""
         rng = Random(SEED)  # noqa: S311 (not secret)
         self.terminal.heading("Live traffic. Ctrl-C stops the demo and deletes its data")
-        counts = ""
+        counts_text = ""
         next_check_at = 0.0
         with self.terminal.live_line() as show:
             for delivery in make_live(SEED + 1):
@@ -211,8 +211,8 @@ class _Demo:
                     # Read the loaded counts first: then the received count is never smaller than their sum.
                     loaded = self.server.loaded_counts()
                     received_count = sum(self.server.received_counts().values())
-                    counts = live_counts(received_count, loaded)
-                show(counts, str(delivery))
+                    counts_text = live_counts(received_count, loaded)
+                show(counts_text, str(delivery))
                 self.stop.pause(rng.expovariate(LIVE_EVENTS_PER_S))
 
 

@@ -1,4 +1,4 @@
-"""Sends deliveries with the requests of a browser, and counts the server's responses."""
+"""Send deliveries with the requests of a browser, and count the server's responses."""
 
 import http.client
 import json

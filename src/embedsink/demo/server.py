@@ -33,10 +33,10 @@ class ChildServer:
     start.
 
     Args:
-        module: the arguments after `python -m`.
+        module: the name of the module and its arguments, which follow `python -m`.
         port: the port that the module listens on.
         ready_path: the path that answers 200 when the server is ready.
-        environment: the environment variables of the child. By default, it inherits the variables of this process.
+        environment: the environment variables of the child; None to inherit the variables of this process.
     """
 
     ready_after_s: float

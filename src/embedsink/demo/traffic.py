@@ -24,8 +24,9 @@ SEED = 20
 # The number of visits at a time in the live traffic.
 LIVE_VISITS = 6
 LIVE_INVALID_SHARE = 0.015
-# Each of the first kinds of invalid deliveries is sent this many times more than the others, which are sent once.
-FREQUENT_INVALID = 6
+# The first kinds of `_invalid_deliveries` are frequent.
+FREQUENT_INVALID_KINDS = 6
+# Each frequent kind is sent this many times more than the other kinds, which are sent once.
 FREQUENT_INVALID_REPEATS = 4
 # Every seventh visit has an invalid delivery, until all are sent.
 INVALID_SPACING = 7
@@ -123,7 +124,7 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
     deliveries_by_visit = [_deliveries_of(_remove_future(visit, now_ms)) for visit in _past_visits(now_ms, seed, days)]
     invalid_deliveries = _invalid_deliveries(rng, now_ms)
     for _ in range(FREQUENT_INVALID_REPEATS):
-        invalid_deliveries += _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID]
+        invalid_deliveries += _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID_KINDS]
     for index, delivery in enumerate(invalid_deliveries):
         deliveries_by_visit[(index * INVALID_SPACING) % len(deliveries_by_visit)].append(delivery)
     deliveries_by_visit[-1].append(_id_conflict_delivery(deliveries_by_visit))
@@ -133,6 +134,8 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
 def make_live(seed: int) -> Iterator[Delivery]:
     """Yield, endlessly, deliveries of one envelope each, from several visits at a time.
 
+    Some deliveries are invalid, and some of these also have a valid envelope.
+
     The timestamps begin at 0. Replace them with `with_timestamp` before sending.
     """
     rng = _rng(seed)
@@ -140,7 +143,7 @@ def make_live(seed: int) -> Iterator[Delivery]:
     open_visits = list(islice(new_visits, LIVE_VISITS))
     while True:
         if rng.random() < LIVE_INVALID_SHARE:
-            yield rng.choice(_invalid_deliveries(rng, 0)[:FREQUENT_INVALID])
+            yield rng.choice(_invalid_deliveries(rng, 0)[:FREQUENT_INVALID_KINDS])
         index = rng.randrange(len(open_visits))
         visit = open_visits[index]
         next_envelope = visit.envelopes.pop(0)
@@ -154,7 +157,7 @@ def endless_visits(rng: Random, start_times_ms: Iterator[int], *, length_factor:
 
     Args:
         rng: the random number generator.
-        start_times_ms: the start of each visit in epoch milliseconds, without end.
+        start_times_ms: an endless iterator of the starts of visits, in epoch milliseconds.
         length_factor: multiplies the length of each visit.
     """
     while True:
@@ -178,17 +181,18 @@ def _rng(seed: int | str) -> Random:
 
 
 def _past_visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
-    """Yield the visits of the last days, the earliest day first, and the visit with the unusual export.
+    """Yield the visits of the last days, the earliest day first. At the end, yield a visit with an unusual export.
 
     Each visit has a separate random number generator. So the demo has the same visits at any time of a day.
     """
     calendar = Calendar(now_ms)
     first_ms = now_ms - days * DAY_MS
-    for age in range(days, -1, -1):
-        day_rng = _rng(f"visit {seed} {age}")
-        for index, draws in enumerate(stratified_draws(day_rng, calendar.visit_count(age))):
-            rng = _rng(f"visit {seed} {age} {index}")
-            started_at_ms = _epoch_ms(calendar.day(age) + _time_of_day(rng))
+    for days_ago in range(days, -1, -1):
+        day_rng = _rng(f"visit {seed} {days_ago}")
+        for index, draws in enumerate(stratified_draws(day_rng, calendar.visit_count(days_ago))):
+            rng = _rng(f"visit {seed} {days_ago} {index}")
+            started_at_ms = _epoch_ms(calendar.day(days_ago) + _time_of_day(rng))
+            # In its first minute, a visit has hardly any events.
             if first_ms <= started_at_ms < now_ms - MINUTE_MS:
                 yield make_visit(rng, started_at_ms, calendar.behaviour_at(started_at_ms), draws)
     exported_at_ms = _epoch_ms(calendar.exported_at)
@@ -222,8 +226,11 @@ def _deliveries_of(visit: Visit) -> list[Delivery]:
         case "delivery":
             return _forwarder_deliveries(visit, user_agent)
         case "envelope":
-            return [Delivery([_without_id(envelope)], origin, user_agent, "envelope") for envelope in visit.envelopes]
-        case _:
+            return [
+                Delivery([_without_forwarder_fields(envelope)], origin, user_agent, "envelope")
+                for envelope in visit.envelopes
+            ]
+        case _:  # "array" or "ndjson"
             return [Delivery(visit.envelopes, origin, user_agent, body_format, is_gzipped=rng.random() < 0.3)]
 
 
@@ -255,7 +262,7 @@ def _forwarder_deliveries(visit: Visit, user_agent: str) -> list[Delivery]:
     return deliveries
 
 
-def _without_id(envelope: Envelope) -> Envelope:
+def _without_forwarder_fields(envelope: Envelope) -> Envelope:
     """Return an envelope as it is in `event.data`, without the id and the seq that the forwarder adds."""
     return {name: value for name, value in envelope.items() if name not in ("id", "seq")}
 
@@ -309,7 +316,7 @@ def _id_conflict_delivery(deliveries_by_visit: list[list[Delivery]]) -> Delivery
     Only the loader detects this conflict.
     """
     deliveries = chain.from_iterable(deliveries_by_visit)
-    earlier_delivery = next(delivery for delivery in deliveries if _is_valid_delivery(delivery))
+    earlier_delivery = next(delivery for delivery in deliveries if _is_ordinary_delivery(delivery))
     envelope = earlier_delivery.envelopes[0]
     changed_envelope = {**envelope, "timestamp": envelope["timestamp"] + 1}
     return replace(
@@ -322,6 +329,6 @@ def _id_conflict_delivery(deliveries_by_visit: list[list[Delivery]]) -> Delivery
     )
 
 
-def _is_valid_delivery(delivery: Delivery) -> bool:
+def _is_ordinary_delivery(delivery: Delivery) -> bool:
     """Return whether a delivery has the forwarder's format, only valid envelopes, and a correct clock."""
     return delivery.body_format == "delivery" and delivery.skew_ms == 0 and not delivery.expected_reasons

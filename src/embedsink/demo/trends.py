@@ -20,7 +20,7 @@ QUIET_AGE = 14.2
 # The age of the first session of NEW_TENANT.
 NEW_AGE = 5.5
 # The possible days of the newest dbt sync, the preferred one first. They are early in the last seven days, so that
-# these have fewer errors than the seven days before.
+# the last seven days have fewer errors than the seven days before.
 _SYNCED_AGES = (5, 4, 6, 3)
 _SYNCED_AT = time(6, 10)
 # The possible days of the unusual export, the preferred one first.

@@ -32,7 +32,7 @@ FAILING_SHARE = 0.26
 # The first dashboards have the most views.
 _DASHBOARD_WEIGHTS = (6, 4, 3, 2, 2, 2)
 _STEP_WEIGHTS = {"drilldown": 12, "download": 5, "set-filter": 3, "navigate": 5, "ai-query": 3, "refresh": 1}
-# More than five times as many rows as in any other export.
+# More than five times the rows of any other export.
 _UNUSUAL_ROW_COUNT = 52_480
 _UNUSUAL_TENANT, _UNUSUAL_VIEWER = "initech", "u_initech_4"
 
@@ -161,10 +161,10 @@ def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Dra
             _visit_dashboard(visit)
         case "app":
             _visit_app(visit)
-        case _:
+        case _:  # "chat"
             _visit_chat(visit)
     if draws.failure < FAILING_SHARE:
-        failure = _pick(FAILURES, draws.failure / FAILING_SHARE)
+        failure = _pick(FAILURES, draws.failure / FAILING_SHARE)  # Scaled to 0 to 1.
         _add_error(visit, failure)
     return visit
 
@@ -275,7 +275,7 @@ def _load_dashboard(visit: Visit, dashboard: Dashboard) -> None:
     visit.clock_ms += duration_ms
     finished_share = 0.99 if visit.behaviour.is_synced else 0.97
     if visit.rng.random() < finished_share:
-        widget_count = len(dashboard.widgets) * 2
+        widget_count = len(dashboard.widgets) * 2  # The fixtures have the titles of half of the widgets.
         visit.add_event(
             "dashboard-loaded", publicId=dashboard.public_id, widgetCount=widget_count, loadDurationMs=duration_ms
         )

@@ -19,7 +19,7 @@ def base_url_of(request: Request) -> str:
     The host is `localhost` if the `Host` header is missing, repeated or invalid.
     """
     transport: Transport = request.state.transport
-    # If this server accepts keys over HTTPS only, the examples use HTTPS.
+    # `ANYTHING` also accepts keys over HTTP. Otherwise the examples use HTTPS.
     scheme = request.url.scheme if transport is Transport.ANYTHING else "https"
     hosts = request.headers.getlist("host")
     host = hosts[0] if len(hosts) == 1 else ""

@@ -87,9 +87,9 @@ class Docs:
 
     def __init__(self, openapi: OpenApi) -> None:
         self._openapi = openapi
-        self._rendering = asyncio.Lock()
+        self._render_lock = asyncio.Lock()
         self._html_by_path: dict[str, str] = {}
-        self._compressed: dict[tuple[str, str], TaggedFile] = {}
+        self._compressed_pages: dict[tuple[str, str], TaggedFile] = {}
 
     async def show(self, request: Request) -> Response:
         """Return a page whose examples contain the base URL of the request, or 304 if the client has this page.
@@ -99,28 +99,28 @@ class Docs:
             Unavailable: the store, which describes the reports, is unavailable (`not_ready`).
         """
         html_by_path = await self._rendered_pages(request.state.engine)
-        path = "/".join(("/docs", *request.path_params.values()))
+        path = "/".join(("/docs", *request.path_params.values()))  # such as `/docs/reports/views`
         if path not in html_by_path:
             raise Refused(Reason.NOT_FOUND, f"{preview(path)} does not exist. /docs lists all pages.")
         file = await self._with_base_url(path, html_by_path[path], base_url_of(request))
         return await file.answer(request, STATIC_PAGE_HEADERS | NO_CACHE)
 
     async def _with_base_url(self, path: str, html: str, base_url: str) -> TaggedFile:
-        """Return a page with this base URL in the examples: compressed and cached, or plain if the cache is full."""
-        cached = self._compressed.get((path, base_url))
+        """Return a page with this base URL in the examples, compressed and cached unless the cache is full."""
+        cached = self._compressed_pages.get((path, base_url))
         if cached is not None:
             return cached
         body = html.replace(_PLACEHOLDER_URL, escape(base_url)).encode()
         tag = f"W/{content_etag(body)}"
-        if len(self._compressed) >= COMPRESSED_PAGES_MAX:
+        if len(self._compressed_pages) >= COMPRESSED_PAGES_MAX:
             return TaggedFile(_HTML, tag, body)
         file = TaggedFile(_HTML, tag, compressed=await run_in_threadpool(gzip.compress, body))
-        self._compressed[path, base_url] = file
+        self._compressed_pages[path, base_url] = file
         return file
 
     async def _rendered_pages(self, engine: Engine) -> dict[str, str]:
         """Return the HTML of all pages by URL path. The first call renders the pages, and later calls reuse them."""
-        async with self._rendering:
+        async with self._render_lock:
             if not self._html_by_path:
                 self._html_by_path = await run_in_threadpool(self._render, engine)
             return self._html_by_path

@@ -10,7 +10,7 @@ _ID = "019aa6c4-5e7f-7a10-9c3d-2b8f64d1e0a7"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A complete request body. `anchor` is the id of its heading, and `meaning` is its description."""
+    """A complete request body. `anchor` is the id of its heading, and `meaning` describes it."""
 
     anchor: str
     title: str
@@ -77,7 +77,7 @@ def _event(service_name: str, type_: str, surface: str, payload: dict[str, Any])
 def _delivery(event: dict[str, Any]) -> str:
     """Return the JSON of a delivery with one event. An id and a seq are added to the event."""
     context = {"deployment": 12, "session": "s_9f2c", "viewer": "u_42", "tenant": "acme"}
-    extended_event = {"id": _ID, "seq": 7} | event
+    extended_event = {"id": _ID, "seq": 7, **event}
     return _object_with_line_breaks(
         {
             "sentAt": str(_NOON_MS + 1_500),  # 1.5 s after the event

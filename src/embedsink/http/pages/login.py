@@ -25,8 +25,8 @@ from embedsink.http.wire.request_body import BodyReader
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
-HOME = "/dashboards/"
-FORM = "application/x-www-form-urlencoded"
+DASHBOARDS_PATH = "/dashboards/"
+FORM_TYPE = "application/x-www-form-urlencoded"
 FIELDS_MAX = 8
 FORM_BYTES_MAX = 16_384
 
@@ -36,7 +36,7 @@ class LoginPage:
 
     def __init__(self, settings: Settings) -> None:
         self._body_reader = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
-        self._timeout_hours = max(1, settings.login_timeout_s // 3_600)
+        self._session_hours = max(1, settings.login_timeout_s // 3_600)
         self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
 
     async def fields(self, request: Request) -> dict[str, str]:
@@ -48,11 +48,11 @@ class LoginPage:
             Unavailable: too many bodies are in memory, or the server stops (`overloaded`).
         """
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type != FORM:
-            raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
+        if media_type != FORM_TYPE:
+            raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM_TYPE}. Send the form as {FORM_TYPE}.")
         content_length = request.headers.get("content-length", "")
         is_number = content_length.isascii() and content_length.isdigit()
-        # The length is 0 if it is unknown. The body is checked again while it is read.
+        # Check a length of 0 if the header is missing or invalid. The reader counts the bytes of the body in any case.
         self._body_reader.check_headers(length=int(content_length) if is_number else 0, encoding="")
         body = await self._body_reader.read(request.receive, Sender(client_address(request.scope)))
         try:
@@ -65,8 +65,8 @@ class LoginPage:
         return {name: values[0] for name, values in fields.items()}  # Ignore repeated fields.
 
     async def form(self, path: str, *, error: str = "") -> Response:
-        """Return the form, which redirects to `path` after the login. With an error message, the status is 401."""
-        html = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._timeout_hours)
+        """Return the page of the form, which redirects to `path` after the login. An error message sets status 401."""
+        html = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._session_hours)
         if not error:
             return HTMLResponse(html, headers=self._headers)
         return HTMLResponse(html, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
@@ -81,11 +81,11 @@ def _redirect_path(requested: str | None) -> str:
 
     A path that a browser could resolve to another site is not a dashboard page.
     """
-    if requested is None or not requested.startswith(HOME):
-        return HOME
+    if requested is None or not requested.startswith(DASHBOARDS_PATH):
+        return DASHBOARDS_PATH
     # A browser treats a backslash as a slash, and ignores line breaks.
     is_unambiguous = "\\" not in requested and requested.isprintable()
-    return requested if is_unambiguous else HOME
+    return requested if is_unambiguous else DASHBOARDS_PATH
 
 
 async def login(request: Request) -> Response:
@@ -154,7 +154,7 @@ def operations(_: Settings) -> list[Operation]:
             summary="Log in with a read key. The cookie is valid until it expires or the key is revoked",
             success=Success(303, "Redirects to the dashboards, with the cookie.", {}),
             error_reasons=(*_FORM_REASONS, Reason.BAD_PARAMETER, *body_reasons),
-            request_body={FORM: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
+            request_body={FORM_TYPE: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
             response_headers={"Set-Cookie": "The session; HttpOnly."},
             other_statuses={
                 401: "The key is invalid or not a read key. The response is the form with an error message."

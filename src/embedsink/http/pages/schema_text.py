@@ -7,7 +7,7 @@ Schema = dict[str, Any]
 
 # A longer list of allowed values is shortened.
 LISTED_VALUES_MAX = 12
-# JSON numbers represent integers up to this one exactly. A larger bound is not a limit of the field.
+# The largest integer that JSON numbers represent exactly. A bound of this size or more is not a limit of the field.
 EXACT_INTEGER_MAX = 2**53 - 1
 
 
@@ -54,14 +54,14 @@ def _single_type(schema: Schema) -> str:
 
 
 def _enum_text(values: list[str]) -> str:
-    """Return the allowed values, such as `one of csv, png`. If there are many, return two examples."""
+    """Return the allowed values, such as `one of csv, png`: a single value alone, or two examples of many."""
     if len(values) > LISTED_VALUES_MAX:
         return f"one of {len(values)}: {', '.join(values[:2])}, …"
     return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
 
 
 def _bounds_text(minimum: float | None, maximum: float | None, unit: str) -> str:
-    """Return the bounds of a number, such as `, 1 to 1,000`, or an empty text if there are no bounds."""
+    """Return the bounds of a number or a length, such as `, 1 to 1,000`, or an empty text if there are no bounds."""
     has_minimum = minimum is not None and abs(minimum) < EXACT_INTEGER_MAX
     has_maximum = maximum is not None and abs(maximum) < EXACT_INTEGER_MAX
     if has_minimum and has_maximum:

@@ -38,7 +38,7 @@ _NICENESS = 10
 
 
 class VegaBundle:
-    """The bundle, built when a reader first opens a dashboard."""
+    """The bundle of this version. Opening a dashboard builds it, unless the data folder has it already."""
 
     def __init__(self, folder: DataFolder) -> None:
         versions = f"{version(PACKAGE)} {VEGA_LITE}"
@@ -72,11 +72,11 @@ class VegaBundle:
             raise Refused(Reason.NOT_FOUND, f"this version does not exist. This server has {self.path}.")
         tag = f'W/"{self._version}"'
         # A response with status 304 has no content.
-        compressed = b"" if is_not_modified(request, tag) else await self._bundle()
+        compressed = b"" if is_not_modified(request, tag) else await self._wait_for_bundle()
         file = TaggedFile("text/javascript", tag, compressed=compressed)
         return await file.answer(request, {"Cache-Control": IMMUTABLE})
 
-    async def _bundle(self) -> bytes:
+    async def _wait_for_bundle(self) -> bytes:
         """Wait for the bundle, and return it compressed.
 
         The URL of the bundle requires no login, so a request only loads a cached bundle. Dashboards start the build.
@@ -106,8 +106,8 @@ class VegaBundle:
         """Write the compressed bundle to the data folder, and delete the bundles of other versions."""
         try:
             self._cache_file.parent.mkdir(mode=0o750, exist_ok=True)
-            for outdated in self._cache_file.parent.glob("vega-*"):
-                outdated.unlink()
+            for outdated_file in self._cache_file.parent.glob("vega-*"):
+                outdated_file.unlink()
             temporary = self._cache_file.with_suffix(".new")
             temporary.write_bytes(content)
             temporary.replace(self._cache_file)
