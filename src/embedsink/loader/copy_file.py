@@ -139,7 +139,10 @@ def _copy_damage(target: Path) -> str | None:
 
 
 def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
-    """Copy the source, then verify the copy and the predecessor. Return the exit code."""
+    """Copy the source, then verify the copy and the predecessor. Return the exit code.
+
+    It is 0 after success, `DAMAGED` if the source is damaged, and 1 if only the copy is damaged.
+    """
     started_at = time.monotonic()
     try:
         copy_durably(source, target, on_step=lambda: _print(STEP))

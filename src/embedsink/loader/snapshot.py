@@ -14,7 +14,7 @@ from embedsink.durable_files import sync_folder
 from embedsink.loader import copy_file
 from embedsink.store.duckdb_errors import StoreDamaged
 
-# A copy without a step for this time has stalled. A step is 16 MiB, so it writes less than a megabyte per second.
+# A copy without a step for this time has stalled. A step is 16 MiB, so a stalled copy writes less than 1 MB/s.
 STALLED_S = 20.0
 COMMAND = (sys.executable, "-I", "-m", copy_file.__name__)
 _POLL_S = 0.05
