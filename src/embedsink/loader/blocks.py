@@ -112,11 +112,11 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
     piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8
     words: list[int] = []
     while not words or len(words) <= words[0]:
-        index, block_number = divmod(pointer, 1 << 56)
+        piece_index, block_number = divmod(pointer, 1 << 56)
         offset = _HEADERS_BYTES + block_number * block_bytes
         if pointer == _NO_BLOCK or offset in suspect_offsets:
             return set()
-        content = os.pread(file.fileno(), piece_bytes, offset + CHECKSUM_BYTES + index * piece_bytes)
+        content = os.pread(file.fileno(), piece_bytes, offset + CHECKSUM_BYTES + piece_index * piece_bytes)
         if len(content) < piece_bytes:
             return set()
         pointer, *piece_words = numpy.frombuffer(content, "<u8").tolist()

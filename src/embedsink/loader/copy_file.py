@@ -78,7 +78,7 @@ def _require_space(target: Path, byte_count: int) -> None:
 
 
 def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | None:
-    """Return the damage in a durable database file; None if it is intact."""
+    """Return a description of the damage in a durable database file; None if the file is intact."""
     from embedsink.loader.blocks import find_suspect_blocks
 
     suspect_count = len(find_suspect_blocks(path, on_step=on_step))

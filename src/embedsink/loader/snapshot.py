@@ -83,7 +83,7 @@ class CopyProcess:
         return time.monotonic() - self._step_at
 
     def wait(self, *, until: float = math.inf, only_for_source: bool = False) -> bool:
-        """Wait until the child has ended. Return False if it stalls, or has not ended at `until`.
+        """Wait until the child has ended. Return False if the child stalls, or has not ended at `until`.
 
         Args:
             until: the end of the wait, in monotonic seconds.

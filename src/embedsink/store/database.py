@@ -251,7 +251,7 @@ class Store:
         return {
             "segments": describe_segments(segments),
             "segment_paths": [str(segment.path) for segment in segments],
-            "line_bytes_max": max(segment.group_bytes_max for segment in segments),
+            "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # No line is longer than its group.
             "loaded_from": min(segment.number for segment in segments) << LINE_BITS,
             "loaded_until": (max(segment.number for segment in segments) + 1) << LINE_BITS,
             "dedup_days": self.limits.dedup_days,
