@@ -22,7 +22,10 @@ class Jump(NamedTuple):
 
 
 class ClockWatch:
-    """A comparison of the system clock with a clock that can't be set. Poll it often, so that slow drift is no jump."""
+    """A comparison of the system clock with a clock that can't be set.
+
+    Poll it often: the slow drift between two polls must stay below `JUMP_S_MIN`.
+    """
 
     def __init__(self) -> None:
         # By how much the system clock is ahead of the steady clock. A change of this difference is a jump.

@@ -55,7 +55,7 @@ class DataFolder:
             with restricted_umask():
                 for folder in (self.path, self.journal, self.damaged):
                     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            # Make the new directory entries durable: without an entry, a folder loses its durable files.
+            # Make the new directory entries durable: if a folder's entry is lost, so are the files in the folder.
             sync_folder(self.path)
             sync_folder(self.path.parent)
         except FileExistsError as error:

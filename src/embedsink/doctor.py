@@ -118,7 +118,10 @@ def _byte_count(path: Path) -> int:
 
 
 def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
-    """Verify the checksums of a snapshot on the disk. Yield nothing if it is missing: another check reports that."""
+    """Verify the checksums of a snapshot on the disk. Yield nothing for a missing file.
+
+    `_examine_snapshot` reports a missing `analytics.duckdb`. The previous snapshot may be missing.
+    """
     try:
         damage = verify(snapshot)
     except FileNotFoundError:
@@ -159,7 +162,7 @@ def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
 
 
 def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
-    """Run all checks of `sql/checks`, unless the snapshot lacks tables that the checks read."""
+    """Check the ledger, and run all checks of `sql/checks`, unless the snapshot lacks tables that these read."""
     if _has_older_schema(reader):
         message = "are not checked, because an older embedsink created the snapshot."
         yield _problem("rows", f"{message} {_NEW_SNAPSHOT}")
@@ -208,7 +211,7 @@ def _advice_in(sql: str) -> str:
 
 
 def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
-    """Check the operator's own dashboards, and compare them with the reports if a snapshot exists."""
+    """Check the operator's own dashboards. Compare them with the reports if a snapshot with all reports exists."""
     errors: dict[str, Exception] = {}
     dashboards = read_dashboards(folder.dashboards, on_error=errors.__setitem__)
     own_names = [path.stem for path in dashboard_files(folder.dashboards)]
@@ -230,11 +233,11 @@ def _examine_journal(folder: DataFolder) -> Finding:
         last_sealed = LastSealed(folder.last_sealed).read()
         present = segment_numbers(folder.journal, folder.damaged)
         paths = sorted(path for path in folder.journal.iterdir() if path.suffix in (OPEN, SEALED))
-        comparison = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
+        number_problems = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
     except OSError as error:
         return _problem("journal", f"can't be read ({error.strerror}). Run this as the server's user.")
     problems = [problem for problem in map(_examine_segment, paths) if problem is not None]
-    problems += comparison
+    problems += number_problems
     if problems:
         return _problem("journal", " ".join(problems))
     sealed_count = sum(path.suffix == SEALED for path in paths)
@@ -269,28 +272,29 @@ def _compare_with_snapshot(
         paths: the segments in the journal.
         last_sealed: the highest number that was sealed.
     """
-    identities = {identity_of(path.name) for path in paths} - {""}
+    identities = {identity_of(path.name) for path in paths} - {""}  # "": other files
     try:
         with open_snapshot(folder.snapshot, EVERYTHING) as reader:
             row, _ = reader.first_row(_SEGMENTS_SQL.format(from_segment=min(identities, default="")))
     except EmbedsinkError:
         if folder.snapshot.exists():
             return  # `_examine_snapshot` reports this.
+        # Without a snapshot, no segment is loaded.
         row = {"newest": None, "newest_compacted": None, "listed": None}
     # List the folders again, because a listing can miss a segment that is renamed meanwhile.
     present |= segment_numbers(folder.journal, folder.damaged)
     gaps = find_gaps(present, after=_number_of_name(row["newest"]), before=max([last_sealed + 1, *present]))
     if gaps:
         yield f"{describe_gaps(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
-    listed = {_number_of_name(name): identity_of(name) for name in row["listed"] or ()}
+    loaded_identities = {_number_of_name(name): identity_of(name) for name in row["listed"] or ()}  # by number
     last_compacted_number = _number_of_name(row["newest_compacted"])
     for identity in sorted(identities):
         number = _number_of_name(f"{identity}{SEALED}")
-        if number in listed:
-            if listed[number] != identity:
+        if number in loaded_identities:
+            if loaded_identities[number] != identity:
                 yield (
-                    f"{identity}: has the number of {listed[number]}, so it comes from another data folder and is not "
-                    "loaded."
+                    f"{identity}: has the number of {loaded_identities[number]}, so it comes from another data folder "
+                    "and is not loaded."
                 )
         elif number <= last_compacted_number:
             yield f"{identity}: has the number of a segment that was loaded long ago. The loader moves it to damaged/."
@@ -326,7 +330,7 @@ def _examine_folder(folder: DataFolder) -> Finding:
 
 
 def _examine_keys(folder: DataFolder) -> Finding:
-    """Check that the file of the keys can be read."""
+    """Check that `keys.json` can be read, and report how many keys are live."""
     try:
         keys = KeyStore(folder.keys).keys()
     except EmbedsinkError as error:

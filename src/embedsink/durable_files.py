@@ -23,7 +23,7 @@ def rename_new(source: Path, target: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a new file and return when it is durable. A failed write leaves no file."""
+    """Write a file, and return when the file is durable. A failed write leaves no file."""
     try:
         with path.open("wb") as file:
             file.write(content)

@@ -139,9 +139,9 @@ class Engine:
         Raises:
             Misconfigured: the folder can't be opened.
         """
-        exposed = self.folder.create()
-        if exposed:
-            log.warning("folder_exposed", extra={"detail": _exposure_message(self.folder, exposed)})
+        exposed_paths = self.folder.create()
+        if exposed_paths:
+            log.warning("folder_exposed", extra={"detail": _exposure_message(self.folder, exposed_paths)})
         async with AsyncExitStack() as closers:
             closers.enter_context(restricted_umask())
             closers.enter_context(FolderLock(self.folder))
@@ -188,7 +188,7 @@ class Engine:
         closers.callback(self.load_notifier.close)
         for watch in (_watch_keys(self.keys, self.folder, self.settings.keys_reload_s), watch_clock()):
             closers.callback(asyncio.create_task(watch).cancel)
-        # Start the loader last: its callbacks use the other parts.
+        # Report the segments that were sealed before. Start the loader last: its callbacks use the other parts.
         self.loader.on_sealed(self.journal.last_number)
         self.loader.start()
 
@@ -209,7 +209,7 @@ class Engine:
         """Recover the journal, and report the results of the recovery."""
         journal = Journal(
             self.folder.journal,
-            damaged=self.folder.damaged,
+            damaged_folder=self.folder.damaged,
             limits=_journal_limits(self.settings),
             after_number=max(self.loader.last_number, self._last_sealed.read()),
             on_sealed=self._on_sealed,
@@ -284,7 +284,7 @@ class Engine:
         )
 
     def _has_quarantine_space(self, key_id: str, byte_count: int, count: int) -> bool:
-        """Return whether the disk and a key's budget have space for this number of bytes and rejections."""
+        """Return whether the disk has headroom, and a key's daily budget has space for these bytes and rejections."""
         has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
         return has_headroom and self._quarantine_budget.is_within_budget(key_id, byte_count=byte_count, count=count)
 
@@ -333,11 +333,11 @@ def _create_reader_threads(settings: Settings) -> ThreadPoolExecutor:
     )
 
 
-def _exposure_message(folder: DataFolder, exposed: list[Path]) -> str:
+def _exposure_message(folder: DataFolder, exposed_paths: list[Path]) -> str:
     """Return a warning about files that other users may read or change."""
-    remainder = f" and {len(exposed) - 1:,} more" if len(exposed) > 1 else ""
+    remainder = f" and {len(exposed_paths) - 1:,} more" if len(exposed_paths) > 1 else ""
     return (
-        f"{exposed[0]}{remainder}: other users may read or change it, and this user can't restrict it. "
+        f"{exposed_paths[0]}{remainder}: other users may read or change it, and this user can't restrict it. "
         f"As its owner, run `chmod -R g-w,o= {folder.path}`."
     )
 

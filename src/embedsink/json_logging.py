@@ -44,12 +44,12 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
         }
         fields |= {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
-        members = _shorten_values(fields, VALUE_CHARACTERS_MAX)
-        if len(json.dumps(members, default=str)) > LINE_CHARACTERS_MAX:
-            members = _shorten_values(fields, _SHORT_VALUE_CHARACTERS_MAX)
+        short_fields = _shorten_values(fields, VALUE_CHARACTERS_MAX)
+        if len(json.dumps(short_fields, default=str)) > LINE_CHARACTERS_MAX:
+            short_fields = _shorten_values(fields, _SHORT_VALUE_CHARACTERS_MAX)
         if record.exc_info:
-            members["traceback"] = _shorten_middle(self.formatException(record.exc_info))
-        return redact_keys(json.dumps(members, default=str))
+            short_fields["traceback"] = _shorten_middle(self.formatException(record.exc_info))
+        return redact_keys(json.dumps(short_fields, default=str))
 
 
 class LineLimit(logging.Filter):

@@ -213,7 +213,9 @@ def read_settings() -> Settings:
         Misconfigured: a variable is unknown or has an invalid value. The message lists all problems.
     """
     problems = _find_unknown_variables()
-    values = {name: os.environ[_variable(name)] for name in Settings.model_fields if _variable(name) in os.environ}
+    values = {
+        name: os.environ[_variable_name(name)] for name in Settings.model_fields if _variable_name(name) in os.environ
+    }
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -224,14 +226,14 @@ def read_settings() -> Settings:
     return settings
 
 
-def _variable(name: str) -> str:
+def _variable_name(name: str) -> str:
     """Return the name of the environment variable for a setting."""
     return f"{PREFIX}{name.upper()}"
 
 
 def _find_unknown_variables() -> list[str]:
     """Return a message for each unknown `EMBEDSINK_…` variable: a misspelt setting would have no effect."""
-    known = [*map(_variable, Settings.model_fields), *OPTIONS]
+    known = [*map(_variable_name, Settings.model_fields), *OPTIONS]
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
     return [_unknown_variable_message(name, known) for name in unknown]
 
@@ -251,7 +253,7 @@ def _unknown_variable_message(name: str, known: list[str]) -> str:
 def _invalid_value_message(error: Any) -> str:
     """Return the message about the invalid value of a variable, from an error of pydantic."""
     name = str(error["loc"][0])  # the setting
-    return f"{_variable(name)}: {preview(error['input'])} is not {_allowed_values(name)}. Change or unset it."
+    return f"{_variable_name(name)}: {preview(error['input'])} is not {_allowed_values(name)}. Change or unset it."
 
 
 def _allowed_values(name: str) -> str:

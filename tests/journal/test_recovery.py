@@ -31,7 +31,7 @@ class Folder:
         return path
 
     def recover(self, after_number: int = 0) -> Recovery:
-        return recover(self.journal, damaged=self.damaged, after_number=after_number)
+        return recover(self.journal, damaged_folder=self.damaged, after_number=after_number)
 
     def groups(self) -> set[bytes]:
         """Return the groups of all sealed segments, after checking that each is intact and has its own identity."""
@@ -178,9 +178,9 @@ def test_without_space_for_a_torn_tail_recovery_is_deferred_and_loses_nothing(
         recovery = folder.recover()
         assert (recovery.deferred, recovery.last_number) == ([path], 7)
         assert path.read_bytes() == content
-        assert recover_deferred(recovery, damaged=folder.damaged) == []
+        assert recover_deferred(recovery, damaged_folder=folder.damaged) == []
         assert (recovery.deferred, len(recovery.notes)) == ([path], 1)
 
-    [sealed] = recover_deferred(recovery, damaged=folder.damaged)
+    [sealed] = recover_deferred(recovery, damaged_folder=folder.damaged)
     assert (sealed.read_bytes(), recovery.deferred) == (WHOLE[0], [])
     assert [path.read_bytes() for path in folder.damaged.iterdir()] == [WHOLE[1][:-2]]

@@ -38,7 +38,7 @@ class Folder:
         self.open.write_bytes(content)
 
     def recover(self) -> Recovery:
-        return recover(self.journal, damaged=self.damaged)
+        return recover(self.journal, damaged_folder=self.damaged)
 
     def recovered(self) -> bytes:
         """Return the content of the one sealed segment, whose name has its size; empty without one."""

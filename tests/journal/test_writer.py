@@ -71,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def open_journal(folder: Path, limits: JournalLimits = QUICK, **options: object) -> Journal:
-    return Journal(folder, damaged=folder.parent / "damaged", limits=limits, **options)  # type: ignore[arg-type]
+    return Journal(folder, damaged_folder=folder.parent / "damaged", limits=limits, **options)  # type: ignore[arg-type]
 
 
 def test_answered_lines_are_written_and_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ class Capacity:
     The folder is listed only once, because a busy server whose snapshots fail has 100,000 segments. After that,
     `add` and `remove` count the segments.
 
-    `add` and `measure_when_due` belong to the thread that seals, `remove` to the thread that deletes. Any thread may
-    read the properties.
+    The thread that deletes segments calls `remove`. The thread that seals segments calls the other methods that change
+    something. Any thread may read the properties.
 
     Args:
         folder: the journal's folder after recovery.
@@ -37,7 +37,7 @@ class Capacity:
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
         self._folder_inode = _device_and_inode(folder)
-        # With these values, `is_low_on_space` and `has_headroom` are false until the first measurement.
+        # Until the first measurement, the disk counts as not low on space, and `has_headroom` is false.
         self._disk_free_bytes = 2 * free_bytes_min
         self._journal_free_bytes = 0
         sizes = _segment_sizes(folder)
@@ -119,7 +119,7 @@ class Capacity:
         return None
 
     def _check_that_folder_was_not_moved(self) -> None:
-        """Raise OSError if the path names another folder than at the start, where the loader finds no new segments."""
+        """Raise OSError if the folder was moved or replaced: the loader would not find new segments at the path."""
         if _device_and_inode(self._folder) != self._folder_inode:
             raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
 

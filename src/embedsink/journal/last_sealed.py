@@ -8,7 +8,7 @@ _DIGITS = 12
 
 
 class LastSealed:
-    """The file `journal.last`, which contains the number in twelve digits.
+    """The file `journal.last`, which contains the number of the newest sealed segment in twelve digits.
 
     Segments are durable without this file, so it is not synced, and a failed write is ignored. After a power failure it
     may contain an older number. Then a loss of the segments after that number is not detected.

@@ -59,6 +59,7 @@ class OpenSegment:
         A segment without lines is deleted instead.
         """
         if self.has_lines:
+            # The stem of an open segment's name is the segment's identity.
             rename_new(self.path, self.path.with_name(sealed_name(self.path.stem, self.durable_bytes)))
         else:
             self.path.unlink()

@@ -40,30 +40,30 @@ class Recovery:
     conflicts: list[tuple[Path, Path]] = field(default_factory=list)
 
 
-def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
+def recover(folder: Path, *, damaged_folder: Path, after_number: int = 0) -> Recovery:
     """Recover a journal folder. The operation is idempotent, even after a kill.
 
-    Open segments are sealed, after an incomplete group at the end was moved to `damaged`. Sealed segments are read only
-    if two have the same identity: the loader checks each segment before loading.
+    Open segments are sealed, after an incomplete group at the end was moved to `damaged/`. Sealed segments are read
+    only if two have the same identity: the loader checks each segment before loading.
 
     Args:
         folder: the folder of the segments; it is created if missing.
-        damaged: the folder for damaged files.
+        damaged_folder: the folder `damaged/`.
         after_number: the highest segment number that was used before, by the store. New segments get higher ones.
 
     Raises:
         OSError: a file can't be read, written or renamed. The next attempt continues.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    damaged.mkdir(parents=True, exist_ok=True)
+    damaged_folder.mkdir(parents=True, exist_ok=True)
     recovery = Recovery()
     for path in sorted(folder.iterdir()):
         if path.suffix in (OPEN, SEALED) and not number_of(path):
             recovery.notes.append(f"journal/{path.name}: is not a segment and is ignored. Move it elsewhere.")
         elif path.suffix == OPEN and path.is_file():
-            _recover_or_defer(path, damaged, recovery)
-    # Include `damaged`: a segment there may have been the newest.
-    paths = [*folder.iterdir(), *damaged.iterdir()]
+            _recover_or_defer(path, damaged_folder, recovery)
+    # Include `damaged/`: a segment there may have been the newest.
+    paths = [*folder.iterdir(), *damaged_folder.iterdir()]
     recovery.last_number = max([after_number, *map(number_of, paths)])
     for path, sealed in recovery.conflicts:
         _renumber(path, sealed, recovery)
@@ -72,7 +72,7 @@ def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
     return recovery
 
 
-def recover_deferred(recovery: Recovery, *, damaged: Path) -> list[Path]:
+def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
     """Recover the segments in `recovery.deferred`. Segments for which the disk still has no space stay in that list.
 
     Returns:
@@ -85,23 +85,23 @@ def recover_deferred(recovery: Recovery, *, damaged: Path) -> list[Path]:
     recovery.deferred = []
     recovery.conflicts = []
     for path in deferred:
-        _recover_or_defer(path, damaged, recovery)
+        _recover_or_defer(path, damaged_folder, recovery)
     for path, sealed in recovery.conflicts:
         # Don't renumber the segment as `recover` does: the running journal uses the next numbers.
-        move_to_damaged(path, damaged=damaged)
+        move_to_damaged(path, damaged=damaged_folder)
         recovery.damaged.append(
             f"journal {path.name}: differs from {sealed.name}, which has the same name. It was moved to damaged/."
         )
     recovered = [path for path in deferred if path not in recovery.deferred]
     for folder in {path.parent for path in recovered}:
         sync_folder(folder)
-    return [sealed for path in recovered for sealed in _sealed_files(path.parent, path.stem)]
+    return [sealed for path in recovered for sealed in _sealed_files(path.parent, identity=path.stem)]
 
 
-def _recover_or_defer(path: Path, damaged: Path, recovery: Recovery) -> None:
+def _recover_or_defer(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
     """Recover an open segment, or defer it if the disk is full."""
     try:
-        _recover_open(path, damaged, recovery)
+        _recover_open(path, damaged_folder, recovery)
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -111,11 +111,11 @@ def _recover_or_defer(path: Path, damaged: Path, recovery: Recovery) -> None:
             recovery.notes.append(note)
 
 
-def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
-    """Seal an open segment, after damage at the end was moved to `damaged`.
+def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
+    """Seal an open segment, after damage at the end was moved to `damaged/`.
 
-    An empty segment is deleted, and so is a copy of the beginning of a sealed segment. A segment is moved to `damaged`
-    if it has damage that no crash causes.
+    An empty segment is deleted, and so is a copy of the beginning of a sealed segment. A segment is moved to
+    `damaged/` if it has damage that no crash causes.
     """
     content = path.read_bytes()
     if not content:
@@ -128,17 +128,17 @@ def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
         return
     damage = find_damage(content)
     if damage is None:
-        _seal(path, len(content), damaged, recovery)
+        _seal(path, len(content), damaged_folder, recovery)
         return
     is_whole_segment_damaged = damage.was_complete and damage.offset == 0
     if is_whole_segment_damaged or has_intact_group(content, damage.offset):
         # A crash leaves damage only at the end, so this is a disk failure. An operator has to decide what is valid.
-        move_to_damaged(path, damaged=damaged)
+        move_to_damaged(path, damaged=damaged_folder)
         recovery.damaged.append(_damage_message(path, damage, content, "is damaged", "The segment was moved to"))
         return
-    _cut_off_last_group(path, content, damage, damaged, recovery)
+    _cut_off_last_group(path, content, damage, damaged_folder, recovery)
     # The rest of the segment is empty or intact.
-    _recover_open(path, damaged, recovery)
+    _recover_open(path, damaged_folder, recovery)
 
 
 def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
@@ -146,7 +146,7 @@ def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
 
     Both exist in a copy of a live folder if the server sealed the segment while the folder was copied.
     """
-    for sealed in _sealed_files(path.parent, path.stem):
+    for sealed in _sealed_files(path.parent, identity=path.stem):
         if _is_intact_and_starts_with(sealed, content):
             return sealed
     return None
@@ -171,11 +171,11 @@ def _duplicate_note(path: Path, sealed: Path) -> str:
     return f"journal {path.name}: is a copy of the beginning of {sealed.name}. The copy was deleted."
 
 
-def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> None:
+def _seal(path: Path, byte_count: int, damaged_folder: Path, recovery: Recovery) -> None:
     """Sync an intact open segment, and rename it to the name of a sealed segment.
 
     If an intact segment has that name already, add both to `recovery.conflicts`. If a damaged segment has that name,
-    move it to `damaged` first.
+    move it to `damaged/` first.
     """
     # A killed process may leave groups that never reached the disk, and a sealed segment must be durable.
     with path.open("r+b") as file:
@@ -186,15 +186,15 @@ def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> Non
     elif inspect(target).is_intact:
         recovery.conflicts.append((path, target))
     else:
-        move_to_damaged(target, damaged=damaged)
+        move_to_damaged(target, damaged=damaged_folder)
         recovery.damaged.append(
             f"journal {target.name}: is damaged and was moved to damaged/. The intact {path.name} replaces it."
         )
         rename_new(path, target)
 
 
-def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged: Path, recovery: Recovery) -> None:
-    """Move everything after the last intact group to a file in `damaged`.
+def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged_folder: Path, recovery: Recovery) -> None:
+    """Move everything after the last intact group to a file in `damaged/`.
 
     A group that was once complete may have been acknowledged, so an operator has to check it. An incomplete group needs
     no action. The suffix of the file's name is `.ndjson` for a complete group only.
@@ -202,7 +202,7 @@ def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged: Pat
     suffix = f".group-{damage.offset}{SEALED}" if damage.was_complete else f".tail-{damage.offset}"
     last_group = content[damage.offset :]
     # Copy first, then truncate: a kill in between loses nothing.
-    write_durably(_path_for_group(last_group, damaged / f"{path.stem}{suffix}"), last_group)
+    write_durably(_path_for_group(last_group, damaged_folder / f"{path.stem}{suffix}"), last_group)
     with path.open("r+b") as file:
         file.truncate(damage.offset)
         os.fsync(file.fileno())

@@ -69,7 +69,7 @@ class Journal:
 
     Args:
         folder: the folder of the segments; it is created if missing, else recovered.
-        damaged: the folder for damaged files.
+        damaged_folder: the folder for damaged files.
         limits: see `JournalLimits`.
         after_number: the highest segment number that was used before, in case the folder was emptied.
         on_sealed: called in the committer thread with the number of each sealed segment.
@@ -83,7 +83,7 @@ class Journal:
         self,
         folder: Path,
         *,
-        damaged: Path,
+        damaged_folder: Path,
         limits: JournalLimits = JournalLimits(),
         after_number: int = 0,
         on_sealed: Callable[[int], None] = lambda number: None,
@@ -93,12 +93,12 @@ class Journal:
         self.limits = limits
         self.counters = JournalCounters()
         self.failure: Exception | None = None  # why the journal has ended
-        self.recovery: Recovery = recover(folder, damaged=damaged, after_number=after_number)
+        self.recovery: Recovery = recover(folder, damaged_folder=damaged_folder, after_number=after_number)
         self.last_number = self.recovery.last_number  # the newest segment with durable lines
         self.capacity = Capacity(
             folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max
         )
-        self._damaged = damaged
+        self._damaged_folder = damaged_folder
         self._on_sealed = on_sealed
         self._on_failure = on_failure
         self._next_number = self.last_number + 1
@@ -218,7 +218,7 @@ class Journal:
 
     def _recover_deferred(self) -> None:
         """Recover the segments for which the disk had no space at the start."""
-        for path in recover_deferred(self.recovery, damaged=self._damaged):
+        for path in recover_deferred(self.recovery, damaged_folder=self._damaged_folder):
             self.capacity.add(path.stat().st_size)
             log.warning("journal_recovered", extra={"detail": f"journal {path.name}: was recovered with free space."})
             self._on_sealed(number_of(path))

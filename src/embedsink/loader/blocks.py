@@ -67,7 +67,7 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
             return [Block(len(content), _HEADERS_BYTES - len(content))]
         headers = numpy.frombuffer(content, "<u8").reshape(_HEADER_COUNT, -1)
         suspect_headers = [Block(index * HEADER_BYTES, HEADER_BYTES) for index in _mismatch_indexes(headers)]
-        # Words of a header: checksum, its number, metadata pointer, free list pointer, number of blocks, block size.
+        # Words of a header: checksum, header number, metadata pointer, free list pointer, number of blocks, block size.
         last_two_headers: list[list[int]] = headers[1:, :6].tolist()
         newer_header = max(last_two_headers, key=lambda header: header[1])
         _, _, _, free_list_pointer, block_count, block_bytes = newer_header
@@ -88,13 +88,13 @@ def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Ca
     while read_count < block_count:
         offset = _HEADERS_BYTES + read_count * block_bytes
         unread_count = block_count - read_count
-        count = min(file.readinto(buffer.data) // block_bytes, unread_count)  # type: ignore[attr-defined]
-        if count == 0:
+        new_count = min(file.readinto(buffer.data) // block_bytes, unread_count)  # type: ignore[attr-defined]
+        if new_count == 0:
             yield Block(offset, unread_count * block_bytes)
             return
-        for index in _mismatch_indexes(buffer[:count]):
+        for index in _mismatch_indexes(buffer[:new_count]):
             yield Block(offset + index * block_bytes, block_bytes)
-        read_count += count
+        read_count += new_count
         # True once in each step, because a read has at most `_READ_BYTES`.
         has_completed_step = read_count * block_bytes % _STEP_BYTES < _READ_BYTES
         if has_completed_step:
@@ -112,11 +112,11 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
     piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8
     words: list[int] = []
     while not words or len(words) <= words[0]:
-        index, block_number = divmod(pointer, 1 << 56)
+        piece_index, block_number = divmod(pointer, 1 << 56)
         offset = _HEADERS_BYTES + block_number * block_bytes
         if pointer == _NO_BLOCK or offset in suspect_offsets:
             return set()
-        content = os.pread(file.fileno(), piece_bytes, offset + CHECKSUM_BYTES + index * piece_bytes)
+        content = os.pread(file.fileno(), piece_bytes, offset + CHECKSUM_BYTES + piece_index * piece_bytes)
         if len(content) < piece_bytes:
             return set()
         pointer, *piece_words = numpy.frombuffer(content, "<u8").tolist()

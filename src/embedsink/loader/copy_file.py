@@ -78,7 +78,7 @@ def _require_space(target: Path, byte_count: int) -> None:
 
 
 def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | None:
-    """Return the damage in a durable database file; None if it is intact."""
+    """Return a description of the damage in a durable database file; None if the file is intact."""
     from embedsink.loader.blocks import find_suspect_blocks
 
     suspect_count = len(find_suspect_blocks(path, on_step=on_step))
@@ -139,7 +139,10 @@ def _copy_damage(target: Path) -> str | None:
 
 
 def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
-    """Copy the source, then verify the copy and the predecessor. Return the exit code."""
+    """Copy the source, then verify the copy and the predecessor. Return the exit code.
+
+    It is 0 after success, `DAMAGED` if the source is damaged, and 1 if only the copy is damaged.
+    """
     started_at = time.monotonic()
     try:
         copy_durably(source, target, on_step=lambda: _print(STEP))

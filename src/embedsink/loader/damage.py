@@ -35,7 +35,7 @@ class DamagedFiles:
         self._messages = messages
 
     def report_existing(self) -> None:
-        """Report the files from earlier runs."""
+        """Report the files from earlier runs, and delete old database files."""
         for path in self._paths():
             if has_unloaded_events(path.name):
                 self._messages.append(

@@ -27,7 +27,7 @@ class StoreDiskSpace:
             raise StoreRefused(f"less than {self._required_bytes:,} bytes are free on its disk")
 
     def raise_requirement(self) -> None:
-        """Require twice the present requirement, or twice the free space, because a write filled the disk."""
+        """Double the requirement, or require twice the free space if that is more: a write has filled the disk."""
         self._required_bytes = min(2 * max(self._required_bytes, self._free_bytes()), REQUIRED_BYTES_MAX)
 
     def reset_requirement(self) -> None:

@@ -45,7 +45,7 @@ class Loader:
         store: the store, which is not open yet.
         snapshot_interval_s: the minimum time between two snapshots.
         on_loaded: called in the loader's thread after each load.
-        on_removed: called there with the size in bytes of each segment that is removed from the journal's folder.
+        on_removed: called in that thread with the size in bytes of each segment that leaves the journal.
         closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
         is_low_on_space: returns whether the journal needs the space of covered segments now.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
@@ -235,8 +235,11 @@ class Loader:
             self._wake.set()  # The next round continues, after newly sealed segments.
 
     def _synchronize_with_store(self) -> None:
-        """Open the store if it is closed. After a load error, read again which segments the store has."""
-        known_sizes = self._pending.loaded_sizes
+        """Open the store if it is closed. After a load error, read again which segments the store has.
+
+        If the store has segments that were not known to be loaded, readers are notified, and a snapshot is due.
+        """
+        known_segments = self._pending.loaded_sizes.keys()  # those of the present dictionary, which is replaced below
         if not self._store.is_open:
             self.open_store()
         elif self.status.load_error:
@@ -244,8 +247,8 @@ class Loader:
         else:
             return
         # A load may have been committed although it raised an error, or a rebuild may have salvaged rows.
-        has_more = not self._pending.loaded_sizes.keys() <= known_sizes.keys()
-        if has_more:
+        has_new_segments = not self._pending.loaded_sizes.keys() <= known_segments
+        if has_new_segments:
             self._publisher.is_dirty = True
             self._on_loaded()
 
@@ -353,7 +356,7 @@ class Loader:
             self._load(segments[half:])
 
     def _read_loaded_segments(self) -> None:
-        """Read from the ledger which segments of the journal's folder are loaded."""
+        """Read from the ledger which segments of the journal's folder are loaded, and the last number of all."""
         oldest_number = self._pending.oldest_number()
         if oldest_number is None:
             self._pending.loaded_sizes = {}

@@ -13,7 +13,7 @@ BATCH_COUNT_MAX = 256
 
 
 class PendingSegments:
-    """The sealed segments in a folder. Any thread may use `on_sealed` and `waiting_since`, the loader's the rest.
+    """The sealed segments in a folder. Only `on_sealed` and `waiting_since` may be used outside the loader's thread.
 
     Args:
         folder: the folder of the segments.
@@ -86,8 +86,8 @@ class PendingSegments:
                 self._on_removed(byte_count)
         return longer
 
-    def count_removed(self, byte_count: int) -> None:
-        """Pass the size of a segment that was moved to `damaged/` to `on_removed`."""
+    def report_removed(self, byte_count: int) -> None:
+        """Call `on_removed` with the size of a segment, after the segment was moved to `damaged/`."""
         self._on_removed(byte_count)
 
     def _names(self, suffixes: tuple[str, ...] = (SEALED,)) -> Iterator[str]:

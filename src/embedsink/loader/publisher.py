@@ -140,6 +140,7 @@ class Publisher:
             self._publish(copy)
             return
         self._abandon_stalled(copy)
+        # At `until`, end without an error: the copy was slow, but need not have stalled.
         if time.monotonic() < until:
             raise OSError(stall_message(self._folder.store))
 
@@ -188,7 +189,8 @@ class Publisher:
         self._delete_older_copies()
         self._started_at = time.monotonic()
         self._disk_space.require()
-        # Each segment that is still in the journal needs a ledger row for itself, so compact only older rows.
+        # Each segment that is still in the journal needs a ledger row for itself, so compact only older rows. If the
+        # journal has no segment, compact no row.
         oldest_number = self._pending.oldest_number()
         self._store.ledger.compact(before=0 if oldest_number is None else oldest_number)
         self._store.checkpoint()
@@ -211,6 +213,7 @@ class Publisher:
             self._damaged.link_database(self._folder.snapshot, copy.target_damage)
         publish_copy(copy, self._folder.snapshot, previous=self._folder.previous)
         if not copy.target_damage:
+            # These are the segments of the snapshot that has just become the previous one.
             self._checks.delete_covered(self._covered_sizes)
         self._covered_sizes = self._copied_sizes
         self.is_dirty = has_newer_rows

@@ -56,7 +56,7 @@ def rebuild(
     """
     store, damaged_paths = _open_new_store(folder, limits, on_step)
     if folder.store.exists():
-        damaged_paths.insert(0, folder.store)
+        damaged_paths.insert(0, folder.store)  # The store is the most recent file.
     try:
         rebuilt = _fill_store(store, damaged_paths, folder, on_step)
     finally:
@@ -94,7 +94,7 @@ def _open_new_store(folder: DataFolder, limits: StoreLimits, on_step: Callable[[
 def _fill_store(
     store: Store, damaged_paths: Sequence[Path], folder: DataFolder, on_step: Callable[[], None]
 ) -> Rebuilt:
-    """Salvage the rows that neither the new store nor the journal has. Return the counts of these rows."""
+    """Salvage the rows that neither the new store nor the journal has. Return the result of the rebuild."""
     # Wrong rollups may be the operator's reason for the rebuild.
     store.reset_derived_tables()
     snapshot_number = store.ledger.last_number()

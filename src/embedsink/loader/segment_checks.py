@@ -60,7 +60,7 @@ class SegmentChecks:
     def report_gaps_in_rebuilt_store(self, *, after: int) -> None:
         """Report the segments that a rebuilt store lacks, between `after` and the store's highest number."""
         loaded_ranges = self._store.ledger.loaded_ranges(after=after)
-        before = self._checked_number + 1
+        before = self._checked_number + 1  # `start_after` has set the checked number to the store's highest number.
         self._damaged.report_gaps(self._journal, after=after, before=before, loaded_ranges=loaded_ranges)
 
     def delete_covered(self, covered_sizes: Mapping[str, int]) -> None:
@@ -72,7 +72,7 @@ class SegmentChecks:
         """Move a segment that can't be loaded to `damaged/`."""
         byte_count = path.stat().st_size
         self._damaged.move_segment(path, why)
-        self._pending.count_removed(byte_count)
+        self._pending.report_removed(byte_count)
 
     def _report_gap(self, *, before: int) -> None:
         """Report the segments that are missing after the last checked number and before this number."""

@@ -14,7 +14,7 @@ from embedsink.durable_files import sync_folder
 from embedsink.loader import copy_file
 from embedsink.store.duckdb_errors import StoreDamaged
 
-# A copy without a step for this time has stalled. A step is 16 MiB, so it writes less than a megabyte per second.
+# A copy without a step for this time has stalled. A step is 16 MiB, so a stalled copy writes less than 1 MB/s.
 STALLED_S = 20.0
 COMMAND = (sys.executable, "-I", "-m", copy_file.__name__)
 _POLL_S = 0.05
@@ -83,7 +83,7 @@ class CopyProcess:
         return time.monotonic() - self._step_at
 
     def wait(self, *, until: float = math.inf, only_for_source: bool = False) -> bool:
-        """Wait until the child has ended. Return False if it stalls, or has not ended at `until`.
+        """Wait until the child has ended. Return False if the child stalls, or has not ended at `until`.
 
         Args:
             until: the end of the wait, in monotonic seconds.

@@ -17,8 +17,8 @@ class LoaderStatus:
     load_duration_s: float = 0.0
     snapshot_count: int = 0
     snapshot_duration_s: float = 0.0
-    snapshot_at: float | None = None
-    reopened_count: int = 0
+    snapshot_at: float | None = None  # in epoch seconds
+    reopened_count: int = 0  # how often a broken store was closed, to be opened again
     load_error: str | None = None
     snapshot_error: str | None = None
     thread_error: str | None = None

@@ -39,7 +39,7 @@ class LoaderTasks:
         self._is_closed = False
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Queue a call. Return a future for the result of the call, which raises Unavailable after `close`."""
+        """Queue a call. Return a future for the result. After `close`, the future raises Unavailable."""
         future: Future[T] = Future()
         self._queue.append((call, future))
         self._wake.set()

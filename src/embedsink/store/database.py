@@ -176,7 +176,7 @@ class Store:
 
         Args:
             scope: session variables.
-            uses_one_thread: whether DuckDB keeps its usual number of threads, because the query takes milliseconds.
+            uses_one_thread: whether DuckDB keeps its usual number of threads (one by default), for a short query.
 
         Raises:
             Unavailable: the store is closed, is broken or lacks memory (reason `not_ready`), or the disk is full
@@ -218,7 +218,7 @@ class Store:
     def load(self, *segments: Segment) -> LoadCounts:
         """Insert the rows and the names of segments in one transaction: all or nothing, and never twice.
 
-        A load compares new ids with the ids of seven days, regardless of the number of segments. So load several
+        A load compares new ids with the ids of `dedup_days`, regardless of the number of segments. So load several
         segments at once.
 
         Args:
@@ -251,7 +251,7 @@ class Store:
         return {
             "segments": describe_segments(segments),
             "segment_paths": [str(segment.path) for segment in segments],
-            "line_bytes_max": max(segment.group_bytes_max for segment in segments),
+            "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # No line is longer than its group.
             "loaded_from": min(segment.number for segment in segments) << LINE_BITS,
             "loaded_until": (max(segment.number for segment in segments) + 1) << LINE_BITS,
             "dedup_days": self.limits.dedup_days,
@@ -408,8 +408,8 @@ class Store:
                 stack.enter_context(self._readers.paused())
                 half_bytes = self.limits.counted_bytes_max // 2
                 # DuckDB does not accept a limit below the memory in use.
-                is_memory_used = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
-                if is_memory_used:
+                may_lack_memory = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
+                if may_lack_memory:
                     self._end_readers()
             stack.enter_context(self._memory.raised(connection, only_if=self._has_wide_rows))
             yield

@@ -72,7 +72,7 @@ def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
 def describe_segments(segments: Sequence[Segment]) -> list[dict[str, object]]:
     """Return the descriptions of segments for `sql/load/`, in their order."""
     descriptions: list[dict[str, object]] = []
-    lines_before = 0
+    lines_before = 0  # the number of lines in all earlier segments of the load
     for segment in segments:
         descriptions.append(
             {

@@ -79,10 +79,10 @@ class Ledger:
         Raises:
             StoreRefused, StoreBroken: nothing was changed.
         """
-        sizes = f"select count(*), max({_NUMBER}) from loaded_segment"  # noqa: S608
+        query = f"select count(*), max({_NUMBER}) from loaded_segment"  # noqa: S608
         with duckdb_errors_translated():
             connection = self._connection()
-            [(row_count, last_number)] = connection.execute(sizes).fetchall()
+            [(row_count, last_number)] = connection.execute(query).fetchall()
             if row_count < LEDGER_ROWS_MAX:
                 return
             compact_below = min(before, last_number - LEDGER_ROWS_MIN + 1)

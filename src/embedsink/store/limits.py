@@ -17,12 +17,12 @@ class StoreLimits:
 
     Args:
         memory_bytes: DuckDB's usual memory limit.
-        memory_bytes_max: the memory of the process during expensive work.
+        memory_bytes_max: the maximum memory of the process during expensive work.
         threads: DuckDB's usual number of threads. Loading with one thread leaves a core to ingest.
         threads_max: the number of threads while a report is read.
         checkpoint_bytes: the size of the segments that are loaded between two checkpoints.
         dedup_days: how long an id is compared with those of new events.
-        rollup_from_count: the minimum number of events in a rollup. Until then, reports read them one by one.
+        rollup_from_count: the minimum number of events in a rollup batch. Until then, reports read the events.
         session_gap_minutes: the variable of this name, for every reader.
         quarantine_bytes_per_day: the maximum size of the conflicts stored for each key and UTC day.
         quarantine_count_per_day: the maximum number of these conflicts.
@@ -69,9 +69,9 @@ class RaisableSetting:
     @contextlib.contextmanager
     def raised(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
         """Raise the setting in this block, unless `only_if` is false."""
-        new_count = 1 if only_if else 0
+        added_count = 1 if only_if else 0
         with self._lock:
-            self._raised_count += new_count
+            self._raised_count += added_count
         try:
             with self._lock:
                 self._apply(connection)
@@ -80,7 +80,7 @@ class RaisableSetting:
             # Set the value even if it has not changed, because DuckDB then releases 40 MiB of unused memory. DuckDB
             # raises an error while it uses more than the usual limit. In that case, the next call lowers the limit.
             with self._lock, contextlib.suppress(duckdb.Error):
-                self._raised_count -= new_count
+                self._raised_count -= added_count
                 self._apply(connection)
 
     def accepts(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:

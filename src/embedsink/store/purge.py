@@ -16,8 +16,8 @@ class PurgeFilter:
     """The conditions that rejections to purge have to match. None means no condition; times are UTC.
 
     Args:
-        before: the limit of the time of receipt, which may be long ago for imported rejections.
-        loaded_before: the limit of the time of loading.
+        before: the time before which a rejection was received. Imported rejections may have been received long ago.
+        loaded_before: the time before which a rejection was loaded.
         reason: the reason.
         key_id: the id of the sender's key.
     """
@@ -50,6 +50,7 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, selected: PurgeFilte
     connection.execute(read_sql("purge")["purge_batch"])
     counts = connection.execute("select deployment, count(*) from purge_batch group by deployment").fetchall()
     if counts:
+        # The first file adds the counts to `rejection_count`, from a table that `purge_batch` created.
         connection.execute(read_sql("load")["rejection_count"])
         connection.execute(read_sql("purge")["delete"])
     purged_count = sum(count for _, count in counts)

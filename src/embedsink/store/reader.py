@@ -115,7 +115,7 @@ class Reader:
         self._views = {} if views is None else views
 
     def set_variables(self, **variables: object) -> "Reader":
-        """Set some variables. Return this reader."""
+        """Set session variables. Return this reader."""
         with unavailable_if_broken():
             self._apply_variables(variables)
         return self

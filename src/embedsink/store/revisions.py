@@ -36,7 +36,7 @@ class Revisions:
         change_number = self._last_change.change_number + 1
         self._last_change = _Change(change_number, max(self._last_change.segment_number, number))
         if len(self._changes) >= DEPLOYMENTS_MAX:
-            self._default_change = self._last_change  # It changes every revision once.
+            self._default_change = self._last_change  # Every revision changes once.
             self._changes = {}
         self._changes |= dict.fromkeys(deployments, self._last_change)
 
@@ -47,8 +47,8 @@ class Revisions:
         """
         if deployments is None:
             return f"{self._random_part} {self._last_change.change_number}"
-        numbers = [(deployment, self._change_of(deployment).change_number) for deployment in sorted(deployments)]
-        return f"{self._random_part} {numbers}"
+        change_numbers = [(deployment, self._change_of(deployment).change_number) for deployment in sorted(deployments)]
+        return f"{self._random_part} {change_numbers}"
 
     def last_number(self, deployments: Collection[int]) -> int:
         """Return the number of the newest segment at the last change of these deployments; 0 without a change."""

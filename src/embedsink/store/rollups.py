@@ -8,15 +8,15 @@ from embedsink.store.insert import LINE_BITS
 from embedsink.store.sql_files import read_sql
 
 
-def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -> None:
+def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable[int]) -> None:
     """Roll up segments that are loaded late: their numbers are below the watermark, so no later batch includes them.
 
     Args:
         connection: a connection to the database, in the transaction that loads.
-        loaded: the numbers of the segments that the transaction loads.
+        loaded_numbers: the numbers of the segments that the transaction loads.
     """
     batch_id, watermark = _last_batch(connection)
-    late_numbers = [number for number in loaded if number << LINE_BITS <= watermark]
+    late_numbers = [number for number in loaded_numbers if number << LINE_BITS <= watermark]
     for number in late_numbers:
         first_ingest_seq = number << LINE_BITS
         last_ingest_seq = ((number + 1) << LINE_BITS) - 1

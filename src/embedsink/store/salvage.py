@@ -37,7 +37,7 @@ _TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
 _IS_ROW_MISSING = _IS_MISSING.format("ingest_seq >> 32")
 _IS_LEDGER_ROW_MISSING = _IS_MISSING.format("split_part(segment, '-', 1)::bigint")
-# The tables whose rows belong to rows of another table: that table, and the condition of the rows to copy.
+# The tables whose rows belong to rows of an owner table: the owner table, and the condition of the rows to copy.
 _DEPENDENT_TABLES = {
     "quarantine_rest": (
         "quarantine",
@@ -151,16 +151,16 @@ class _DamagedFile:
             if self._may_have_missing_rows(self._from_item(table)):
                 row_count += self._for_row_ranges(table, partial(self._copy_rows, table))
         for table, (owner, condition) in _DEPENDENT_TABLES.items():
-            if self._may_have_missing_rows(owner):
+            if self._may_have_missing_rows(owner):  # the rows that were just copied into the store
                 self._for_row_ranges(table, partial(self._insert, table, condition))
         self._for_row_ranges("quarantine", partial(self._run, _UPDATE_REPLAYED))
         is_new = f"{_IS_LEDGER_ROW_MISSING} and segment not in (select segment from salvaged_ledger)"
         self._for_row_ranges("loaded_segment", partial(self._insert, "loaded_segment", is_new, into="salvaged_ledger"))
         return row_count
 
-    def _may_have_missing_rows(self, table: str) -> bool:
+    def _may_have_missing_rows(self, from_item: str) -> bool:
         """Return whether a table may have rows of missing segments. The check is fast, and usually a table has none."""
-        sql = f"select 1 from {table} where ingest_seq >= {self._first_ingest_seq:d} and {_IS_ROW_MISSING} limit 1"
+        sql = f"select 1 from {from_item} where ingest_seq >= {self._first_ingest_seq:d} and {_IS_ROW_MISSING} limit 1"
         try:
             with duckdb_errors_translated():
                 return self._connection.execute(sql).fetchone() is not None
@@ -208,7 +208,7 @@ class _DamagedFile:
         yield from pairwise(accumulate(counts, initial=0))
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
-        """Copy the rows of missing segments in a range of rows that the store lacks. Return the number of rows."""
+        """From a range of rows, copy those of missing segments that the store lacks. Return the number of copies."""
         bounds = (
             f"select min(ingest_seq), max(ingest_seq) from {self._from_item(table)} "
             f"where rowid >= $1 and rowid < $2 and {_IS_ROW_MISSING}"

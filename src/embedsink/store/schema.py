@@ -167,7 +167,7 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
-    """Roll back the transaction, if there is one. This needs memory, so wait until readers release some.
+    """Roll back the transaction, if there is one. A rollback needs memory, so wait until readers release some.
 
     Raises:
         StoreBroken: memory is insufficient. The connection is unusable and must be closed.

@@ -19,7 +19,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-# How many of the newest segments are listed. Two journals with one of these in common are those of the same server.
+# How many of the newest segments are listed. Two journals that share one of these belong to the same server.
 COMPARED_MAX = 100
 
 
