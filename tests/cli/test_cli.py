@@ -21,9 +21,11 @@ from embedsink import __version__
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import looks_like_key
+from embedsink.cli import report_output
 from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
 from embedsink.loader.loader import Loader
+from embedsink.reports.format import Format
 from tests.support.programs import require
 from tests.support.servers import RunningServer, free_port, running_server, wait_until
 
@@ -510,6 +512,11 @@ def test_rejections_are_printed_without_control_characters(data: Path, run_comma
     shown = run_command("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
     assert "\x1b" not in listed + shown.stdout
     assert json.loads(json.loads(shown.stdout)["raw"])["payload"]["title"] == "\x1b[31mred"
+
+
+def test_a_character_may_be_in_two_chunks_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    report_output._print_on_terminal([b"\xc3", b"\xa4\r", b"\n"], Format.CSV)
+    assert capsys.readouterr().out == "ä\n"
 
 
 def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path, run_command: RunCommand) -> None:

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterable
-from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
@@ -79,10 +78,11 @@ def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
     """Print a report with control characters escaped, or raise a usage error if the format is binary."""
     if format in (Format.PARQUET, Format.ARROW):
         raise UsageError(f"--format {format}: is binary, and not for a terminal. Add -o FILE.")
-    with TemporaryFile() as file:
-        file.writelines(chunks)
+    with TemporaryFile("w+", encoding="utf-8") as file:
+        for chunk in chunks:
+            file.buffer.write(chunk)
         file.seek(0)
-        for line in TextIOWrapper(file, encoding="utf-8"):  # It converts the `\r\n` of csv.
+        for line in file:  # Reading converts the `\r\n` of csv.
             typer.echo(escape_control(line), nl=False)
 
 
