@@ -229,7 +229,7 @@ def test_segments_are_deleted_only_when_two_snapshots_cover_them_and_never_the_n
 def test_the_age_of_the_oldest_pending_segment_is_reported(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, written_at in ((1, 1_000), (2, 2_000)):
         os.utime(add_segment(folder, number), (written_at, written_at))
-    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "BATCH_SEGMENTS_MAX", 1)
     with opened(folder) as loader:
         assert loader.waiting_since() is None
         loader.on_sealed()
@@ -688,7 +688,7 @@ def recorded_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 def test_a_load_has_a_limit_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3, 4, 5)]
     big = add_segment(folder, 6, count=12)
-    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 2)
+    monkeypatch.setattr(pending, "BATCH_SEGMENTS_MAX", 2)
     monkeypatch.setattr(pending, "BATCH_BYTES_MAX", big.stat().st_size - 1)
     assert 2 * paths[0].stat().st_size < big.stat().st_size
     loads = recorded_loads(monkeypatch)
@@ -705,7 +705,7 @@ def test_closing_leaves_many_pending_segments_for_the_next_start(
 ) -> None:
     for number in range(1, 9):
         add_segment(folder, number)
-    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "BATCH_SEGMENTS_MAX", 1)
     loads: list[int] = []
     load = Store.load
 
@@ -731,7 +731,7 @@ def test_closing_leaves_many_pending_segments_for_the_next_start(
 
 def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in range(1, 5)]
-    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "BATCH_SEGMENTS_MAX", 1)
     monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()

@@ -85,33 +85,33 @@ def _is_intact(repository: Repository, name: str) -> bool:
 
 
 class _StagingFolder:
-    """The subfolder of a new data folder for the restored files until all are written.
+    """The subfolder of a data folder in which files are restored until all are written.
 
     At the end of a `with` block, the files are moved into the data folder; after an error, the subfolder is deleted.
     """
 
-    def __init__(self, folder: DataFolder) -> None:
-        self._folder = folder.path
-        self._subfolder = folder.restoring
-        self._is_new = not folder.path.exists()
+    def __init__(self, data_folder: DataFolder) -> None:
+        self._data_folder = data_folder.path
+        self._staging_folder = data_folder.restoring
+        self._is_new_data_folder = not data_folder.path.exists()
 
     def __enter__(self) -> "_StagingFolder":
-        if not self._is_new:
+        if not self._is_new_data_folder:
             self._refuse_nonempty()
-        self._subfolder.mkdir(mode=FOLDER_MODE, parents=True)
-        if self._is_new:
-            self._folder.chmod(FOLDER_MODE)
-        sync_folder(self._folder)
-        sync_folder(self._folder.absolute().parent)
+        self._staging_folder.mkdir(mode=FOLDER_MODE, parents=True)
+        if self._is_new_data_folder:
+            self._data_folder.chmod(FOLDER_MODE)
+        sync_folder(self._data_folder)
+        sync_folder(self._data_folder.absolute().parent)
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         if error_type is None:
             self._move_files()
             return
-        shutil.rmtree(self._subfolder)
-        if self._is_new:
-            self._folder.rmdir()
+        shutil.rmtree(self._staging_folder)
+        if self._is_new_data_folder:
+            self._data_folder.rmdir()
 
     def write(self, file: StoredFile, repository: Repository) -> None:
         """Write a file, and compare the written content with the checksums.
@@ -119,7 +119,7 @@ class _StagingFolder:
         Raises:
             BackupDamaged: a chunk or the file does not match its checksum.
         """
-        path = self._subfolder / file.name
+        path = self._staging_folder / file.name
         path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
         digest = sha256()
         byte_count = 0
@@ -139,24 +139,24 @@ class _StagingFolder:
 
     def _refuse_nonempty(self) -> None:
         """Raise Misconfigured if the data folder has content, which a restore would mix with the backup's files."""
-        names = {path.name for path in self._folder.iterdir()} - {LOST_AND_FOUND}
-        if self._subfolder.name in names:
+        names = {path.name for path in self._data_folder.iterdir()} - {LOST_AND_FOUND}
+        if self._staging_folder.name in names:
             raise Misconfigured(
-                f"data folder {self._folder}: an earlier restore into it is running or was interrupted. If it was "
+                f"data folder {self._data_folder}: an earlier restore into it is running or was interrupted. If it was "
                 "interrupted, delete the folder's content and restore again."
             )
         if names:
-            raise Misconfigured(f"data folder {self._folder}: is not empty. Name a new folder with --data.")
+            raise Misconfigured(f"data folder {self._data_folder}: is not empty. Name a new folder with --data.")
 
     def _move_files(self) -> None:
         """Move the written files into the data folder, and delete the subfolder."""
-        for path in self._subfolder.iterdir():
+        for path in self._staging_folder.iterdir():
             if path.is_dir():
                 path.chmod(FOLDER_MODE)  # The umask may have removed bits of the mode.
                 sync_folder(path)
-        for path in sorted(self._subfolder.iterdir()):
-            path.rename(self._folder / path.name)
+        for path in sorted(self._staging_folder.iterdir()):
+            path.rename(self._data_folder / path.name)
         # Make the moves durable before removing the subfolder, which prevents a server's start.
-        sync_folder(self._folder)
-        self._subfolder.rmdir()
-        sync_folder(self._folder)
+        sync_folder(self._data_folder)
+        self._staging_folder.rmdir()
+        sync_folder(self._data_folder)

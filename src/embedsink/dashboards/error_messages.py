@@ -90,7 +90,7 @@ def _unknown_value_message(value: object, known: Iterable[str]) -> str:
     """Return the message for a value that is not one of the `known` names."""
     names = list(known)
     advice = "Write one of these."
-    if isinstance(value, str) and value not in names:
+    if isinstance(value, str):
         advice = suggestion(value, names, advice)
     return f"{preview(value)} is not one of {', '.join(names)}. {advice}"
 

@@ -38,7 +38,9 @@ class DashboardRegistry:
         self._reports: dict[str, Report] = {}  # empty until `check` succeeds
 
     def check(self, engine: Engine) -> None:
-        """Check all dashboards against the reports. After a success, further calls do nothing.
+        """Check all dashboards against the reports. Remove operator dashboards with errors, and record the errors.
+
+        After a success, further calls do nothing.
 
         Raises:
             Misconfigured: a built-in dashboard names an unknown report or column.

@@ -92,17 +92,18 @@ class DbtSyncs:
                 return result
 
     async def record(self, sync: Sync, *, key_id: str) -> bool:
-        """Make a result durable, and return True. Return False if an equal result is already recorded.
+        """Make the result of a sync durable, and return True. Return False if an equal result is already recorded.
 
         Raises:
-            Refused: the job has a different result (reason `conflict`).
+            Refused: a different result is already recorded for the job (reason `conflict`).
             Unavailable: the journal or the store is not available, or too many bytes wait for the loader. The result is
                 not stored.
         """
         job = (sync.deployment, sync.job_id)
         while job in self._recording:
             await asyncio.wait([self._recording[job]])
-        # Record in a separate task: if this request is cancelled, the next one for the job still waits for the journal.
+        # A separate, shielded task goes on if this request is cancelled. It stays in `_recording`, so that the next
+        # request for the job waits until it ends.
         task = asyncio.create_task(self._record(sync, key_id))
         self._recording[job] = task
         task.add_done_callback(lambda _: self._recording.pop(job))

@@ -9,7 +9,7 @@ from embedsink.journal.segment import IDENTITY_LENGTH, OPEN, SEALED, Segment, id
 
 # The limits of the segments that one transaction loads.
 BATCH_BYTES_MAX = 32 * 1_048_576
-BATCH_COUNT_MAX = 256
+BATCH_SEGMENTS_MAX = 256
 
 
 class PendingSegments:
@@ -100,15 +100,15 @@ class PendingSegments:
 
 
 def _batches(paths: Iterable[Path]) -> Iterator[list[Path]]:
-    """Group segments into batches of limited size, which limits the memory of a load.
+    """Group segments into batches with a limited size and number of segments, which limits the memory of a load.
 
-    A segment that exceeds the limit is the only one in a batch.
+    A segment that exceeds the size limit is the only one in its batch.
     """
     batch: list[Path] = []
     batch_bytes = 0
     for path in paths:
         byte_count = path.stat().st_size
-        if batch and (batch_bytes + byte_count > BATCH_BYTES_MAX or len(batch) == BATCH_COUNT_MAX):
+        if batch and (batch_bytes + byte_count > BATCH_BYTES_MAX or len(batch) == BATCH_SEGMENTS_MAX):
             yield batch
             batch, batch_bytes = [], 0
         batch.append(path)

@@ -80,7 +80,7 @@ def _converter_for(type_: str, *, guard: bool) -> Converter:
 
 
 def _guarded_field(value: Any) -> str:
-    """Return the field of a text, with an apostrophe before each part that a spreadsheet could treat as a formula."""
+    """Return a value as a CSV field, with an apostrophe before each part that a spreadsheet could run as a formula."""
     text = _to_text(value)
     if not text:
         return ""

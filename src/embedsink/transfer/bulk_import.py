@@ -82,14 +82,14 @@ async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], count
     Raises:
         Unavailable: the journal stays full for `RETRY_TIMEOUT_S`, or writing fails (reason `storage_failed`).
     """
-    appends = _join_small(append for delivery in deliveries for append in _appends_of(engine, delivery))
+    batches = _join_small(batch for delivery in deliveries for batch in _line_batches_of(engine, delivery))
     running: asyncio.Task[None] | None = None
     try:
-        # Parsing runs in a thread while the previous append becomes durable.
-        while append := await asyncio.to_thread(next, appends, None):
+        # Parsing runs in a thread while the previous batch becomes durable.
+        while batch := await asyncio.to_thread(next, batches, None):
             if running:
                 await running
-            running = asyncio.create_task(_append_durably(engine, append, counts))
+            running = asyncio.create_task(_append_durably(engine, batch, counts))
     finally:
         if running:
             await running
@@ -127,24 +127,24 @@ def _unsent_counts(delivery: Delivery, problem: str, reason: Reason = Reason.BAD
 
 
 @dataclass(frozen=True, slots=True)
-class _Append:
+class _LineBatch:
     """Journal lines, and the counts to add once they are durable."""
 
     lines: bytes
     counts: ImportCounts
 
 
-def _appends_of(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
+def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]:
     """Yield the journal lines of a delivery.
 
     A delivery that is refused as a whole is split, down to single events. A refused single event is quarantined.
     """
     if delivery.problem is not None:
-        yield _Append(b"", _unsent_counts(delivery, delivery.problem))
+        yield _LineBatch(b"", _unsent_counts(delivery, delivery.problem))
         return
     if delivery.raw is not None and len(delivery.raw) > engine.settings.body_bytes_max:
         problem = f"is longer than {engine.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
-        yield _Append(b"", _unsent_counts(delivery, problem, Reason.BODY_TOO_LARGE))
+        yield _LineBatch(b"", _unsent_counts(delivery, problem, Reason.BODY_TOO_LARGE))
         return
     received_at = now_ms() if delivery.received_at is None else delivery.received_at
     try:
@@ -152,14 +152,14 @@ def _appends_of(engine: Engine, delivery: Delivery) -> Iterator[_Append]:
     except Refused as refusal:
         if len(delivery.events) > 1:
             for half in delivery.halves():
-                yield from _appends_of(engine, half)
+                yield from _line_batches_of(engine, half)
         else:
-            yield _append_of_rejection(delivery, refusal, received_at)
+            yield _batch_of_rejection(delivery, refusal, received_at)
     else:
-        yield _append_of_parsed(delivery, parsed)
+        yield _batch_of_parsed(delivery, parsed)
 
 
-def _append_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Append:
+def _batch_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
     """Return the journal lines of a parsed delivery: the accepted envelopes and the rejections."""
     # Each envelope has an id already, so only rejections need new ids.
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
@@ -169,10 +169,10 @@ def _append_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _Append:
     messages = [delivery.describe(entry.index, entry.reason, entry.detail) for entry in parsed.rejected]
     counts = ImportCounts(accepted=len(parsed.accepted))
     counts.add_rejected(len(parsed.rejected), *messages)
-    return _Append(lines, counts)
+    return _LineBatch(lines, counts)
 
 
-def _append_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _Append:
+def _batch_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _LineBatch:
     """Return the journal line that quarantines a delivery as a whole."""
     line = body_rejection_line(
         Rejection(None, refusal.reason, str(refusal), delivery.body),
@@ -181,32 +181,32 @@ def _append_of_rejection(delivery: Delivery, refusal: Refused, received_at: int)
         new_id=lambda: delivery.rejection_id(None),
     )
     message = delivery.describe(None, refusal.reason, str(refusal))
-    return _Append(line, ImportCounts(rejected=1, messages=[message]))
+    return _LineBatch(line, ImportCounts(rejected=1, messages=[message]))
 
 
-def _join_small(appends: Iterable[_Append]) -> Iterator[_Append]:
+def _join_small(batches: Iterable[_LineBatch]) -> Iterator[_LineBatch]:
     """Join appends in order, up to `WRITE_BYTES_MAX` bytes of lines, so that small appends share an fsync."""
     lines: list[bytes] = []
     byte_count = 0
     counts = ImportCounts()
-    for append in appends:
-        if lines and byte_count + len(append.lines) > WRITE_BYTES_MAX:
-            yield _Append(b"".join(lines), counts)
+    for batch in batches:
+        if lines and byte_count + len(batch.lines) > WRITE_BYTES_MAX:
+            yield _LineBatch(b"".join(lines), counts)
             lines = []
             byte_count = 0
             counts = ImportCounts()
-        lines.append(append.lines)
-        byte_count += len(append.lines)
-        counts.add(append.counts)
-    yield _Append(b"".join(lines), counts)
+        lines.append(batch.lines)
+        byte_count += len(batch.lines)
+        counts.add(batch.counts)
+    yield _LineBatch(b"".join(lines), counts)
 
 
-async def _append_durably(engine: Engine, append: _Append, counts: ImportCounts) -> None:
+async def _append_durably(engine: Engine, batch: _LineBatch, counts: ImportCounts) -> None:
     """Append lines to the journal, wait until they are durable, and add the counts of these lines to `counts`."""
-    if append.lines:
-        outcomes = {"accepted": append.counts.accepted, "quarantined": append.counts.rejected}
-        await _append_with_retries(lambda on_durable: engine.append_counted(append.lines, on_durable, **outcomes))
-    counts.add(append.counts)
+    if batch.lines:
+        outcomes = {"accepted": batch.counts.accepted, "quarantined": batch.counts.rejected}
+        await _append_with_retries(lambda on_durable: engine.append_counted(batch.lines, on_durable, **outcomes))
+    counts.add(batch.counts)
 
 
 async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:

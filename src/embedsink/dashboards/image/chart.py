@@ -66,13 +66,13 @@ def spec_with_data(
     """Return the complete spec of a chart with its rows.
 
     Args:
-        chart: the chart with the spec of its file.
-        data: the columns, the rows, the rows of the previous period, and the time axis.
+        chart: the chart, with the partial spec from its file.
+        data: the columns, the rows, the rows of the previous period, the time axis and the marks.
         palette: the colours.
         width, height: the size of the image in pixels.
     """
     spec = complete_spec(chart)
-    labels = _Labels()
+    labels = _Labels()  # shared, so that a text has the same label in both periods
     parameters = {
         "span": data.get("span"),
         "ticks": data.get("ticks"),
