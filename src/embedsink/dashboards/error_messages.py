@@ -90,7 +90,8 @@ def _unknown_value_message(value: object, known: Iterable[str]) -> str:
     """Return the message for a value that is not one of the `known` names."""
     names = list(known)
     advice = "Write one of these."
-    if isinstance(value, str):
+    # The text "2" is not valid where the number 2 is. Then `names` contains it.
+    if isinstance(value, str) and value not in names:
         advice = suggestion(value, names, advice)
     return f"{preview(value)} is not one of {', '.join(names)}. {advice}"
 
