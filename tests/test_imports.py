@@ -117,7 +117,7 @@ def test_the_protocol_is_pure() -> None:
 
 
 def test_the_journal_knows_no_json() -> None:
-    """`journal` knows bytes, not fields: it imports no JSON parser."""
+    """`journal` treats lines as bytes: it imports no JSON parser."""
     assert rooms_importing("json", "orjson").isdisjoint({"journal"})
 
 

@@ -25,7 +25,7 @@ _BOUND_WORDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
 class Settings(BaseModel):
-    """The settings of one server. They don't change after the start."""
+    """The settings of one server. They don't change after startup."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -85,8 +85,7 @@ class Settings(BaseModel):
     journal_bytes_max: int = Field(
         4_096 * MIB,
         ge=MIB,
-        description="Maximum size of the journal that no snapshot covers yet. Beyond this limit, the "
-        "server answers 503.",
+        description="Maximum size of the journal. Beyond this limit, the server answers 503.",
     )
     quarantine_bytes_per_day: int = Field(
         64 * MIB,
@@ -123,9 +122,9 @@ class Settings(BaseModel):
     store_memory_bytes_max: int = Field(
         768 * MIB,
         ge=64 * MIB,
-        description="Maximum memory (RSS) of the program while DuckDB needs more, for reports and rows of huge "
-        "strings. DuckDB's own limit is then half of it, or `EMBEDSINK_STORE_MEMORY_BYTES` if that is "
-        "more. The rest spills to disk.",
+        description="Maximum memory (RSS) of the server while it runs a report or loads huge strings. During that "
+        "time, DuckDB's limit is half of this value, or `EMBEDSINK_STORE_MEMORY_BYTES` if that is larger. DuckDB "
+        "spills the rest to disk.",
     )
     store_threads: int = Field(1, ge=1, description="DuckDB's threads in normal operation.")
     store_threads_max: int = Field(2, ge=1, description="DuckDB's threads while a report runs.")
@@ -133,14 +132,14 @@ class Settings(BaseModel):
     report_concurrency_max: int = Field(
         4,
         ge=1,
-        description="Maximum reports that run at once. Further reports wait, and keys take turns. The last quarter "
-        "is reserved for keys that use less than a quarter.",
+        description="Maximum reports that run at once. Further reports wait, and keys take turns. A quarter of the "
+        "slots is reserved for keys that use less than a quarter of all slots.",
     )
     report_waiting_max: int = Field(
         64,
         ge=0,
-        description="Maximum reports that wait. Beyond it, readers get 503. The last quarter is reserved for keys "
-        "that use less than a quarter.",
+        description="Maximum reports that wait. Beyond it, readers get 503. A quarter of the slots is reserved for "
+        "keys that use less than a quarter of all slots.",
     )
     report_timeout_s: float = Field(
         300.0, gt=0, description="Maximum run time of a report. After that, its reader gets 503."
@@ -148,14 +147,14 @@ class Settings(BaseModel):
     live_max: int = Field(
         64,
         ge=0,
-        description="Maximum live streams and waiting inspections at once. Beyond it, readers get 503. The last "
-        "quarter is reserved for keys that use less than a quarter.",
+        description="Maximum live streams and waiting inspections at once. Beyond it, readers get 503. A quarter "
+        "of the slots is reserved for keys that use less than a quarter of all slots.",
     )
     live_timeout_s: float = Field(
         3_600.0, gt=0, description="Maximum duration of a live stream. After that, its reader connects again."
     )
     read_timeout_s: float = Field(
-        60.0, gt=0, description="How long a reader may pause a download before the server cuts it off."
+        60.0, gt=0, description="How long a reader may pause a download before the server closes the connection."
     )
     session_gap_minutes: int = Field(
         30,
