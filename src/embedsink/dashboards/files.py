@@ -95,8 +95,12 @@ def _read_dashboard(path: Path) -> Dashboard:
     """Return the dashboard of a file. Raise Misconfigured if the file name or the content is invalid."""
     file = f"dashboards/{path.name}"
     if not is_page_name(path.stem):
-        problem = "is the name of the inspector" if path.stem == INSPECTOR else "is not a valid name for a page"
-        raise Misconfigured(f"{file}: {problem}. Use lowercase letters, digits and hyphens, such as support-desk.json.")
+        if path.stem == INSPECTOR:
+            raise Misconfigured(f"{file}: is reserved for the inspector. Choose another name.")
+        raise Misconfigured(
+            f"{file}: is not a valid name for a page. Use lowercase letters, digits and hyphens, such as "
+            "support-desk.json."
+        )
     return parse_dashboard(_parse_json(path, file), file)
 
 
