@@ -51,7 +51,8 @@ def test_rows_of_an_older_schema_are_reported_as_unchecked(folder: DataFolder) -
         snapshot.execute("delete from migration where name >= '0008'")
     wrong = [result for result in examine(folder, Settings()) if result.state != "ok"]
     assert [result.check for result in wrong] == ["rows"]
-    assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].details
+    message = "are not checked, because an older version of embedsink created the snapshot. Create a new snapshot"
+    assert message in wrong[0].details
 
 
 def test_a_segment_missing_from_snapshot_and_journal_is_reported(folder: DataFolder) -> None:

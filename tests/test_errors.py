@@ -118,9 +118,9 @@ def test_an_error_without_a_detail_uses_its_reasons_sentence() -> None:
         ("vew", ["view_count", "surface"], "", 'Did you mean "view_count"?'),
         ("overvew", ["content", "overview"], "Look at the list.", 'Did you mean "overview"?'),
         ("KEY_1F3C", ["key_1f3d"], "", 'Did you mean "key_1f3d"?'),
-        ("zzz", ["content", "overview"], "", "There are content, overview."),
+        ("zzz", ["content", "overview"], "", "Valid names: content, overview."),
         ("zzz", ["content", "overview"], "Look at the list.", "Look at the list."),
-        ("zzz", [], "", "None exist."),
+        ("zzz", [], "", "There are no valid names."),
     ],
 )
 def test_a_suggestion_names_the_nearest_or_all_known_names(

@@ -20,7 +20,11 @@ NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com,
         ("SNAPSHOT_INTERVAL_S", "nan", '"nan" is not a finite number, above 0.'),
         ("KEYS_RELOAD_S", "2", '"2" is not a finite number, above 0 and at most 1.'),
         ("SESSION_GAP_MINUTES", "14", '"14" is not an integer, at least 15 and at most 1,440.'),
-        ("SERVICE_NAME", "Acme!", '"Acme!" is not a word of a to z, 0 to 9 and hyphens that begins with a letter.'),
+        (
+            "SERVICE_NAME",
+            "Acme!",
+            '"Acme!" is not a name of lowercase letters, digits and hyphens, starting with a letter.',
+        ),
         ("FRAME_ORIGINS", "", f'"" {NO_ORIGINS}'),
         ("FRAME_ORIGINS", "https://a.example,", f'"https://a.example," {NO_ORIGINS}'),
         ("BODY_BYTES_MAX", "x" * 100, f'"{"x" * 61}…" is not an integer, at least 1,024.'),
@@ -37,7 +41,9 @@ def test_an_invalid_value_is_reported_with_the_allowed_values(
 
 def test_a_body_limit_beyond_the_journals_maximum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_BODY_BYTES_MAX", "67108864")
-    with pytest.raises(Misconfigured, match=r"^EMBEDSINK_PENDING_BYTES_MAX: 33,554,432 is less than .*Raise it\.$"):
+    with pytest.raises(
+        Misconfigured, match=r"^EMBEDSINK_PENDING_BYTES_MAX: 33,554,432 is too small: .*Raise it to at least [\d,]+\.$"
+    ):
         read_settings()
     monkeypatch.setenv("EMBEDSINK_PENDING_BYTES_MAX", "536870912")
     assert read_settings().body_bytes_max == 67_108_864
@@ -51,7 +57,7 @@ def test_all_invalid_variables_are_reported_together(monkeypatch: pytest.MonkeyP
         read_settings()
     assert str(error.value).splitlines() == [
         "EMBEDSINK_DEDUP_DAY: does not exist. Did you mean EMBEDSINK_DEDUP_DAYS?",
-        "EMBEDSINK_FLAVOUR_OF_ICE: does not exist. docs/configuration.md lists the settings. Unset it.",
+        "EMBEDSINK_FLAVOUR_OF_ICE: does not exist. Unset the variable. docs/configuration.md lists all settings.",
         'EMBEDSINK_STORE_THREADS: "none" is not an integer, at least 1. Change or unset it.',
     ]
 

@@ -49,7 +49,7 @@ class DataFolder:
         self.refuse_half_restored()
         if "?" in str(self.path):
             raise Misconfigured(
-                f"data folder {self.path}: contains a ?, and DuckDB reads options after it. Use another path."
+                f"data folder {self.path}: contains a ?. DuckDB treats the text after it as options. Use another path."
             )
         try:
             with restricted_umask():
@@ -88,8 +88,8 @@ class DataFolder:
         """
         if self.restoring.exists():
             raise Misconfigured(
-                f"data folder {self.path}: is only partly restored, since it contains {self.restoring.name}/. If no "
-                "`embedsink restore` is running, delete the folder's content and restore again."
+                f"data folder {self.path}: is only partly restored, because it contains {self.restoring.name}/. If "
+                "no `embedsink restore` is running, delete the folder's content and restore again."
             )
 
     def nested(self) -> list[Path]:

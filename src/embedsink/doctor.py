@@ -86,7 +86,7 @@ def _examine_disk_space(folder: DataFolder, settings: Settings) -> Finding:
     store_bytes = folder.store.stat().st_size if folder.store.exists() else 0
     needed_bytes = settings.free_bytes_min + 2 * store_bytes
     free_bytes = shutil.disk_usage(folder.path).free
-    message = f"{free_bytes:,} bytes are free, {needed_bytes:,} are needed for the next snapshot and a rebuild."
+    message = f"{free_bytes:,} bytes are free. The next snapshot and a rebuild need {needed_bytes:,}."
     if free_bytes < needed_bytes:
         return _problem("disk space", f"{message} Free space on the disk.")
     return _ok("disk space", message)
@@ -164,7 +164,7 @@ def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
 def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
     """Check the ledger, and run all checks of `sql/checks`, unless the snapshot lacks tables that these read."""
     if _has_older_schema(reader):
-        message = "are not checked, because an older embedsink created the snapshot."
+        message = "are not checked, because an older version of embedsink created the snapshot."
         yield _problem("rows", f"{message} {_NEW_SNAPSHOT}")
         return
     yield _examine_ledger(reader)

@@ -115,7 +115,7 @@ def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
         return f'Did you mean "{nearest_name}"?'
     if otherwise:
         return otherwise
-    return f"There are {', '.join(candidates)}." if candidates else "None exist."
+    return f"Valid names: {', '.join(candidates)}." if candidates else "There are no valid names."
 
 
 def redact_keys(text: str) -> str:

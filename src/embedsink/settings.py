@@ -185,9 +185,9 @@ class Settings(BaseModel):
         lines_bytes_max = _ESCAPED_BYTES_MAX * self.body_bytes_max + overhead_bytes_max
         if lines_bytes_max > self.pending_bytes_max:
             raise Misconfigured(
-                f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is less than one body may take, "
-                f"{lines_bytes_max:,} = {_ESCAPED_BYTES_MAX} × BODY_BYTES_MAX + EVENTS_MAX × (CONTEXT_BYTES_MAX + "
-                f"{_LINE_OVERHEAD_BYTES}). Raise it."
+                f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is too small: one body can take "
+                f"{lines_bytes_max:,} bytes ({_ESCAPED_BYTES_MAX} × BODY_BYTES_MAX + EVENTS_MAX × "
+                f"(CONTEXT_BYTES_MAX + {_LINE_OVERHEAD_BYTES})). Raise it to at least {lines_bytes_max:,}."
             )
 
     def variables(self) -> dict[str, object]:
@@ -241,7 +241,7 @@ def _unknown_variable_message(name: str, known: list[str]) -> str:
     """Return the message about an unknown variable, with the nearest known variable if one is similar."""
     nearest_name = nearest(name.removeprefix(PREFIX), [known_name.removeprefix(PREFIX) for known_name in known])
     if nearest_name is None:
-        advice = "docs/configuration.md lists the settings. Unset it."
+        advice = "Unset the variable. docs/configuration.md lists all settings."
     else:
         advice = f"Did you mean {PREFIX}{nearest_name}?"
     quoted_name = preview(name)
@@ -261,7 +261,7 @@ def _allowed_values(name: str) -> str:
     if isinstance(field.json_schema_extra, dict):
         return str(field.json_schema_extra["allowed"])
     if field.annotation is str:  # only `service_name`
-        return "a word of a to z, 0 to 9 and hyphens that begins with a letter"
+        return "a name of lowercase letters, digits and hyphens, starting with a letter"
     kind = "an integer" if field.annotation is int else "a finite number"
     bounds = [
         f"{words} {getattr(constraint, attribute):,}"

@@ -245,7 +245,7 @@ def test_a_segment_in_damaged_does_not_make_the_folder_look_foreign(folder: Data
     ("spoil", "sentence"),
     [
         (lambda folder, target: (target.mkdir(), (target / "holiday.jpg").touch()), "is not empty and not a backup"),
-        (lambda folder, target: shutil.rmtree(folder.journal), "is not a data folder, since it has no journal/"),
+        (lambda folder, target: shutil.rmtree(folder.journal), "is not a data folder, because it has no journal/"),
         (lambda folder, target: folder.restoring.mkdir(), "is only partly restored"),
         (lambda folder, target: target.symlink_to(folder.path / "backup"), "is inside the data folder"),
     ],
@@ -385,7 +385,7 @@ def test_an_invalid_manifest_is_a_clear_error(folder: DataFolder, target: Path, 
 def test_a_backup_of_a_newer_format_is_refused(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     manifest = create_backup(folder, target).manifest
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(BackupDamaged, match="has the format 2, but this embedsink reads 1"):
+    with pytest.raises(BackupDamaged, match="has the format 2, but this version of embedsink reads 1"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
@@ -406,10 +406,10 @@ def test_a_restore_accepts_an_empty_file_system(folder: DataFolder, target: Path
 def test_a_restore_refuses_other_folders(folder: DataFolder, tmp_path: Path) -> None:
     manifest = create_backup(folder, tmp_path / "back up").manifest
     for path, sentence in (
-        (folder.path, "is not a backup, since it has no generations/"),
-        (folder.keys, "is not a backup, since it has no generations/"),
-        (tmp_path / "missing", "is not a backup, since it has no generations/"),
-        (Path("/"), "is not a backup, since it has no generations/"),
+        (folder.path, "is not a backup, because it has no generations/"),
+        (folder.keys, "is not a backup, because it has no generations/"),
+        (tmp_path / "missing", "is not a backup, because it has no generations/"),
+        (Path("/"), "is not a backup, because it has no generations/"),
         (manifest.with_name("nope.json"), r"`embedsink backup '.*back up' --list` lists them"),
     ):
         with pytest.raises(Misconfigured, match=sentence):
@@ -420,7 +420,7 @@ def test_a_restore_refuses_other_folders(folder: DataFolder, tmp_path: Path) -> 
 def test_a_server_does_not_start_on_a_partly_restored_folder(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
     folder.restoring.mkdir()
-    with pytest.raises(Misconfigured, match="is only partly restored, since it contains restoring/"):
+    with pytest.raises(Misconfigured, match="is only partly restored, because it contains restoring/"):
         folder.create()
     create_backup(other, target)
     with pytest.raises(Misconfigured, match="an earlier restore into it is running or was interrupted"):

@@ -60,7 +60,7 @@ def test_old_generations_are_deleted_and_a_damaged_manifest_is_listed(
 
 def test_a_failed_backup_prints_one_line(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
     target = tmp_path / "target"
-    assert_failed(run_command("backup", target, "--list"), "is not a backup, since it has no generations/.")
+    assert_failed(run_command("backup", target, "--list"), "is not a backup, because it has no generations/.")
     assert_failed(run_command("restore", target, "--data", tmp_path / "new"), "is not a backup")
     assert_failed(run_command("backup", data / "backup", "--data", data), "is inside the data folder")
     (tmp_path / "file").touch()

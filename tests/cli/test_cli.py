@@ -544,7 +544,7 @@ def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path, 
     assert max(map(len, [header, line, *rows])) <= 100
     assert "2025-11-20T00:00:00Z" in rows[0]
     left_out = ", ".join(names[len(shown) :])
-    assert hint == f"Hidden for lack of space: {left_out}. Choose with --columns, or use --format json."
+    assert hint == f"Columns that do not fit: {left_out}. Select columns with --columns, or use --format json."
 
 
 def test_a_single_row_that_is_too_wide_for_the_terminal_is_printed_as_a_list(
@@ -579,7 +579,7 @@ def test_a_long_text_with_line_breaks_is_printed_on_one_line_and_cut(tmp_path: P
 def test_a_binary_format_is_refused_on_a_terminal_only(data: Path, format: str) -> None:
     words = ("report", "views", "--format", format, "--data", data)
     printed = on_a_terminal(*words, code=2)
-    assert f"--format {format}: is binary, and not for a terminal. Add -o FILE." in printed
+    assert f"--format {format}: is binary and can't be printed on a terminal. Add -o FILE." in printed
     assert "PAR1" not in printed
     piped = subprocess.run([sys.executable, "-m", "embedsink", *map(str, words)], capture_output=True, check=True)
     assert len(piped.stdout) > 100
@@ -704,7 +704,7 @@ def test_an_import_that_could_not_be_loaded_fails(
         patch.setattr(Loader, "run_once", end)
         result = run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     assert result.returncode == 1
-    assert "loader: has ended" in result.stderr
+    assert "loader: stopped because of a bug" in result.stderr
     assert "The journal has all imported events" in result.stderr
 
 
@@ -737,7 +737,7 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: Run
     second_import = run_command("import", file, *at)
     assert (second_import.returncode, second_import.stderr.splitlines()[1]) == (
         1,
-        "accepted 1, rejected 1; 2 of these had been imported before.",
+        "accepted 1, rejected 1; 2 of them were imported before.",
     )
     file.write_bytes(file.read_bytes()[:-9])
     damaged = run_command("import", file, *at)
@@ -924,7 +924,7 @@ def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path,
     file.write_text(file.read_text() * 12)
     many = run_command("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert "accepted 0, rejected 0; 12 could not be imported." in many.stderr
-    assert many.stderr.splitlines()[-1] == "Envelopes that could not be imported are stored in the file only."
+    assert many.stderr.splitlines()[-1] == "Envelopes that could not be imported remain only in the file."
     assert "quarantine" not in many.stderr
 
 
@@ -943,7 +943,7 @@ def test_a_replay_reports_untried_rejections(tmp_path: Path, run_command: RunCom
     replayed, untried = run_command("quarantine", "replay", *data).stderr.splitlines()
     assert replayed == "replayed 0, still rejected 1."
     assert untried.startswith(
-        "1 not tried: `id_conflict` and `out_of_scope` never become valid. Send those events again"
+        "Rejections not replayed: 1. `id_conflict` and `out_of_scope` never become valid. Send those events again"
     )
 
 

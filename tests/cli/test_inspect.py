@@ -84,7 +84,7 @@ def test_json_is_the_response_of_the_server(server: RunningServer, reader: str) 
         (("--session", "s", "--expect", "view"), "is not a type with a count"),
         (("--session", "s", "--expect", "=1"), "is not a type with a count"),
         (("--session", "s", "--expect", "veiw=1"), '--expect: type "veiw" does not exist. Did you mean "view"?'),
-        (("--session", "s", "--expect", "refresh=1"), "There are ai-query, dashboard-loaded, download,"),
+        (("--session", "s", "--expect", "refresh=1"), "Valid names: ai-query, dashboard-loaded, download,"),
         (("--session", "s", "--wait", "31"), "--wait"),
         (("--since", "yesterday"), "since"),
     ],

@@ -317,7 +317,7 @@ def test_sql_that_is_not_text_is_a_type_error(tmp_path: Path) -> None:
 
 def test_sql_on_a_server_is_refused_with_advice() -> None:
     connected = embedsink.connect("https://events.example.com/", key=KEY)
-    with pytest.raises(Refused, match=r"^sql: a server runs no SQL\.") as refused:
+    with pytest.raises(Refused, match=r"^sql: a server does not run SQL\.") as refused:
         connected.sql("select 1")
     assert "embedsink.open" in str(refused.value)
     assert "GET https://events.example.com/api/v1/analytics.duckdb, with a read key" in str(refused.value)

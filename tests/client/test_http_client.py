@@ -82,7 +82,7 @@ def test_a_command_reports_the_response_of_another_server(
 ) -> None:
     with answering(*answer) as (url, _):
         done = run_command(*words, "--url", url, EMBEDSINK_KEY=KEY)
-    assert_failed(done, f"{url}: answered 200, but not as an embedsink server.")
+    assert_failed(done, f"{url}: answered 200, but is not an embedsink server.")
 
 
 @pytest.mark.parametrize("answer", [PORTAL, UNTYPED, CUT, OTHER])
@@ -91,7 +91,7 @@ def test_the_response_of_another_server_is_not_shown_as_a_report(
 ) -> None:
     with answering(*answer) as (url, _):
         done = run_command("report", "views", "--url", url, EMBEDSINK_KEY=KEY)
-    assert_failed(done, "but not as an embedsink server")
+    assert_failed(done, "but is not an embedsink server")
 
 
 @pytest.mark.parametrize("answer", [PORTAL, UNTYPED, CUT, OTHER])
@@ -102,7 +102,7 @@ def test_an_import_counts_nothing_when_another_server_answers(
     counts = ImportCounts()
     with answering(*answer) as (url, methods):
         sending = read_deliveries(lines, Rules(), is_remote=True)
-        with pytest.raises(EmbedsinkError, match=r"line 1: .* not as an embedsink server"):
+        with pytest.raises(EmbedsinkError, match=r"line 1: .* is not an embedsink server"):
             import_to_server(HttpClient(url, KEY), sending, counts)
     assert (counts, methods) == (ImportCounts(), ["POST"])
 
@@ -111,7 +111,7 @@ def test_an_import_counts_nothing_when_another_server_answers(
     "read", [lambda client: client.reports(), lambda client: client.report("views")], ids=["list", "rows"]
 )
 def test_a_notebook_reports_the_response_of_another_server(read: Callable[[RemoteClient], object]) -> None:
-    with answering(*PORTAL) as (url, _), pytest.raises(NotEmbedsink, match="not as an embedsink server"):
+    with answering(*PORTAL) as (url, _), pytest.raises(NotEmbedsink, match="is not an embedsink server"):
         read(embedsink.connect(url, key=KEY))
 
 

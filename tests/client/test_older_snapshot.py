@@ -1,4 +1,4 @@
-"""A snapshot of an older embedsink: commands name the missing reports, and the other reports work."""
+"""A snapshot of an older version of embedsink: commands name the missing reports, and the other reports work."""
 
 import json
 import subprocess
@@ -20,8 +20,8 @@ __all__ = ["run_command"]
 
 LACKING = ("sync_impact", "tenants")
 MESSAGE = (
-    "snapshot: lacks the reports sync_impact, tenants. An older embedsink published it: start the server once, or run "
-    "`embedsink snapshot`."
+    "snapshot: lacks the reports sync_impact, tenants. An older version of embedsink published it: start the server "
+    "once, or run `embedsink snapshot`."
 )
 
 
@@ -61,7 +61,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_missing_report_is_reported_with_advice(data: Path, run_command: RunCommand) -> None:
     message = (
-        "snapshot: lacks tenants. An older embedsink published it: start the server once, or run `embedsink snapshot`."
+        "snapshot: lacks tenants. An older version of embedsink published it: start the server once, or run "
+        "`embedsink snapshot`."
     )
     for words in (
         ["tenants"],
@@ -112,7 +113,7 @@ def test_a_dashboard_is_rendered_without_charts_of_missing_reports(
         assert (result.returncode, (tmp_path / f"{name}.svg").exists()) == (0, True), result.stderr
     result = run_command("render", "overview", "-o", tmp_path / "overview.svg", "--data", data)
     assert "overview: omits " in result.stderr
-    assert "which the snapshot lacks. An older embedsink published it" in result.stderr
+    assert "which the snapshot lacks. An older version of embedsink published it" in result.stderr
     result = run_command("render", "tenants", "-o", tmp_path / "tenants.svg", "--data", data)
     assert "Traceback" not in result.stderr
 
@@ -149,14 +150,14 @@ def test_the_quarantine_is_listed_without_its_missing_columns(data: Path, run_co
 
 def test_a_notebook_warns_of_missing_reports_and_reads_the_others(data: Path) -> None:
     opened = embedsink.open(data)
-    with pytest.warns(UserWarning, match=r"^snapshot: lacks the reports sync_impact, tenants\. An older embedsink"):
+    with pytest.warns(UserWarning, match=r"^snapshot: lacks the reports sync_impact, tenants\. An older version"):
         listed = opened.reports()
     assert "views" in set(listed["name"])
     assert not {*LACKING} & {*listed["name"]}
     assert opened.report("views")["view_count"].tolist() == [2]
     assert len(opened.events()) == 2
     for read in (opened.report, opened.columns):
-        with pytest.raises(Misconfigured, match=r"^snapshot: lacks tenants\. An older embedsink published it"):
+        with pytest.raises(Misconfigured, match=r"^snapshot: lacks tenants\. An older version of embedsink"):
             read("tenants")
 
 

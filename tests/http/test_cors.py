@@ -63,7 +63,9 @@ def test_a_refused_preflight_quotes_the_origin(one_origin_server: Server, key: s
     stranger = one_origin_server.request("OPTIONS", EVENTS, headers={"origin": "https://evil.example.com"}).json()[
         "detail"
     ]
-    assert stranger == 'origin: "https://evil.example.com" belongs to no ingest key. Create a key with --origin.'
+    assert stranger == (
+        'origin: "https://evil.example.com" is not allowed by any ingest key. Create a key with --origin.'
+    )
     nobody = one_origin_server.request("OPTIONS", EVENTS)
     assert (nobody.status_code, problem(nobody)) == (403, "wrong_origin")
     assert (

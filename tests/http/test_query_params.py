@@ -26,7 +26,7 @@ def detail(response: httpx.Response) -> str:
     ("query", "message"),
     [
         ("sinse=7d", 'parameter "sinse" does not exist. Did you mean "since"?'),
-        ("zzz=1", 'parameter "zzz" does not exist. There are since, '),
+        ("zzz=1", 'parameter "zzz" does not exist. Valid names: since, '),
         ("since=7d&since=1d", "since: is given more than once. Give it once."),
         ("tenant=a&tenant=a", "tenant: is given more than once"),
         ("since=2026-11-02&until=2026-11-01", 'since: "2026-11-02" is later than until, "2026-11-01". Swap them.'),

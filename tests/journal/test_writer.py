@@ -161,7 +161,7 @@ def test_closing_commits_pending_lines_and_seals(folder: Path) -> None:
 def test_a_closed_journal_refuses_lines(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await journal.close()
-        assert await outcome(journal, line(1)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(1)) is Reason.OVERLOADED
 
     run(test, open_journal(folder))
 

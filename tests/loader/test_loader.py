@@ -556,7 +556,7 @@ def test_a_segment_longer_than_its_loaded_copy_is_kept_and_reported(folder: Data
         load_all(loader)
         for _ in range(2):
             loader.publish()
-        assert "has more bytes than the store loaded" in str(loader.status.damaged)
+        assert "is longer than the copy that the store loaded" in str(loader.status.damaged)
     assert (folder.damaged / longer.name).read_bytes() == 2 * content
 
 

@@ -72,7 +72,7 @@ def test_each_dashboard_shows_all_tiles_and_is_accessible(demo_reader: Reader) -
         assert not any("from" in change for change in changes), name
         if name == "content":
             unused = demo_reader.page.inner_text('[data-tile="unused"]')
-            assert "Every dashboard of the last 90 days has a view in the last 14 days." in unused
+            assert "Every dashboard viewed in the last 90 days was also viewed in the last 14." in unused
         if name == OF_ALL_KINDS:
             violations = Axe().run(demo_reader.page).response["violations"]
             assert [violation["id"] for violation in violations if violation["impact"] in SERIOUS] == [], name
@@ -350,12 +350,12 @@ def test_each_chart_is_available_as_table_file_and_picture(demo_reader: Reader) 
 def test_a_saved_chart_explains_its_dashed_lines(demo_reader: Reader) -> None:
     demo_reader.open("overview", "?period=24h")
     page, tile = demo_reader.page, '[data-tile="views-by-surface"]'
-    assert page.inner_text(f"{tile} [data-note]") == "Dashed: the previous period."
+    assert page.inner_text(f"{tile} [data-note]") == "The dashed line shows the previous period."
     page.click(f"{tile} summary")
     with page.expect_download() as saved:
         page.click(f'{tile} [data-do="svg"]')
     texts = texts_of(Path(saved.value.path()).read_text())
-    assert "View events by surface. Dashed: the previous period." in texts
+    assert "View events by surface. The dashed line shows the previous period." in texts
 
 
 def test_a_tooltip_follows_the_pointer(demo_reader: Reader) -> None:

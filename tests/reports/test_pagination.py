@@ -168,7 +168,7 @@ def test_a_report_without_ingest_seq_has_a_limit_but_no_pages(store: Store, tmp_
     with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
         rows, following = page(reader, "views", PageRequest(limit="1"))
         assert (len(rows), following) == (1, None)
-        with pytest.raises(Refused, match=r"^cursor: this report has no pages\."):
+        with pytest.raises(Refused, match=r"^cursor: this report is not paginated\."):
             page(reader, "views", PageRequest(cursor="AQ", query_id="views"))
 
 
@@ -248,7 +248,7 @@ def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None
         ("vew", 'columns: column "vew" does not exist. Did you mean "view_count"?'),
         ("sesion", 'columns: column "sesion" does not exist. Did you mean "session_count"?'),
         ("view_coun", 'columns: column "view_coun" does not exist. Did you mean "view_count"?'),
-        ("surface,zzz", 'columns: column "zzz" does not exist. There are period_start, deployment, '),
+        ("surface,zzz", 'columns: column "zzz" does not exist. Valid names: period_start, deployment, '),
         ("surface,surface", 'columns: column "surface" is listed twice. Give it once.'),
         ("", 'columns: column "" does not exist.'),
         ("surface,", 'columns: column "" does not exist.'),

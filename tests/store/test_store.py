@@ -55,7 +55,7 @@ def test_a_store_with_a_newer_schema_is_refused_and_unchanged(tmp_path: Path) ->
         newer.execute("insert into migration values ('9999_later', now()::timestamp)")
     before = path.read_bytes()
 
-    with pytest.raises(Misconfigured, match="9999_later, which is newer than this embedsink"):
+    with pytest.raises(Misconfigured, match="9999_later, which is newer than this version of embedsink"):
         Store(path).open()
 
     assert path.read_bytes() == before
@@ -320,7 +320,7 @@ def test_a_store_that_breaks_during_a_report_closes_without_ending_the_process(
         list(reader.rows("views"))
         with files_that_can_not_grow(loaded_store.store.path.stat().st_size), pytest.raises(StoreBroken):
             loaded_store.store.checkpoint()
-        with pytest.raises(StoreRefused, match="is still read"):
+        with pytest.raises(StoreRefused, match="is still being read"):
             loaded_store.store.close()
     loaded_store.store.open()
     # Closing a reader ends its transaction.
@@ -350,7 +350,7 @@ def test_a_store_closes_when_its_last_reader_has_ended(tmp_path: Path, monkeypat
     reader = loaded_store.store.reader(EVERYTHING)
     # The store is not opened again while a reader is open.
     for act in (loaded_store.store.close, loaded_store.store.open):
-        with pytest.raises(StoreRefused, match="is still read"):
+        with pytest.raises(StoreRefused, match="is still being read"):
             act()
         with pytest.raises(Unavailable, match="is being opened"):
             loaded_store.store.reader(EVERYTHING)

@@ -58,7 +58,7 @@ class KeyCache:
             self._read()
         except Misconfigured as error:
             previous_problem = self.problem
-            self.problem = f"{error} Until then the keys stay as they were."
+            self.problem = f"{error} Until then, the server uses the previous keys."
             if self.problem != previous_problem:
                 raise Misconfigured(self.problem) from None
             return False

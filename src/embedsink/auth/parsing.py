@@ -30,8 +30,8 @@ def parse_duration(text: str) -> int:
     seconds = int(match["count"]) * _SECONDS_BY_UNIT[match["unit"]] if match else 0  # 0 is refused.
     if not 1 <= seconds <= DURATION_DAYS_MAX * _SECONDS_BY_UNIT["d"]:
         raise Misconfigured(
-            f"duration: {preview(text)} is not a number with s, m, h, d or w, from 1s to {DURATION_DAYS_MAX}d. "
-            "Write it like 90d."
+            f"duration: {preview(text)} is not a duration from 1s to {DURATION_DAYS_MAX}d. Write a number and a "
+            "unit: s, m, h, d or w. Example: 90d."
         )
     return seconds
 
@@ -79,8 +79,8 @@ def normalize_origin(origin: str) -> str:
     match = _ORIGIN.fullmatch(origin)
     if match is None or (match["port"] and not 1 <= int(match["port"]) <= PORT_MAX):
         raise Misconfigured(
-            f"origin: {preview(origin)} is not http(s)://host or http(s)://host:port. Write it like "
-            "https://app.example.com: no path, no wildcard, no null; other scripts in their xn-- form."
+            f"origin: {preview(origin)} is not http(s)://host or http(s)://host:port. Example: "
+            "https://app.example.com. Paths, wildcards and null are not allowed. Write other scripts in xn-- form."
         )
     scheme, host = match["scheme"].lower(), match["host"].lower()
     if not match["port"] or int(match["port"]) == _DEFAULT_PORTS[scheme]:

@@ -117,7 +117,7 @@ def write_durably(path: Path, content: bytes) -> None:
             # Otherwise the content would be read back from the page cache.
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if not _has_content(path, content):
-        raise Misconfigured(f"{path}: the disk returned other content than was written. Replace the disk.")
+        raise Misconfigured(f"{path}: the disk returned content that differs from what was written. Replace the disk.")
 
 
 def open_private(path: str, flags: int) -> int:

@@ -71,7 +71,9 @@ def decode(manifest: bytes) -> Generation:
     try:
         parsed = json.loads(manifest)
         if parsed["format"] != FORMAT:
-            raise BackupDamaged(f"has the format {preview(parsed['format'])}, but this embedsink reads {FORMAT}")
+            raise BackupDamaged(
+                f"has the format {preview(parsed['format'])}, but this version of embedsink reads {FORMAT}"
+            )
         content = parsed["generation"]
         if parsed["sha256"] != _checksum(content):
             raise BackupDamaged("its checksum does not match")

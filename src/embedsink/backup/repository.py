@@ -46,9 +46,7 @@ class Repository:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Misconfigured(
-                    f"{self.path}: another backup is writing to it. Wait until that has finished."
-                ) from None
+                raise Misconfigured(f"{self.path}: another backup is writing to it. Wait until it finishes.") from None
             yield
 
     def names(self) -> list[str]:
@@ -61,7 +59,7 @@ class Repository:
             return sorted(path.name for path in self.generations.iterdir() if _time_of(path.name))
         except (FileNotFoundError, NotADirectoryError):
             raise Misconfigured(
-                f"{self.path}: is not a backup, since it has no generations/. Name a folder written by "
+                f"{self.path}: is not a backup, because it has no generations/. Name a folder written by "
                 "`embedsink backup`."
             ) from None
 

@@ -135,7 +135,7 @@ class _StagingFolder:
             target.flush()
             os.fsync(target.fileno())
         if (digest.hexdigest(), byte_count) != (file.sha256, file.byte_count):
-            raise BackupDamaged(f"{repository.path}: {file.name}: its chunks don't match the file's checksum")
+            raise BackupDamaged(f"{repository.path}: {file.name}: the restored content does not match its checksum")
 
     def _refuse_nonempty(self) -> None:
         """Raise Misconfigured if the data folder has content, which a restore would mix with the backup's files."""

@@ -47,7 +47,7 @@ app.command("sync-result", short_help="Record the result of a dbt sync.", epilog
     sync_result.sync_result
 )
 app.add_typer(quarantine.app, name="quarantine")
-app.command(short_help="Back up a data folder, also of a running server.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
+app.command(short_help="Back up a data folder, even while a server runs.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command(short_help="Restore a backup into a new folder.", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command(short_help="Publish a snapshot, analytics.duckdb.", epilog=maintenance.SNAPSHOT_EXAMPLES)(
     maintenance.snapshot

@@ -37,7 +37,7 @@ def backup(
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List the generations instead of making a backup.")] = False,
 ) -> None:
-    """Add a generation to a backup folder, also while a server runs. Prints the path of its manifest.
+    """Add a generation to a backup folder, even while a server runs. The command prints the path of its manifest.
 
     A generation contains every event that was acknowledged before the command began, keys.json, dashboards/ and the
     segments in damaged/. Only changes since the last generation are stored, and everything is read back to verify it.

@@ -24,7 +24,12 @@ _STDIN_BYTES_MAX = 4_096
 
 COLUMNS = ("key_id", "kind", "state", "deployments", "origins", "created_at", "expires_at", "label")
 
-Kind = Annotated[KeyKind, typer.Option(help="Who uses the key: pages, readers, dbt pipelines, or operators.")]
+Kind = Annotated[
+    KeyKind,
+    typer.Option(
+        help="The kind of key: ingest for pages, read for readers, sync for dbt pipelines, admin for operators."
+    ),
+]
 AllowedDeployments = Annotated[
     list[int] | None,
     typer.Option(
@@ -48,12 +53,12 @@ Lifetime = Annotated[
     typer.Option(
         "--expires",
         metavar="SPAN",
-        help="Expire after this time, such as 90d or 12h.",
+        help="The lifetime of the key, such as 90d or 12h. Default: unlimited.",
         parser=option_parser("--expires", parse_duration),
     ),
 ]
 Label = Annotated[
-    str, typer.Option(metavar="TEXT", help="A note on its use.", parser=option_parser("--label", parse_label))
+    str, typer.Option(metavar="TEXT", help="A description of the key.", parser=option_parser("--label", parse_label))
 ]
 
 
@@ -73,7 +78,7 @@ def create(
     label: Label = "",
     data: Data = DATA,
 ) -> None:
-    """Create a key, and print it on stdout. It is shown only once, since only its SHA-256 is stored."""
+    """Create a key, and print it on stdout. It is shown only once, because only its SHA-256 is stored."""
     if kind is KeyKind.SYNC and origins:
         raise UsageError("--origin: does not apply to sync keys, which pipelines use. Omit it.")
     now = time.time()
@@ -111,15 +116,15 @@ def list_keys(data: Data = DATA) -> None:
 )
 def revoke(
     key_id: Annotated[
-        str, typer.Argument(metavar="KEY_ID", help="An id of `keys list`, or - to read the key itself from stdin.")
+        str, typer.Argument(metavar="KEY_ID", help="A key id from `keys list`, or - to read the key itself from stdin.")
     ],
     data: Data = DATA,
 ) -> None:
     """Revoke a key. A running server refuses it within a second."""
     if TOKEN_PREFIX.search(key_id):
         raise UsageError(
-            "KEY_ID: is a key, which `ps` and the shell's history would show. Pass an id of `keys list`, or - and the "
-            "key on stdin."
+            "KEY_ID: is a key, which `ps` and the shell's history would show. Pass a key id from `keys list`, or - "
+            "and the key on stdin."
         )
     id_or_token = _read_token() if key_id == "-" else key_id
     key = KeyStore(DataFolder(data).keys).revoke(id_or_token, now=time.time())

@@ -58,7 +58,7 @@ def rebuild(data: Data = DATA) -> None:
 def doctor(data: Data = DATA) -> None:
     """Check versions, disk space, sizes, snapshots, rows, dashboards, journal and keys of a data folder.
 
-    It only reads, also while a server runs. Exit code 1 if a check fails.
+    The command only reads, even while a server runs. The exit code is 1 if a check fails.
     """
     from embedsink.doctor import examine
     from embedsink.settings import read_settings

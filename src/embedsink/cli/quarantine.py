@@ -60,7 +60,7 @@ def list_quarantine(
 @app.command(epilog=examples("embedsink quarantine show 019ab9f0-6a00-7c4e-8000-000000000000 --data data"))
 def show(
     quarantine_id: Annotated[
-        str, typer.Argument(metavar="ID", help="An id of `quarantine list`, or its first characters.")
+        str, typer.Argument(metavar="ID", help="An id from `quarantine list`, or its first characters.")
     ],
     data: Data = DATA,
     url: Url = None,
@@ -98,8 +98,9 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     untried_count = result["untried"]
     if untried_count:
         print_message(
-            f"{untried_count:,} not tried: `id_conflict` and `out_of_scope` never become valid. Send those events "
-            "again with other ids or keys. A rejection of which only the beginning is stored can't be replayed."
+            f"Rejections not replayed: {untried_count:,}. `id_conflict` and `out_of_scope` never become valid. "
+            "Send those events again with other ids or keys. A rejection of which only the beginning is stored can't "
+            "be replayed."
         )
 
 

@@ -77,7 +77,7 @@ def render(
 ) -> None:
     """Draw a dashboard as a self-contained PDF, PNG, SVG or HTML file.
 
-    From a data folder it draws the last snapshot, also while a server runs. Values that only a server has, such as the
+    From a data folder it draws the last snapshot, even while a server runs. Values that only a server has, such as the
     age of its journal, need --url. A PDF has one page, with the height of the dashboard.
     """
     format = _format_of(output)

@@ -77,7 +77,7 @@ def write_report(chunks: Iterable[bytes], format: Format, output: Path | None) -
 def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
     """Print a report with control characters escaped, or raise a usage error if the format is binary."""
     if format in (Format.PARQUET, Format.ARROW):
-        raise UsageError(f"--format {format}: is binary, and not for a terminal. Add -o FILE.")
+        raise UsageError(f"--format {format}: is binary and can't be printed on a terminal. Add -o FILE.")
     with TemporaryFile("w+", encoding="utf-8") as file:
         for chunk in chunks:
             file.buffer.write(chunk)

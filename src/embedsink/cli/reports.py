@@ -55,7 +55,7 @@ def _parse_format(text: str) -> str:
     return text
 
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A report. Without one, all are listed.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The report to show. Default: list all reports.")]
 Interval = Annotated[
     str | None, typer.Option(metavar="NAME", help="The length of a period: hour, day, week or month. Default: day.")
 ]
@@ -65,7 +65,10 @@ Guard = Annotated[bool, typer.Option(help="In csv, put an apostrophe before text
 Bom = Annotated[bool, typer.Option("--bom", help="Begin csv with a byte-order mark, for Excel.")]
 Describe = Annotated[bool, typer.Option("--describe", help="Describe a row and each column.")]
 AllReports = Annotated[
-    bool, typer.Option("--all", help="Write every report as csv to the ZIP or folder of -o, and replace files there.")
+    bool,
+    typer.Option(
+        "--all", help="Write every report as csv to the ZIP file or folder named by -o. Existing files are replaced."
+    ),
 ]
 FormatOption = Annotated[
     str | None,
@@ -99,7 +102,7 @@ def report(
 ) -> None:
     """List the reports, show one, or write all of them.
 
-    From a data folder it reads the last snapshot, also while a server runs. Times are in UTC; --timezone applies to
+    From a data folder it reads the last snapshot, even while a server runs. Times are in UTC; --timezone applies to
     periods, and to times that you pass without an offset. In csv, text that a spreadsheet would treat as a formula gets
     an apostrophe. A terminal shows as many columns as fit, and escapes control characters. Files and pipes have all
     columns.

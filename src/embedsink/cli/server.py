@@ -29,13 +29,14 @@ def serve(
     behind_proxy: Annotated[
         bool,
         typer.Option(
-            "--behind-proxy", help="A proxy in front of this server terminates HTTPS and sets X-Forwarded-Proto."
+            "--behind-proxy",
+            help="Trust X-Forwarded-Proto and X-Forwarded-For from a proxy that terminates HTTPS.",
         ),
     ] = False,
 ) -> None:
     """Receive events and answer reports until SIGTERM or Ctrl-C. Logs are JSON lines on stderr.
 
-    An address that other machines reach requires a certificate or --behind-proxy, so that keys are encrypted.
+    An address that other machines can reach requires a certificate or --behind-proxy, so that keys are encrypted.
     """
     if (certificate is None) != (private_key is None):
         raise UsageError("--certificate: needs --private-key, and vice versa. Pass both or neither.")

@@ -39,8 +39,9 @@ def sync_result(
 ) -> None:
     """Record the result of a completed dbt sync on a server, with a sync or an admin key for its deployment.
 
-    A pipeline may repeat the command: recording the same result again changes nothing. Exit code 1 if the result is
-    invalid, if the job has another result, or if the server does not answer for a minute.
+    A pipeline may repeat the command: recording the same result again changes nothing. The exit code is 1 if the
+    result is invalid, if a different result is already recorded for the job, or if the server does not answer for a
+    minute.
     """
     if job == "":
         raise UsageError("--job: is empty, perhaps an unset variable. Pass the id of the job, or omit it.")

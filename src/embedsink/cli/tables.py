@@ -63,7 +63,7 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], *, width:
     _print_columns(visible_columns, width=width, is_single_line=True)
     if hidden_columns:
         hidden_names = ", ".join(column.name for column in hidden_columns)
-        print_message(f"Hidden for lack of space: {hidden_names}. Choose with --columns, or use --format json.")
+        print_message(f"Columns that do not fit: {hidden_names}. Select columns with --columns, or use --format json.")
     if _full_width(visible_columns) > width:
         print_message("Long texts are cut. --format json shows them completely.")
 

@@ -47,7 +47,7 @@ def export_file(
 ) -> None:
     """Write all raw events of the last snapshot to a file. A running server is not affected.
 
-    .ndjson has every event and action as a delivery, one a line. `import` restores them with their ids and times.
+    .ndjson has every event and action as a delivery, one per line. `import` restores them with their ids and times.
     Rejections, losses and results of dbt syncs are not exported; `embedsink backup` includes them. .csv and .parquet
     have the rows of the event table. In .csv, text that a spreadsheet would treat as a formula gets an apostrophe.
     """
@@ -96,7 +96,7 @@ def import_file(
     /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
 
     Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
-    quarantines each rejection once. Exit code 1 if anything in the file was rejected or could not be imported.
+    quarantines each rejection once. The exit code is 1 if anything in the file was rejected or could not be imported.
     """
     from embedsink.transfer.bulk_import import ImportCounts
 
@@ -158,7 +158,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
         counts: the counts and messages.
         source: the option for suggested commands, such as `--data data`.
     """
-    duplicate_note = f"; {counts.duplicate:,} of these had been imported before" if counts.duplicate else ""
+    duplicate_note = f"; {counts.duplicate:,} of them were imported before" if counts.duplicate else ""
     unsent_note = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
     print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate_note}{unsent_note}.")
     for message in counts.messages:
@@ -169,7 +169,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
     if counts.rejected:
         print_message(f"List the rejections: `embedsink quarantine list {source}`.")
     if counts.unsent:
-        print_message("Envelopes that could not be imported are stored in the file only.")
+        print_message("Envelopes that could not be imported remain only in the file.")
 
 
 @contextmanager

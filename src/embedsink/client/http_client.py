@@ -37,7 +37,7 @@ class NotEmbedsink(EmbedsinkError):
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"{url}: answered 200, but not as an embedsink server. Check the URL, and whether a proxy or a login page "
+            f"{url}: answered 200, but is not an embedsink server. Check the URL, and whether a proxy or a login page "
             "answers instead."
         )
 
@@ -290,7 +290,7 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
         detail = str(problem["detail"])
     except (ValueError, KeyError, TypeError, OSError, HTTPException):
         # A proxy sent the response, or another server.
-        message = f"{url}: answered {error.code} {error.reason}. Check that the URL is an embedsink server's."
+        message = f"{url}: answered {error.code} {error.reason}. Check that this is the URL of an embedsink server."
         if error.code in (429, 502, 503, 504):
             raise Unavailable(Reason.NOT_READY, message, retry_after_s=_retry_after_s(error)) from None
         raise EmbedsinkError(message) from None

@@ -214,8 +214,8 @@ class RemoteClient(Client):
         url = f"{self._http_client.url}/api/v1/analytics.duckdb"
         raise Refused(
             Reason.BAD_PARAMETER,
-            "sql: a server runs no SQL. Open a data folder on this machine with embedsink.open, or a folder with a "
-            f"downloaded analytics.duckdb: GET {url}, with a read key without a scope.",
+            "sql: a server does not run SQL. Open a data folder on this machine with embedsink.open, or a folder with "
+            f"a downloaded analytics.duckdb: GET {url}, with a read key without a scope.",
         )
 
     def _read_report(self, name: str, params: ReportParams) -> pandas.DataFrame:

@@ -79,7 +79,7 @@ def _unknown_field_message(name: str, owner: type[BaseModel], present: dict[str,
     """Return the message for a field that the model `owner` lacks, in an object with the fields `present`."""
     kinds = [kind for kind, tile in TILES_BY_KIND.items() if name in tile.model_fields]
     if kinds and owner in TILES_BY_KIND.values():
-        return f"is a field of the kind {' or '.join(kinds)}. Remove it, or change the kind."
+        return f"is allowed only in tiles of the kind {' or '.join(kinds)}. Remove it, or change the kind."
     fields = [definition.alias or field for field, definition in owner.model_fields.items()]
     missing = [field for field in fields if field not in present]
     advice = suggestion(name, missing, f"The fields are {', '.join(fields)}.")

@@ -95,9 +95,11 @@ def _read_dashboard(path: Path) -> Dashboard:
     """Return the dashboard of a file. Raise Misconfigured if the file name or the content is invalid."""
     where = f"dashboards/{path.name}"
     if not is_page_name(path.stem):
-        problem = "is the name of the inspector" if path.stem == INSPECTOR else "is not a valid name for a page"
+        if path.stem == INSPECTOR:
+            raise Misconfigured(f"{where}: is reserved for the inspector. Choose another name.")
         raise Misconfigured(
-            f"{where}: {problem}. Use lowercase letters, digits and hyphens, such as support-desk.json."
+            f"{where}: is not a valid name for a page. Use lowercase letters, digits and hyphens, such as "
+            "support-desk.json."
         )
     return parse_dashboard(_parse_json(path, where), where)
 

@@ -57,7 +57,9 @@ def drop_invalid_tiles(dashboard: Dashboard, reports: Iterable[Report]) -> tuple
         if valid_tiles:
             sections.append(section.model_copy(update={"tiles": valid_tiles}))
     if not sections:
-        raise Misconfigured(f"{dashboard.title}: has no tile that these reports support. Choose another dashboard.")
+        raise Misconfigured(
+            f"{dashboard.title}: none of its tiles can be drawn with the available reports. Choose another dashboard."
+        )
     return dashboard.model_copy(update={"sections": sections}), dropped_titles
 
 
@@ -109,7 +111,7 @@ def _check_time_column(path: str, column: str, report: Report) -> None:
     time_columns = sorted(candidate.name for candidate in report.columns if candidate.type == "timestamp")
     if column not in time_columns:
         advice = suggestion(column, time_columns)
-        raise Misconfigured(f"{path}: column {preview(column)} of report {report.name} has no times. {advice}")
+        raise Misconfigured(f"{path}: column {preview(column)} of report {report.name} is not a time column. {advice}")
 
 
 def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
@@ -125,7 +127,7 @@ def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
         if types[column] not in NUMBERS:
             numeric_columns = sorted(name for name, type_ in types.items() if type_ in NUMBERS)
             advice = suggestion(column, numeric_columns)
-            raise Misconfigured(f"{path}.{where}: column {preview(column)} has no numbers. {advice}")
+            raise Misconfigured(f"{path}.{where}: column {preview(column)} is not numeric. {advice}")
     if isinstance(tile, Chart | Table):
         _check_group(path, tile)
         _check_shown_columns(path, tile, report)

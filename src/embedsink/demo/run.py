@@ -199,7 +199,7 @@ class _Demo:
     def _send_live(self) -> None:
         """Send single events at random times until a stop request. Show the newest event and the counts."""
         rng = Random(SEED)  # noqa: S311 (not secret)
-        self.terminal.heading("Live traffic. Ctrl-C stops the demo and deletes its data")
+        self.terminal.heading("Live traffic. Press Ctrl-C to stop the demo and delete its data")
         counts_text = ""
         next_check_at = 0.0
         with self.terminal.live_line() as show:

@@ -54,7 +54,8 @@ async def answer_preflight(request: Request) -> Response:
         )
     if not is_origin_allowed(origin, engine):
         raise Refused(
-            Reason.WRONG_ORIGIN, f"origin: {preview(origin)} belongs to no ingest key. Create a key with --origin."
+            Reason.WRONG_ORIGIN,
+            f"origin: {preview(origin)} is not allowed by any ingest key. Create a key with --origin.",
         )
     return Response(
         status_code=204,

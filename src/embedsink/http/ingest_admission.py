@@ -199,7 +199,10 @@ class Admission:
         tokens = list(find_body_tokens(beginning))
         if not tokens:
             detail = f"the first {ANONYMOUS_BYTES_MAX:,} bytes of the body contain no key"
-            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {detail}. Send a key in either.")
+            raise Refused(
+                Reason.NO_CREDENTIAL,
+                f"authorization: is missing, and {detail}. Send a key in the header or in the body.",
+            )
         # Fields of events may look like a key, so prefer a valid one.
         valid_tokens = [token for token in tokens if meta.engine.keys.find(token) is not None]
         meta.body_token = valid_tokens[0] if valid_tokens else tokens[0]

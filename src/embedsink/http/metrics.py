@@ -63,11 +63,13 @@ class _EngineCollector:
         )
         yield GaugeMetricFamily(
             "embedsink_journal_segments",
-            "Sealed segments that two snapshots don't cover yet.",
+            "Sealed segments that the last two snapshots do not both contain.",
             journal.capacity.segment_count,
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_segment_bytes", "Bytes of sealed segments not covered yet.", journal.capacity.byte_count
+            "embedsink_journal_segment_bytes",
+            "Bytes of sealed segments that the last two snapshots do not both contain.",
+            journal.capacity.byte_count,
         )
         yield GaugeMetricFamily(
             "embedsink_journal_available_bytes", "Bytes until the server answers 503.", journal.capacity.available_bytes
@@ -94,4 +96,8 @@ class _EngineCollector:
             "embedsink_snapshot_timestamp_seconds", "When the last snapshot was published.", status.snapshot_at or 0
         )
         yield CounterMetricFamily("embedsink_store_reopened", "Times the store was reopened.", status.reopened_count)
-        yield GaugeMetricFamily("embedsink_damaged_files", "Files moved to damaged/.", len(status.damaged))
+        yield GaugeMetricFamily(
+            "embedsink_damaged_files",
+            "Damaged or lost files that need the operator's attention.",
+            len(status.damaged),
+        )

@@ -37,7 +37,10 @@ ADVICE: dict[int | None, str] = {
     503: "Wait for the time in `Retry-After`, then resend.",
 }
 # Reasons whose advice differs from that of their status.
-_ADVICE_BY_REASON = {Reason.INVALID_BODY: "Fix the fields in `errors`, then resend. Nothing is stored."}
+_ADVICE_BY_REASON = {
+    Reason.INVALID_BODY: "Fix the fields in `errors`, then resend. Nothing is stored.",
+    Reason.PLAIN_HTTP: "Use HTTPS, and replace the key. Nothing is stored.",
+}
 _CHALLENGES = {
     Reason.NO_CREDENTIAL: 'Bearer realm="embedsink"',
     Reason.BAD_CREDENTIAL: 'Bearer realm="embedsink", error="invalid_token"',

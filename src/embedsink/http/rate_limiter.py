@@ -171,7 +171,7 @@ class RateLimiter:
 
     def _address_rate_error(self, sender: Sender, wait_s: float) -> Unavailable:
         limit = f"{self._address_byte_buckets.rate_per_s:,} bytes/s (EMBEDSINK_RATE_ADDRESS_BYTES_PER_S)"
-        detail = f"address {sender.address}: sends more than {limit}. Rejected bodies count more. Wait."
+        detail = f"address {sender.address}: sends more than {limit}. Rejected bodies count more than their size. Wait."
         return _rate_error(detail, wait_s)
 
 

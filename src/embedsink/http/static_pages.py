@@ -95,7 +95,8 @@ def _check_loopback_host(request: Request) -> None:
         host = preview(request.headers.get("host", ""))
         raise Refused(
             Reason.NOT_FOUND,
-            f"host: {host} is not 127.0.0.1 or localhost. Open the page by these names, on the machine of the server.",
+            f"host: {host} is not 127.0.0.1 or localhost. Open the page at one of these host names, on the "
+            "machine of the server.",
         )
 
 

@@ -148,7 +148,7 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
                 raise Refused(Reason.ENCODING, "body: its gzip stream is truncated. Send all of it.")
             body = member.unused_data
     except zlib.error:
-        detail = "body: is not gzip, which content-encoding announces. Compress it, or leave the header out."
+        detail = "body: is not gzip, although Content-Encoding is gzip. Compress it, or leave the header out."
         raise Refused(Reason.ENCODING, detail) from None
     return b"".join(contents)
 

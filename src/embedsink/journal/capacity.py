@@ -110,12 +110,9 @@ class Capacity:
         disk_available_bytes = self._disk_free_bytes - self._free_bytes_min
         self.available_bytes = min(disk_available_bytes, self._journal_free_bytes)
         if disk_available_bytes < 0:
-            return (
-                "disk: has less free space than EMBEDSINK_FREE_BYTES_MIN. The operator has to free space; "
-                "resend afterwards."
-            )
+            return "disk: has less free space than EMBEDSINK_FREE_BYTES_MIN. The operator must free space. Then resend."
         if self._journal_free_bytes < 0:
-            return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
+            return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Wait, then resend."
         return None
 
     def _check_that_folder_was_not_moved(self) -> None:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 # An idle journal checks this often whether its folder still exists.
 _IDLE_CHECK_S = 5.0
-_DISK_FULL_MESSAGE = "disk: is full. The operator has to free space; resend afterwards."
+_DISK_FULL_MESSAGE = "disk: is full. The operator must free space. Then resend."
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,9 @@ class Journal:
         If the write fails, `on_durable` is called with an error: `overloaded`, `storage_low` or `storage_failed`.
 
         Raises:
-            Unavailable: the journal has ended (reason `storage_failed`), too many bytes are pending (`overloaded`), or
-                the disk or the journal is full (`storage_low`). Nothing is stored, and `on_durable` is not called.
+            Unavailable: the journal has failed (reason `storage_failed`), the server is stopping or too many bytes are
+                pending (`overloaded`), or the disk or the journal is full (`storage_low`). Nothing is stored, and
+                `on_durable` is not called.
         """
         self._check_limits(len(lines))
         self._submitted_bytes += len(lines)
@@ -163,10 +164,11 @@ class Journal:
         self._wake.set()
 
     def _check_limits(self, byte_count: int) -> None:
-        """Raise Unavailable if the journal has ended, or has no space for these bytes."""
-        if self.failure is not None or self._is_closing:
-            message = "journal: has ended. Retry after the server's restart."
-            raise Unavailable(Reason.STORAGE_FAILED, message, retry_after_s=5)
+        """Raise Unavailable if the journal has failed, is closing, or has no space for these bytes."""
+        if self.failure is not None:
+            raise self._failure_error()
+        if self._is_closing:
+            raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then resend.", retry_after_s=5)
         pending_bytes = self._submitted_bytes - self._committed_bytes
         if pending_bytes + byte_count > self.limits.pending_bytes_max:
             raise Unavailable(Reason.OVERLOADED)
@@ -220,7 +222,8 @@ class Journal:
         """Recover the segments for which the disk had no space at the start."""
         for path in recover_deferred(self.recovery, damaged_folder=self._damaged_folder):
             self.capacity.add(path.stat().st_size)
-            log.warning("journal_recovered", extra={"detail": f"journal {path.name}: was recovered with free space."})
+            detail = f"journal {path.name}: was recovered after disk space became available."
+            log.warning("journal_recovered", extra={"detail": detail})
             self._on_sealed(number_of(path))
         if self.recovery.deferred:
             self.capacity.refuse(_DISK_FULL_MESSAGE)

@@ -101,9 +101,9 @@ class DamagedFiles:
 
     def report_salvage(self, row_count: int, *, lost_count: int) -> None:
         """Report the rows that were salvaged from damaged files, and the events that were lost."""
-        message = f"store: the store and its snapshots were damaged; {row_count:,} of their rows were salvaged"
+        message = f"store: the store and its snapshots were damaged. {row_count:,} of their rows were salvaged"
         if lost_count:
-            self.record_loss(f"{message}, {lost_count:,} events are lost. The ledger lists their segments.")
+            self.record_loss(f"{message}, and {lost_count:,} events are lost. The ledger lists their segments.")
         else:
             log.warning("salvaged", extra={"detail": f"{message}. No event is lost."})
 
@@ -125,7 +125,7 @@ class DamagedFiles:
 
 def _delete(path: Path, why: str) -> None:
     """Delete a file in `damaged/`, and log why."""
-    log.warning("copy_deleted", extra={"detail": f"damaged/{path.name}: was deleted, since {why}."})
+    log.warning("copy_deleted", extra={"detail": f"damaged/{path.name}: was deleted, because {why}."})
     path.unlink()
 
 

@@ -122,7 +122,8 @@ class Loader:
             self._thread.join(timeout_s)
         self._publisher.abandon()
         if self._thread.is_alive():
-            log.error("loader_failed", extra={"detail": "loader: hangs. The server ends without it. Check the disk"})
+            detail = "loader: is not responding. The server exits without waiting for it. Check the disk"
+            log.error("loader_failed", extra={"detail": detail})
         else:
             self._store.close()
 
@@ -173,7 +174,7 @@ class Loader:
             # Log every error: a thread that ends silently would look idle.
             log.error("bug", exc_info=error)
             self.status.thread_error = (
-                f"loader: has ended ({type(error).__name__}). It is a bug; see the log. Nothing is loaded until the "
+                f"loader: stopped because of a bug ({type(error).__name__}); see the log. Nothing is loaded until the "
                 "next start"
             )
         finally:
@@ -415,4 +416,4 @@ def _error_message(failure: Exception) -> str:
         case EmbedsinkError():
             return str(failure)
     log.error("bug", exc_info=failure)
-    return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is retried"
+    return f"loader: loading stopped because of a bug ({type(failure).__name__}); see the log. Loading is retried"

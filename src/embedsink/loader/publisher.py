@@ -29,7 +29,9 @@ DISK_SHARE_MAX = 1 / 20
 # memory. After a kill, these segments are loaded again in about 2 s.
 UNWRITTEN_BYTES_MAX = 96 * 1_048_576
 
-_PREVIOUS_DELETED = "was deleted, since the disk has no space for the next snapshot. It returns when there is space."
+_PREVIOUS_DELETED = (
+    "was deleted, because the disk has no space for the next snapshot. The server creates it again when there is space."
+)
 
 
 class Publisher:

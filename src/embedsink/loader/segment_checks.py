@@ -66,7 +66,7 @@ class SegmentChecks:
     def delete_covered(self, covered_sizes: Mapping[str, int]) -> None:
         """Delete the segments that snapshots cover, and reject those that have more bytes than were loaded."""
         for path in self._pending.delete_covered(covered_sizes):
-            self.reject(path, "has more bytes than the store loaded from a shorter copy of it")
+            self.reject(path, "is longer than the copy that the store loaded")
 
     def reject(self, path: Path, why: str) -> None:
         """Move a segment that can't be loaded to `damaged/`."""

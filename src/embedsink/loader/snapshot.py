@@ -182,4 +182,4 @@ def publish_copy(copy: CopyProcess, target: Path, *, previous: Path) -> None:
 
 def stall_message(source: Path) -> str:
     """Return the error message for a stalled copy."""
-    return f"copying {source.name}: made no progress for {STALLED_S:g} s and was ended. Check the disk"
+    return f"copying {source.name}: made no progress for {STALLED_S:g} s and was stopped. Check the disk"

@@ -46,7 +46,7 @@ def _find_problem(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Ru
     type_name = envelope.get("type")
     message_type = catalog.types.get(type_name) if isinstance(type_name, str) else None
     if message_type is None or message_type.direction != direction:
-        return Problem(Reason.UNKNOWN_TYPE, f"type: {preview(type_name)} is not an {direction} of the catalog.")
+        return Problem(Reason.UNKNOWN_TYPE, f"type: {preview(type_name)} is not an {direction} type of the protocol.")
     surface_problem = _find_surface_problem(envelope, message_type)
     return surface_problem or _find_field_problem(envelope, catalog)
 

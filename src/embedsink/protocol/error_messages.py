@@ -57,7 +57,7 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
         case "extra_forbidden":
             return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
         case "not_an_instant":
-            return f"{value} is not an ISO 8601 timestamp of the years 1 to 9999. Write it like 2026-11-21T09:30:00Z."
+            return f"{value} is not an ISO 8601 timestamp of the years 1 to 9999. Example: 2026-11-21T09:30:00Z."
         case "none_required":
             return f"{value} is not null. Leave it out."
         case "literal_error":
@@ -76,8 +76,8 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
         case "string_unicode":
             return f"{value} has a lone surrogate. Remove it."
         case "string_too_short" | "too_short":
-            return "is empty. Fill it in."
-    return f"{value} is not allowed here. Compare it with the documentation."
+            return "is empty. Set a value."
+    return f"{value} is not allowed here. See the documentation."
 
 
 def alternatives(expected: str) -> list[str]:

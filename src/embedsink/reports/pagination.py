@@ -135,7 +135,7 @@ class PageRequest:
         has_pages = "ingest_seq" in visible
         if self.cursor is not None:
             if not has_pages:
-                raise Refused(Reason.BAD_PARAMETER, "cursor: this report has no pages. Omit it.")
+                raise Refused(Reason.BAD_PARAMETER, "cursor: this report is not paginated. Omit the cursor.")
             cursor = Cursor.decode(self.cursor, self.query_id, self.cipher)
             return self._page_query(view, columns, limit), cursor
         if has_pages and limit is not None:

@@ -152,7 +152,7 @@ class Store:
         if self._closing_connection is None:
             return
         if not self._readers.end(patience_s=0.0, timeout_s=_CLOSE_TIMEOUT_S):
-            raise StoreRefused(f"{self.path.name}: is still read. It closes when its last reader has ended")
+            raise StoreRefused(f"{self.path.name}: is still being read. It closes when the last reader finishes")
         try:
             self._closing_connection.close()
         except duckdb.Error as error:

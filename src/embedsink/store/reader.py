@@ -74,7 +74,7 @@ _PORTABLE_EXPRESSIONS = {
 _PYTHON_EXPRESSIONS = {"UUID": "{}::varchar"}
 # An option in a scope. It is not a session variable.
 HIDES_INGEST_SEQ = "hides_ingest_seq"
-OLDER_SNAPSHOT = "An older embedsink published it: start the server once, or run `embedsink snapshot`."
+OLDER_SNAPSHOT = "An older version of embedsink published it: start the server once, or run `embedsink snapshot`."
 # The scope of all deployments.
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
@@ -226,7 +226,7 @@ class Reader:
             with duckdb_errors_translated(whole=True):
                 result = execute_as(caller, self._connection, sql, parameters)
                 if result is None:
-                    raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
+                    raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Example: `select * from views`.")
                 return frame_of(result)
         except StoreTooSmall as error:
             raise Unavailable(Reason.NOT_READY, f"sql: {error}\nSelect fewer rows.") from error
@@ -385,7 +385,7 @@ class Reader:
         unknown = variables.keys() - set(VARIABLES)
         if unknown:
             # Without this check, a misspelt limit of a scope would show other deployments' rows.
-            raise ValueError(f"variables {sorted(unknown)}: no view reads them. There are {', '.join(VARIABLES)}.")
+            raise ValueError(f"variables {sorted(unknown)}: no view reads them. Valid names: {', '.join(VARIABLES)}.")
         for name, value in variables.items():
             self._connection.execute(f"set variable {name} = $1", [value])
         self._variables |= variables
@@ -410,7 +410,7 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     """
     require_folder(path.parent)
     if not path.exists():
-        raise Misconfigured(f"{path}: does not exist. A server publishes it some seconds after its start.")
+        raise Misconfigured(f"{path}: does not exist. A server publishes it a few seconds after it starts.")
     try:
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(contextlib.closing(duckdb.connect(str(path), read_only=True)))

@@ -27,7 +27,9 @@ def check_duckdb_version() -> None:
     """
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_VERSION_MIN <= version < DUCKDB_VERSION_BELOW:
-        raise Misconfigured(f"duckdb {duckdb.__version__}: is not supported, 1.5.5 to 2.x is. Install duckdb==1.5.5.")
+        raise Misconfigured(
+            f"duckdb {duckdb.__version__}: is not supported. embedsink supports 1.5.5 to 2.x. Install duckdb==1.5.5."
+        )
 
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
@@ -44,8 +46,8 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
         return refresh_views(connection) or is_migrated
     except (duckdb.ProgrammingError, duckdb.TransactionException) as error:
         raise Misconfigured(
-            f"{name}: can't be brought up to date ({first_line(error)}). Nothing was changed: install the embedsink "
-            "that wrote it again, and report this."
+            f"{name}: can't be brought up to date ({first_line(error)}). Nothing was changed. Reinstall the "
+            "version of embedsink that wrote it, and report this."
         ) from error
 
 
@@ -137,14 +139,16 @@ def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> Non
     unknown = applied_migrations(connection) - read_sql("migrations").keys()
     if unknown:
         newest = max(unknown)
-        raise Misconfigured(f"{name}: has the schema {newest}, which is newer than this embedsink. Upgrade it.")
+        raise Misconfigured(
+            f"{name}: has the schema {newest}, which is newer than this version of embedsink. Upgrade embedsink."
+        )
 
 
 def refuse_newer_format(error: duckdb.Error, name: str) -> None:
     """Raise Misconfigured if an error of DuckDB means that a file needs a newer DuckDB. A rebuild would not help."""
     if "newer version of DuckDB" in str(error):
         problem = f"{name}: was written by a newer DuckDB than {duckdb.__version__}"
-        raise Misconfigured(f"{problem}. Install that one again; nothing was changed.") from None
+        raise Misconfigured(f"{problem}. Nothing was changed. Reinstall the newer version.") from None
 
 
 def applied_migrations(connection: duckdb.DuckDBPyConnection) -> set[str]:

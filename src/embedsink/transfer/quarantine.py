@@ -77,7 +77,7 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
     """
     if engine.replay_lock.locked():
         raise Unavailable(
-            Reason.OVERLOADED, "quarantine: another replay is running. Retry when it has ended.", retry_after_s=10
+            Reason.OVERLOADED, "quarantine: another replay is running. Retry when it finishes.", retry_after_s=10
         )
     replayed = rejected = 0
     async with engine.replay_lock:
@@ -155,7 +155,7 @@ async def _wait_until_loaded(engine: Engine) -> None:
             progress_at = time.monotonic()
         if time.monotonic() - progress_at > LOADING_STALL_S_MAX:
             cause = engine.loader.status.error or "Loading makes no progress"
-            message = f"quarantine: is not loaded completely. {cause}. Retry when loading continues."
+            message = f"quarantine: is not completely loaded yet. {cause}. Retry when loading continues."
             raise Unavailable(Reason.NOT_READY, message, retry_after_s=10)
         await asyncio.sleep(_POLL_S)
 

@@ -203,7 +203,7 @@ def test_a_compared_chart_has_a_line_of_the_previous_period(stores: dict[str, St
     alone = drawn(store, "overview", compare="off").decode()
     store.close()
     assert "stroke-dasharray" in compared
-    assert "Dashed: the previous period." in texts_of(compared)
+    assert "The dashed line shows the previous period." in texts_of(compared)
     assert "stroke-dasharray" not in alone
 
 

@@ -74,7 +74,7 @@ def test_readyz_reports_a_stopped_loader_while_ingest_continues(
     with open_server(tmp_path) as server:
         wait_until(lambda: server.get("/readyz").status_code == 503, description="the problem is reported")
         [trouble] = server.get("/readyz").json()["problems"]
-        assert trouble.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
+        assert trouble.startswith("loader: stopped because of a bug (SystemExit); see the log.")
         assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["bug"]
         assert server.post(view(), key=server.key()).status_code == 202
     monkeypatch.undo()

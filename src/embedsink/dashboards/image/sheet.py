@@ -62,7 +62,7 @@ _FORMATS_BY_SUFFIX = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _NUMERIC_SUFFIXES = ("_count", *_FORMATS_BY_SUFFIX, "_p50", "_p95")
 _COLUMN_WIDTH = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK_SENTENCE = re.compile(r" *\bClick [^.]*\.")
-_DASHED_LINE_NOTE = "Dashed: the previous period."
+_DASHED_LINE_NOTE = "The dashed line shows the previous period."
 _ARROWS = {"up": "▲ ", "down": "▼ "}
 
 

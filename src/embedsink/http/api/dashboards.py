@@ -188,7 +188,7 @@ def operations(_: Settings) -> list[Operation]:
 
 def period_parameters() -> list[Schema]:
     """Return the parameters of a dashboard's period and scope."""
-    period = "The number of days until now. Use `since` and `until` for other periods. Default: 7d."
+    period = "The length of the period up to now. Use `since` and `until` for other periods. Default: 7d."
     return [
         parameter("period", {"enum": list(PERIODS)}, period),
         parameter("compare", SWITCH, "Whether to include the previous period. Default: on."),
@@ -220,7 +220,7 @@ def _dashboard_operation() -> Operation:
         method="get",
         path=DASHBOARD_PATH,
         id="readDashboard",
-        summary="Read the definition of a dashboard: its sections, and their charts with the report of each",
+        summary="Read the definition of a dashboard: its sections, their charts, and the report of each chart",
         success=Success(200, "The dashboard.", {"application/json": definition}),
         error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
         key_kinds=READERS,

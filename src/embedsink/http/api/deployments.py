@@ -89,7 +89,7 @@ def operations(_: Settings) -> list[Operation]:
             method="get",
             path=PATH,
             id="listDeployments",
-            summary="List the deployments in the reader's scope that keys, events, actions and dbt syncs name",
+            summary="List the deployments that appear in keys, events, actions or dbt syncs, within the reader's scope",
             success=Success(200, "A page of deployments.", {"application/json": ref("Deployments")}),
             error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
             key_kinds=READERS,

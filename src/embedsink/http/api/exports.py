@@ -162,7 +162,9 @@ def _events_operation() -> Operation:
 
 
 def _snapshot_operation() -> Operation:
-    if_range = "The ETag of the requested range's file. If the file has another ETag, the response is the whole file."
+    if_range = (
+        "The ETag of the file that the client has in part. If the file has changed, the response is the whole file."
+    )
     return Operation(
         method="get",
         path="/api/v1/analytics.duckdb",

@@ -95,7 +95,7 @@ def operations(_: Settings) -> list[Operation]:
             path=PATH,
             id="inspect",
             summary=(
-                "Count the events of a session or since a time by type, and list the rejections. "
+                "Count events by type, for a session or from a given time on, and list the rejections. "
                 "For tests of a host page"
             ),
             success=Success(200, "The counts and the rejections.", {"application/json": ref("Inspection")}),

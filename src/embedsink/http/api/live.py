@@ -114,7 +114,12 @@ def operations(_: Settings) -> list[Operation]:
                 *deployment_parameters(),
                 *event_filter_parameters(),
                 parameter("after", last_id, "The id of the last received message."),
-                parameter("Last-Event-ID", last_id, "The same; browsers send it automatically.", location="header"),
+                parameter(
+                    "Last-Event-ID",
+                    last_id,
+                    "Like `after`. Browsers send this header automatically.",
+                    location="header",
+                ),
             ],
         )
     ]

@@ -95,8 +95,11 @@ def page_parameters() -> Sequence[Schema]:
     """Return the parameters that select columns and a page of rows."""
     limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}
     columns = {"type": "string", "examples": ["surface,view_count"]}
+    cursor = (
+        "The position of the next page, from X-Next-Cursor. Applies only to responses whose rows have `ingest_seq`."
+    )
     return [
         parameter("columns", columns, "Only these columns, separated by commas."),
-        parameter("limit", limit, "The maximum number of rows. Rows of events are then in order of ingestion."),
-        parameter("cursor", TEXT, "The position of the next page, from X-Next-Cursor. Only for rows of events."),
+        parameter("limit", limit, "The maximum number of rows. Rows with `ingest_seq` are then in order of ingestion."),
+        parameter("cursor", TEXT, cursor),
     ]

@@ -79,7 +79,7 @@ class BodyReader:
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
-            raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then send it again.") from None
+            raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then resend.") from None
 
     def decode(self, body: bytes, *, encoding: str) -> bytes:
         """Return the body, decompressed if the encoding is gzip.
@@ -168,7 +168,7 @@ class InflightBytes:
             or byte_count > key_bytes_free
             or self._by_sender[sender] + byte_count > sender_bytes_max
         ):
-            detail = "server: the limit for bytes of unfinished bodies is reached. Wait, then resend."
+            detail = "server: too many request bodies are in memory (EMBEDSINK_INFLIGHT_BYTES_MAX). Wait, then resend."
             raise Unavailable(Reason.OVERLOADED, detail)
         self._total += byte_count
         self._by_sender[sender] += byte_count
