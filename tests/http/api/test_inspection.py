@@ -219,7 +219,7 @@ def test_waiting_inspections_do_not_delay_a_shutdown(tmp_path: Path) -> None:
         wait_until(lambda: listener_count(server) == 1, description="it waits")
         began_at = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began_at < 3.0
+        assert time.monotonic() - began_at < 10.0  # far below the wait of 30 s
         waiting.join()
         assert [one["isComplete"] for one in inspection] == [False]
 
