@@ -325,7 +325,7 @@ def test_streams_do_not_delay_a_shutdown(tmp_path: Path) -> None:
             stream.message("connected")
             began_at = time.monotonic()
             assert server.stop() == 0
-            assert time.monotonic() - began_at < 3.0
+            assert time.monotonic() - began_at < 10.0
             stream.wait_for_end()
 
 
