@@ -90,7 +90,7 @@ def test_only_the_store_imports_duckdb() -> None:
 
 
 def test_only_http_and_the_demo_import_starlette() -> None:
-    """Only `http` imports jinja2 and itsdangerous; `http` and `demo` import starlette and uvicorn."""
+    """Only `http` imports jinja2 and itsdangerous. Only `http` and `demo` import starlette and uvicorn."""
     assert rooms_importing("jinja2", "itsdangerous") == {"http"}
     assert rooms_importing("starlette", "uvicorn") == {"http", "demo"}
 

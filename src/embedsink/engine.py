@@ -241,16 +241,16 @@ class Engine:
         self.syncs.forget_loaded()
         self.load_notifier.notify()
 
-    def append_with_rejections(
+    def submit_with_rejections(
         self, result: ParseResult, on_durable: OnDurable, *, key_id: str, is_scoped: bool
     ) -> None:
-        """Append the lines of a body with rejections to the journal.
+        """Submit the lines of a body with rejections to the journal.
 
         The rejections are stored if their daily budget and the disk have space for them, else only counted.
 
         Args:
             result: the result of validating the body.
-            on_durable: called when the lines are durable, or with the error if nothing is stored.
+            on_durable: called with None when the lines are durable, else with the error of the journal.
             key_id: the id of the sender's key.
             is_scoped: whether the key is limited to some deployments. The counts of other keys don't name the
                 deployment, because a sender could invent any number of deployments.
@@ -275,7 +275,7 @@ class Engine:
                 self.counters["not_stored"] += rejected_count
             on_durable(failure)
 
-        self.append_counted(
+        self.submit_counted(
             result.accepted_lines + rejection_lines,
             count_rejections,
             accepted=result.accepted_count,
@@ -288,14 +288,14 @@ class Engine:
         has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
         return has_headroom and self._quarantine_budget.is_within_budget(key_id, byte_count=byte_count, count=count)
 
-    def append_counted(
+    def submit_counted(
         self, lines: bytes, on_durable: OnDurable, *, accepted: int, quarantined: int, deployment: int | None = None
     ) -> None:
-        """Append lines to the journal, and count their envelopes when they are durable.
+        """Submit lines to the journal, and count their envelopes when they are durable.
 
         Args:
             lines: journal lines.
-            on_durable: called when the lines are durable, or with the error if nothing is stored.
+            on_durable: called with None when the lines are durable, else with the error of the journal.
             accepted: the number of accepted envelopes in the lines.
             quarantined: the number of quarantined envelopes in the lines.
             deployment: the deployment of all envelopes in the lines; None if unknown.

@@ -43,9 +43,7 @@ def compute_here() -> None:
         pass
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/schedstat").exists(), reason="this system does not tell how long a thread waits"
-)
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system has no schedstat")
 def test_the_cpu_time_of_another_thread_is_measured() -> None:
     with computing() as meter:
         before, until = meter._demand_s(), time.monotonic() + 15

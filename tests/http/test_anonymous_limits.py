@@ -18,7 +18,7 @@ from embedsink.http.anonymous_limits import AnonymousLimits
 from embedsink.http.rate_limiter import Sender
 from embedsink.http.wire.raw_response import RawResponse
 from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX
-from embedsink.ingest.worker_pool import IngestPool
+from embedsink.ingest.worker_process import IngestWorker
 from embedsink.protocol.delivery import Rules
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import KEY, view
@@ -35,7 +35,7 @@ def fail(*_: object, **__: object) -> Any:
 def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("parse_fast", "parse_and_encode"):
         monkeypatch.setattr(embedsink.http.api.events, name, fail)
-    monkeypatch.setattr(IngestPool, "submit", fail)
+    monkeypatch.setattr(IngestWorker, "submit", fail)
 
 
 @pytest.mark.usefixtures("nothing_is_parsed")
@@ -124,7 +124,7 @@ def test_slow_bodies_are_never_parsed_on_the_event_loop(
 
 
 def test_small_bodies_need_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IngestPool, "submit", fail)
+    monkeypatch.setattr(IngestWorker, "submit", fail)
     with open_server(tmp_path) as server:
         key = server.key()
         for body in (view(), [view()] * 100, [view(), {}], b"{", b'{"a":1,"a":2}'):
@@ -307,7 +307,7 @@ def test_delayed_answers_are_spaced_by_the_rate_of_one_address() -> None:
 
 def test_the_worker_and_the_event_loop_use_the_same_rules(tmp_path: Path) -> None:
     with open_server(tmp_path, service_name="acme", events_max=400) as server:
-        assert server.state["events"].pool._worker._arguments[0] == json.dumps(
+        assert server.state["events"].worker._process._arguments[0] == json.dumps(
             {"service_name": "acme", "events_max": 400}
             | {name: getattr(Rules(), name) for name in ("envelope_bytes_max", "context_bytes_max", "depth_max")}
         )

@@ -104,7 +104,7 @@ def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priorities belong to processes")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
 @every_reading
 def test_queries_have_a_lower_priority_than_ingest(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str

@@ -296,7 +296,7 @@ def test_readers_of_a_store_that_breaks_get_a_retryable_error(tmp_path: Path) ->
         loaded_store.store.checkpoint()
 
     with pytest.raises(StoreBroken):
-        loaded_store.store.ledger.loaded_segments()
+        loaded_store.store.ledger.loaded_segment_sizes()
     for ask in (
         lambda: reader.columns("views"),
         lambda: reader.comment("views"),

@@ -52,19 +52,19 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], *, width: int) -> None:
     """Print the rows of a report on a terminal of this width, with one line for each row.
 
-    As many columns are printed as fit, and long texts are cut. If there is only one row and it does not fit, print a
-    line for each column instead.
+    Long texts are cut, and as many columns are printed as then fit. A single row that does not fit is printed with a
+    line for each column.
     """
     columns = _to_columns(names, rows)
-    if len(rows) == 1 and _full_width(columns) > width:
+    if len(rows) == 1 and _uncut_width(columns) > width:
         columns = _transpose_row(columns)
-    visible_columns = _columns_that_fit(columns, width)
+    visible_columns = _columns_that_fit_cut(columns, width)
     hidden_columns = columns[len(visible_columns) :]
     _print_columns(visible_columns, width=width, is_single_line=True)
     if hidden_columns:
         hidden_names = ", ".join(column.name for column in hidden_columns)
         print_message(f"Columns that do not fit: {hidden_names}. Select columns with --columns, or use --format json.")
-    if _full_width(visible_columns) > width:
+    if _uncut_width(visible_columns) > width:
         print_message("Long texts are cut. --format json shows them completely.")
 
 
@@ -84,7 +84,7 @@ def _transpose_row(columns: Sequence[_Column]) -> list[_Column]:
     return [_Column("column", names, is_numeric=False), _Column("value", values, is_numeric=False)]
 
 
-def _columns_that_fit(columns: Sequence[_Column], width: int) -> list[_Column]:
+def _columns_that_fit_cut(columns: Sequence[_Column], width: int) -> list[_Column]:
     """Return as many of the first columns as fit if each has its least width. Return at least one column."""
     fitting = list(columns)
     while len(fitting) > 1 and sum(column.width_min for column in fitting) > width:
@@ -92,7 +92,7 @@ def _columns_that_fit(columns: Sequence[_Column], width: int) -> list[_Column]:
     return fitting
 
 
-def _full_width(columns: Iterable[_Column]) -> int:
+def _uncut_width(columns: Iterable[_Column]) -> int:
     """Return the width in characters at which no cell of these columns is cut."""
     return sum(column.full_width for column in columns)
 

@@ -23,9 +23,9 @@ from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.demo.fixtures import CUSTOMER, DEPLOYMENTS
 from embedsink.demo.ports import HOST
+from embedsink.demo.static_pages import Page, demo_headers, page_routes, read_pages
 from embedsink.http.app import Demo
 from embedsink.http.server import ListenOptions, serve
-from embedsink.http.static_pages import Page, demo_headers, page_routes, read_pages
 from embedsink.json_logging import log_as_json
 from embedsink.settings import read_settings
 

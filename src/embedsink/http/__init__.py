@@ -1,1 +1,1 @@
-"""The HTTP surface. The only package that imports starlette."""
+"""The HTTP server. Only this package and the demo import starlette."""

@@ -128,7 +128,7 @@ def _create_lifespan(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        async with create_engine() as engine, aclosing(components["vega"]), aclosing(components["events"].pool):
+        async with create_engine() as engine, aclosing(components["vega"]), aclosing(components["events"].worker):
             if engine.store.is_open:
                 components["dashboards"].check(engine)
             if is_demo:

@@ -56,7 +56,7 @@ def representation_key(request: Request, key: Key) -> tuple[str, ...]:
 
 
 def content_etag(content: bytes) -> str:
-    """Return the strong tag of a response that is the same for all clients."""
+    """Return a strong tag that depends on the content only, for responses that are the same for all clients."""
     return f'"{blake2s(content, digest_size=12).hexdigest()}"'
 
 

@@ -20,7 +20,7 @@ from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import damage_of
-from embedsink.journal.writer import Journal, wait_for
+from embedsink.journal.writer import Journal
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
@@ -134,7 +134,7 @@ class DbtSyncs:
         if self._unloaded and self._unloaded_bytes + len(line) > self._bytes_max:
             detail = "syncs: too many bytes wait for the loader (EMBEDSINK_SYNC_BYTES_MAX). Wait, then resend."
             raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5)
-        await wait_for(lambda on_durable: self._journal.submit(line, on_durable))
+        await self._journal.append(line)
         self._add(sync)
         return True
 
@@ -154,7 +154,7 @@ class DbtSyncs:
                 self._unloaded_bytes -= len(result.encoded)
 
     async def _recover(self) -> None:
-        """Read the results that the store may lack from the journal, once after each opening of the store."""
+        """Read from the journal the results that the store may lack, once after each opening of the store."""
         async with self._recovery_lock:
             if self._recovered_store_number != self._store.opened_count:
                 self._recovered_store_number = self._store.opened_count

@@ -1,1 +1,1 @@
-"""The durable log of accepted and quarantined envelopes. It handles bytes, not fields."""
+"""The durable log of everything that a 202 acknowledges. It handles bytes, not fields."""

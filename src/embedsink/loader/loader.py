@@ -69,12 +69,12 @@ class Loader:
         self._store = store
         self._on_loaded = on_loaded
         self._closing_s_max = closing_s_max
-        self._damaged = DamagedFiles(folder.damaged, messages=self.status.damaged)
-        self._damaged.report_existing()
+        self._damaged_files = DamagedFiles(folder.damaged, messages=self.status.damaged)
+        self._damaged_files.report_existing()
         self._pending = PendingSegments(folder.journal, on_removed=on_removed)
-        self._checks = SegmentChecks(folder.journal, store, pending=self._pending, damaged=self._damaged)
+        self._checks = SegmentChecks(folder.journal, store, pending=self._pending, damaged=self._damaged_files)
         self._disk_space = StoreDiskSpace(folder.path)
-        self._sealed_number = 0  # the highest sealed number that the journal has reported
+        self._last_sealed_number = 0  # the highest sealed number that the journal has reported
         self._rollup_due_at = 0.0
         self._is_closing = False
         self._load_until = math.inf  # in monotonic seconds; finite when closing
@@ -90,7 +90,7 @@ class Loader:
             self._store,
             self._pending,
             checks=self._checks,
-            damaged=self._damaged,
+            damaged=self._damaged_files,
             disk_space=self._disk_space,
             status=self.status,
             interval_s=interval_s,
@@ -104,7 +104,7 @@ class Loader:
 
     def on_sealed(self, number: int = 0) -> None:
         """Wake the thread, because the segment with this number was sealed. The number 0 means that it is unknown."""
-        self._sealed_number = max(self._sealed_number, number)
+        self._last_sealed_number = max(self._last_sealed_number, number)
         self._pending.on_sealed()
         self._wake.set()
 
@@ -154,7 +154,7 @@ class Loader:
     def load_pending(self) -> Iterator[None]:
         """Load all pending segments, oldest first. Yield after each transaction."""
         # Read this before the folder is listed: a segment up to this number that the listing lacks was lost.
-        sealed_number = self._sealed_number
+        sealed_number = self._last_sealed_number
         for batch in self._pending.batches():
             self._load(self._checks.check_batch(batch))
             yield
@@ -357,26 +357,26 @@ class Loader:
             self._load(segments[half:])
 
     def _read_loaded_segments(self) -> None:
-        """Read from the ledger which segments of the journal's folder are loaded, and the last number of all."""
+        """Read from the ledger which segments of the journal's folder are loaded, and the highest loaded number."""
         oldest_number = self._pending.oldest_number()
         if oldest_number is None:
             self._pending.loaded_sizes = {}
         else:
-            self._pending.loaded_sizes = self._store.ledger.loaded_segments(from_number=oldest_number)
-        self.last_number = self._store.ledger.last_number()
+            self._pending.loaded_sizes = self._store.ledger.loaded_segment_sizes(from_number=oldest_number)
+        self.last_number = self._store.ledger.last_segment_number()
         self._checks.start_after(self.last_number)
 
     def _rebuild(self, why: str) -> None:
         """Rebuild the store and open it. The next round loads the journal."""
         self._disk_space.require()
         rebuilt = rebuild(
-            self._folder, self._store.limits, damaged_files=self._damaged, why=why, on_step=self._check_deadline
+            self._folder, self._store.limits, damaged_files=self._damaged_files, why=why, on_step=self._check_deadline
         )
         self._open_existing()
         self._checks.report_gaps_in_rebuilt_store(after=rebuilt.snapshot_number)
         salvaged = rebuilt.salvaged
         if salvaged.row_count or salvaged.lost_count:
-            self._damaged.report_salvage(salvaged.row_count, lost_count=salvaged.lost_count)
+            self._damaged_files.report_salvage(salvaged.row_count, lost_count=salvaged.lost_count)
 
     def _check_deadline(self) -> None:
         """Raise StoreRefused if the server is stopping and the time for loading is over."""

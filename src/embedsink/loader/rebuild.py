@@ -97,7 +97,7 @@ def _fill_store(
     """Salvage the rows that neither the new store nor the journal has. Return the result of the rebuild."""
     # Wrong rollups may be the operator's reason for the rebuild.
     store.reset_derived_tables()
-    snapshot_number = store.ledger.last_number()
+    snapshot_number = store.ledger.last_segment_number()
     journal_numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})  # 0: other files
     salvaged = store.salvage(damaged_paths, journal_numbers=journal_numbers, on_step=on_step)
     store.checkpoint()

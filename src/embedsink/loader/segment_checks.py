@@ -91,7 +91,7 @@ class SegmentChecks:
         # A segment up to the checked number may be loaded already, or may have the number of a loaded one.
         late_numbers = [number_of(path) for path in paths if number_of(path) <= self._checked_number]
         if late_numbers:
-            loaded_sizes = self._store.ledger.loaded_segments(from_number=min(late_numbers))
+            loaded_sizes = self._store.ledger.loaded_segment_sizes(from_number=min(late_numbers))
             last_compacted_number = self._store.ledger.last_compacted_number()
         identities = {_number_of_identity(identity): identity for identity in loaded_sizes}
         unique: list[Path] = []

@@ -7,7 +7,7 @@ from embedsink.store.ledger import LoadCounts
 
 @dataclass(slots=True)
 class LoaderStatus:
-    """Counters, times and messages. Only the loader's thread writes them."""
+    """Counters, times and messages of the loader."""
 
     segment_count: int = 0
     received_count: int = 0

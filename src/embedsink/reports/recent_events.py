@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from embedsink.store.insert import LINE_BITS
 from embedsink.store.reader import Reader
 
 ROWS_MAX = 100
@@ -11,7 +12,7 @@ REJECTIONS_MAX = 100
 # The maximum bytes of envelopes in one message. The newest row is sent regardless of its length.
 ENVELOPES_BYTES_MAX = 262_144
 # `ingest_seq` is segment number × 2^32 + line.
-_INGEST_SEQS_PER_SEGMENT = 2**32
+_INGEST_SEQS_PER_SEGMENT = 1 << LINE_BITS
 # The outcomes besides `duplicate`, which is counted for readers of all deployments only.
 OUTCOMES = ("accepted", "quarantined", "lost", "sync")
 

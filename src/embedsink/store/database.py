@@ -266,12 +266,12 @@ class Store:
         try:
             return self._load(segments, variables)
         except StoreTooSmall:
-            pass
+            pass  # The next try has more memory.
         try:
             with self._raised_memory():
                 return self._load_unless_committed(segments, variables)
         except StoreTooSmall:
-            pass
+            pass  # The last try also has the memory of the readers.
         with self._readers.paused():
             self._end_readers()
             with self._raised_memory():
@@ -440,7 +440,7 @@ class Store:
 
     def _is_loaded(self, segment: Segment) -> bool:
         """Return whether a segment is loaded."""
-        return segment.identity in self.ledger.loaded_segments(from_number=segment.number)
+        return segment.identity in self.ledger.loaded_segment_sizes(from_number=segment.number)
 
     def _load_connection(self) -> duckdb.DuckDBPyConnection:
         """Return the connection that loads. Raise StoreBroken if the store is closed."""

@@ -42,7 +42,7 @@ class Ledger:
     def __init__(self, connection: Callable[[], duckdb.DuckDBPyConnection]) -> None:
         self._connection = connection
 
-    def loaded_segments(self, *, from_number: int = 0) -> dict[str, int]:
+    def loaded_segment_sizes(self, *, from_number: int = 0) -> dict[str, int]:
         """Return the sizes of the loaded segments from number `from_number` on, by identity, without compacted rows."""
         segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
         with duckdb_errors_translated():
@@ -55,7 +55,7 @@ class Ledger:
         with duckdb_errors_translated():
             return self._connection().execute(ranges, [after]).fetchall()
 
-    def last_number(self) -> int:
+    def last_segment_number(self) -> int:
         """Return the highest number of a loaded segment; 0 if the store is empty."""
         return self._highest_number("true")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, duckdb_errors_translated
+from embedsink.store.insert import LINE_BITS
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
@@ -35,7 +36,7 @@ _TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
 # SQL conditions: a segment number, the segment of a row, and the segment of a ledger row is missing. The table
 # `missing` has ranges of segment numbers.
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
-_IS_ROW_MISSING = _IS_MISSING.format("ingest_seq >> 32")
+_IS_ROW_MISSING = _IS_MISSING.format(f"ingest_seq >> {LINE_BITS}")
 _IS_LEDGER_ROW_MISSING = _IS_MISSING.format("split_part(segment, '-', 1)::bigint")
 # The tables whose rows belong to rows of an owner table: the owner table, and the condition of the rows to copy.
 _DEPENDENT_TABLES = {
@@ -51,7 +52,7 @@ _DEPENDENT_TABLES = {
     ),
     "journal_hour": (
         "event",
-        f"{_IS_MISSING.format('first_ingest_seq >> 32')} "
+        f"{_IS_MISSING.format(f'first_ingest_seq >> {LINE_BITS}')} "
         "and first_ingest_seq not in (select first_ingest_seq from journal_hour)",
     ),
 }
@@ -142,7 +143,8 @@ class _DamagedFile:
             "select table_name, list(column_name) from duckdb_columns() where database_name = 'damaged' group by all"
         )
         self._columns: dict[str, list[str]] = dict(connection.execute(columns).fetchall())
-        [(self._first_ingest_seq,)] = connection.execute("select min(first_number) << 32 from missing").fetchall()
+        [(first_number,)] = connection.execute("select min(first_number) from missing").fetchall()
+        self._first_ingest_seq = first_number << LINE_BITS
 
     def copy(self) -> int:
         """Copy the rows of missing segments. Return the number of rows, without those of dependent tables."""

@@ -205,7 +205,7 @@ async def _append_durably(engine: Engine, batch: _LineBatch, counts: ImportCount
     """Append lines to the journal, wait until they are durable, and add the counts of these lines to `counts`."""
     if batch.lines:
         outcomes = {"accepted": batch.counts.accepted, "quarantined": batch.counts.rejected}
-        await _append_with_retries(lambda on_durable: engine.append_counted(batch.lines, on_durable, **outcomes))
+        await _append_with_retries(lambda on_durable: engine.submit_counted(batch.lines, on_durable, **outcomes))
     counts.add(batch.counts)
 
 

@@ -72,8 +72,8 @@ class Delivery:
     def halves(self) -> tuple["Delivery", "Delivery"]:
         """Return two deliveries with half of the events each. Only the first has `lost`, so lost events count once."""
         middle = len(self.events) // 2
-        shared = {name: member for name, member in self.shared.items() if name != "lost"}
-        return self._slice(slice(middle), self.shared), self._slice(slice(middle, None), shared)
+        without_lost = {name: member for name, member in self.shared.items() if name != "lost"}
+        return self._slice(slice(middle), self.shared), self._slice(slice(middle, None), without_lost)
 
     def _slice(self, indexes: slice, shared: dict[str, Any]) -> "Delivery":
         """Return a delivery of the events with these indexes."""

@@ -86,7 +86,7 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
         # Each rejection may be a whole body, so batches are parsed in a thread.
         while batch := await asyncio.to_thread(_next_batch, engine, after, quarantine_id):
             if batch.lines:
-                append = partial(engine.append_counted, batch.lines, accepted=batch.envelope_count, quarantined=0)
+                append = partial(engine.submit_counted, batch.lines, accepted=batch.envelope_count, quarantined=0)
                 await wait_for(append)
             replayed += batch.replayed
             rejected += batch.rejected

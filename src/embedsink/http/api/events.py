@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
@@ -21,7 +22,7 @@ from embedsink.http.openapi.parts import TEXT, Schema, array, ref
 from embedsink.http.rate_limiter import REJECTED_FACTOR
 from embedsink.http.wire.raw_response import RawResponse, Reply
 from embedsink.ingest.pipeline import ParseResult, encode_delivery, inflate, parse_and_encode
-from embedsink.ingest.worker_pool import IngestPool
+from embedsink.ingest.worker_process import IngestWorker
 from embedsink.protocol.validation import parse_fast
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -40,7 +41,7 @@ class IngestEndpoint:
 
     def __init__(self, settings: Settings) -> None:
         self.admission = Admission(settings)
-        self.pool = IngestPool(settings.rules(), body_bytes_max=settings.body_bytes_max)
+        self.worker = IngestWorker(settings.rules(), body_bytes_max=settings.body_bytes_max)
         self._body_bytes_max = settings.body_bytes_max
 
     def ingest(self, scope: Scope, body: bytes, reply: Reply) -> None:
@@ -98,7 +99,8 @@ class IngestEndpoint:
         self.admission.rates.check_work(meta.sender)
         if _is_slow(content, is_ndjson=meta.is_ndjson):
             return None
-        return parse_and_encode(meta.parse_job(body), rules, body_bytes_max=self._body_bytes_max)
+        job = replace(meta.parse_job(content), encoding="")
+        return parse_and_encode(job, rules, body_bytes_max=self._body_bytes_max)
 
     def _inflate_small(self, meta: RequestMeta, body: bytes) -> bytes | None:
         """Return the body, decompressed if necessary; None for a damaged body, or one too large for the event loop."""
@@ -130,7 +132,7 @@ class IngestEndpoint:
                 self._reply_error(meta.scope, error, reply)
 
         try:
-            self.pool.submit(meta.parse_job(body), on_validated, address=sender.address)
+            self.worker.submit(meta.parse_job(body), on_validated, address=sender.address)
         except Unavailable:
             inflight.release(sender, body_bytes)
             raise
@@ -149,9 +151,9 @@ class IngestEndpoint:
         on_durable = _durable_callback(meta, result, rejected_count, reply)
         if rejected_count:
             is_scoped = key.deployments is not None
-            meta.engine.append_with_rejections(result, on_durable, key_id=key.key_id, is_scoped=is_scoped)
+            meta.engine.submit_with_rejections(result, on_durable, key_id=key.key_id, is_scoped=is_scoped)
         else:
-            meta.engine.append_counted(
+            meta.engine.submit_counted(
                 result.accepted_lines,
                 on_durable,
                 accepted=result.accepted_count,

@@ -70,7 +70,7 @@ class OpenApi:
             "info": {
                 "title": "embedsink",
                 "version": __version__,
-                "summary": "Stores all events of embedded analytics, and answers reports about them.",
+                "summary": "Stores the events of embedded analytics, and reports on them.",
             },
             "servers": [{"url": "/"}],
             "tags": [{"name": group.name, "description": group.description} for group in self.groups],

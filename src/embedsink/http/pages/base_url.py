@@ -14,12 +14,12 @@ _HOST_CHARACTERS_MAX = 261
 
 
 def base_url_of(request: Request) -> str:
-    """Return the scheme, host and port of the request, such as `https://events.example.com`.
+    """Return the base URL for the examples of a page, such as `https://events.example.com`.
 
-    The host is `localhost` if the `Host` header is missing, repeated or invalid.
+    The host and the port are those of the request. The host is `localhost` if the `Host` header is missing, repeated or
+    invalid. The scheme is `https`, unless the server accepts keys over HTTP and the request uses HTTP.
     """
     transport: Transport = request.state.transport
-    # `ANYTHING` also accepts keys over HTTP. Otherwise the examples use HTTPS.
     scheme = request.url.scheme if transport is Transport.ANYTHING else "https"
     hosts = request.headers.getlist("host")
     host = hosts[0] if len(hosts) == 1 else ""

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from embedsink.demo.static_pages import demo_headers, page_routes, read_pages
 from embedsink.http.app import HANDLERS
-from embedsink.http.static_pages import demo_headers, page_routes, read_pages
 from tests.support.app import Server
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 import embedsink.ingest.worker
-import embedsink.ingest.worker_pool
+import embedsink.ingest.worker_process
 from embedsink.errors import Unavailable
 from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.ingest.worker import LENGTHS, decode_result, encode_job, serve
-from embedsink.ingest.worker_pool import IngestPool
+from embedsink.ingest.worker_process import IngestWorker
 from embedsink.protocol.delivery import Rules
 from tests.support.envelopes import ID, KEY, view
 from tests.support.servers import wait_until
@@ -53,36 +53,36 @@ JOBS = {
 @pytest.mark.parametrize("turns", range(4))
 def test_closing_the_pool_while_a_body_arrives_ends_it(turns: int) -> None:
     async def close_as_it_arrives() -> None:
-        pool = IngestPool(RULES, body_bytes_max=MIB)
+        worker = IngestWorker(RULES, body_bytes_max=MIB)
         answered: list[ParseResult | Exception] = []
-        pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
+        worker.submit(JOBS["events"], answered.append, address="192.0.2.1")
         await asyncio.to_thread(wait_until, lambda: bool(answered), description="the first is answered")
-        pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
+        worker.submit(JOBS["events"], answered.append, address="192.0.2.1")
         for _ in range(turns):
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
-            await pool.aclose()
+            await worker.aclose()
         assert len(answered) == 2
 
     asyncio.run(close_as_it_arrives())
 
 
 def test_a_full_queue_evicts_bodies_of_the_largest_sender(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.ingest.worker_pool, "WAITING_MAX", 20)
+    monkeypatch.setattr(embedsink.ingest.worker_process, "WAITING_MAX", 20)
 
     async def submit_many() -> None:
-        pool = IngestPool(RULES, body_bytes_max=MIB)
+        worker = IngestWorker(RULES, body_bytes_max=MIB)
         answered: dict[str, list[ParseResult | Exception]] = {"k_1": [], "k_2": []}
         for number in range(100):
             with contextlib.suppress(Unavailable):
-                pool.submit(JOBS["events"], answered["k_1"].append, address=f"192.0.2.{number % 2}")
+                worker.submit(JOBS["events"], answered["k_1"].append, address=f"192.0.2.{number % 2}")
         for _ in range(5):
             honest = replace(JOBS["events"], key_id="k_2")
-            pool.submit(honest, answered["k_2"].append, address="198.51.100.1")
+            worker.submit(honest, answered["k_2"].append, address="198.51.100.1")
         assert [type(result) for result in answered["k_1"]] == [Unavailable] * 5
         await asyncio.to_thread(wait_until, lambda: len(answered["k_2"]) == 5, description="the others are answered")
         assert {type(result) for result in answered["k_2"]} == {ParseResult}
-        await pool.aclose()
+        await worker.aclose()
 
     asyncio.run(submit_many())
 
@@ -103,102 +103,102 @@ def comparable(result: ParseResult | Exception) -> object:
     )
 
 
-def with_pool(use_pool: Callable[[IngestPool], Awaitable[None]]) -> None:
+def with_worker(use_worker: Callable[[IngestWorker], Awaitable[None]]) -> None:
     async def run() -> None:
-        pool = IngestPool(RULES, body_bytes_max=MIB)
+        worker = IngestWorker(RULES, body_bytes_max=MIB)
         try:
-            await use_pool(pool)
+            await use_worker(worker)
         finally:
-            await pool.aclose()
+            await worker.aclose()
 
     asyncio.run(run())
 
 
-def submitted(pool: IngestPool, job: ParseJob) -> "asyncio.Future[ParseResult | Exception]":
+def submitted(worker: IngestWorker, job: ParseJob) -> "asyncio.Future[ParseResult | Exception]":
     future: asyncio.Future[ParseResult | Exception] = asyncio.get_running_loop().create_future()
-    pool.submit(job, future.set_result, address="192.0.2.1")
+    worker.submit(job, future.set_result, address="192.0.2.1")
     return future
 
 
 def test_the_worker_returns_the_same_result_as_the_event_loop() -> None:
-    async def compare(pool: IngestPool) -> None:
-        results = [submitted(pool, job) for job in JOBS.values()]
+    async def compare(worker: IngestWorker) -> None:
+        results = [submitted(worker, job) for job in JOBS.values()]
         for name, job, result in zip(JOBS, JOBS.values(), results, strict=True):
             assert comparable(await result) == comparable(parse_and_encode(job, RULES, body_bytes_max=MIB)), name
 
-    with_pool(compare)
+    with_worker(compare)
 
 
 def test_a_body_whose_worker_was_killed_is_parsed_by_the_next_worker() -> None:
-    async def kill(pool: IngestPool) -> None:
-        await submitted(pool, JOBS["events"])
-        first = pool.worker_pid
+    async def kill(worker: IngestWorker) -> None:
+        await submitted(worker, JOBS["events"])
+        first = worker.pid
         assert first is not None
         os.kill(first, signal.SIGSTOP)
-        result = submitted(pool, JOBS["events"])
+        result = submitted(worker, JOBS["events"])
         await asyncio.sleep(0)
         os.kill(first, signal.SIGKILL)
         assert comparable(await result) == comparable(parse_and_encode(JOBS["events"], RULES, body_bytes_max=MIB))
-        assert pool.worker_pid not in (None, first)
+        assert worker.pid not in (None, first)
 
-    with_pool(kill)
+    with_worker(kill)
 
 
 def test_a_body_that_exceeds_the_time_limit_twice_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.ingest.worker_pool, "JOB_TIMEOUT_S", 0.001)
+    monkeypatch.setattr(embedsink.ingest.worker_process, "JOB_TIMEOUT_S", 0.001)
 
-    async def wait(pool: IngestPool) -> None:
-        result = await submitted(pool, JOBS["events"])
+    async def wait(worker: IngestWorker) -> None:
+        result = await submitted(worker, JOBS["events"])
         assert isinstance(result, Unavailable)
         assert result.reason == "overloaded"
 
-    with_pool(wait)
+    with_worker(wait)
 
 
 def test_queued_bodies_are_answered_when_the_server_stops() -> None:
     results: list[ParseResult | Exception] = []
 
     async def close() -> None:
-        pool = IngestPool(RULES, body_bytes_max=MIB)
+        worker = IngestWorker(RULES, body_bytes_max=MIB)
         for _ in range(3):
-            pool.submit(JOBS["events"], results.append, address="192.0.2.1")
+            worker.submit(JOBS["events"], results.append, address="192.0.2.1")
         await asyncio.sleep(0)
-        await pool.aclose()
-        assert pool.worker_pid is None
+        await worker.aclose()
+        assert worker.pid is None
         with pytest.raises(Unavailable):
-            pool.submit(JOBS["events"], results.append, address="192.0.2.1")
+            worker.submit(JOBS["events"], results.append, address="192.0.2.1")
 
     asyncio.run(close())
     assert [type(result) for result in results] == [Unavailable] * 3
 
 
 def test_an_idle_worker_ends_and_a_later_body_starts_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.ingest.worker_pool, "IDLE_S", 0.01)
+    monkeypatch.setattr(embedsink.ingest.worker_process, "IDLE_S", 0.01)
 
-    async def rest(pool: IngestPool) -> None:
-        await submitted(pool, JOBS["events"])
-        child = pool._worker._child
+    async def rest(worker: IngestWorker) -> None:
+        await submitted(worker, JOBS["events"])
+        child = worker._process._child
         assert child is not None
         await asyncio.to_thread(wait_until, lambda: child.poll() is not None, description="the worker has ended")
-        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
+        assert isinstance(await submitted(worker, JOBS["events"]), ParseResult)
 
-    with_pool(rest)
+    with_worker(rest)
 
 
 def test_a_worker_ends_with_its_connection_and_ignores_signals_to_the_server() -> None:
-    async def leave(pool: IngestPool) -> None:
-        await submitted(pool, JOBS["events"])
-        child = pool._worker._child
+    async def leave(worker: IngestWorker) -> None:
+        await submitted(worker, JOBS["events"])
+        child = worker._process._child
         assert child is not None
         for number in (signal.SIGINT, signal.SIGTERM):
             child.send_signal(number)
-        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
-        assert pool.worker_pid == child.pid
-        pool._worker._writer.transport.abort()
+        assert isinstance(await submitted(worker, JOBS["events"]), ParseResult)
+        assert worker.pid == child.pid
+        worker._process._writer.transport.abort()
         await asyncio.sleep(0)
         wait_until(lambda: child.poll() is not None, description="the worker has ended")
 
-    with_pool(leave)
+    with_worker(leave)
 
 
 def test_a_bug_in_the_worker_is_reported_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_a_worker_imports_nothing_from_the_working_directory(tmp_path: Path, mon
     (tmp_path / "json.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.chdir(tmp_path)
 
-    async def read(pool: IngestPool) -> None:
-        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
+    async def read(worker: IngestWorker) -> None:
+        assert isinstance(await submitted(worker, JOBS["events"]), ParseResult)
 
-    with_pool(read)
+    with_worker(read)

@@ -34,8 +34,8 @@ _WORKER_LOST = (OSError, asyncio.IncompleteReadError, TimeoutError)
 OnResult = Callable[[ParseResult | Exception], None]
 
 
-class IngestPool:
-    """Parses bodies in a worker process. Senders take turns.
+class IngestWorker:
+    """The worker process with its queue. It parses bodies; senders take turns.
 
     Args:
         rules: the rules of the protocol.
@@ -44,14 +44,14 @@ class IngestPool:
 
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
         self._queue: FairQueue[tuple[ParseJob, OnResult]] = FairQueue(count_max=WAITING_MAX, noun="large bodies")
-        self._worker = _Worker(rules, body_bytes_max=body_bytes_max)
+        self._process = _ChildProcess(rules, body_bytes_max=body_bytes_max)
         self._run_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
-    def worker_pid(self) -> int | None:
+    def pid(self) -> int | None:
         """The process id of the worker; None while it is not running."""
-        return self._worker.pid
+        return self._process.pid
 
     def submit(self, job: ParseJob, on_result: OnResult, *, address: str) -> None:
         """Queue a body. `on_result` is called once, in the event loop.
@@ -79,10 +79,10 @@ class IngestPool:
                 await self._run_task
         for _, on_result in self._queue.drain():
             on_result(_stopping_error())
-        await self._worker.stop()
+        await self._process.stop()
 
     async def _run(self) -> None:
-        """Parse the queued bodies until the pool is closed."""
+        """Parse the queued bodies until the worker is closed."""
         while not self._is_closed:
             job, on_result = await self._next_job()
             result: ParseResult | Exception = _stopping_error()  # if this task is cancelled while it parses
@@ -95,13 +95,13 @@ class IngestPool:
 
     async def _next_job(self) -> tuple[ParseJob, OnResult]:
         """Return the next job. Stop the worker if no job arrives within `IDLE_S`."""
-        if self._worker.pid is not None:
+        if self._process.pid is not None:
             with contextlib.suppress(TimeoutError):
                 # Not `wait_for`: it swallows a cancellation that coincides with an item.
                 async with asyncio.timeout(IDLE_S):
                     return await self._queue.get()
             try:
-                await self._worker.stop()
+                await self._process.stop()
             except OSError as error:
                 _log_lost_worker(error)
         return await self._queue.get()
@@ -111,15 +111,15 @@ class IngestPool:
         for _ in range(2):
             try:
                 async with asyncio.timeout(JOB_TIMEOUT_S):
-                    return await self._worker.parse(job)
+                    return await self._process.parse(job)
             except _WORKER_LOST as error:
                 _log_lost_worker(error)
-                await self._worker.stop(kill=True)
+                await self._process.stop(kill=True)
         detail = "server: the worker process ended twice while it parsed this body. Wait, then resend."
         raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5)
 
 
-class _Worker:
+class _ChildProcess:
     """The child process. The first job starts it."""
 
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
