@@ -1,7 +1,7 @@
 -- One row per day, key, deployment, tenant and surface for which question_stage differs from the events. Reports read
 -- this table.
--- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
--- `embedsink rebuild`: it computes the rollups again.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
+-- then run `embedsink rebuild`: it computes the rollups again.
 with stage as (
     select 'events' as only_in, *
     from question_stage_of_event()

@@ -1,5 +1,5 @@
 -- One row per ingest_seq (segment number × 2^32 + line) with more than one row.
--- What to do: a segment was loaded twice, see segment_is_loaded_once; then `embedsink rebuild`.
+-- What to do: a segment was loaded twice, see segment_is_loaded_once; then run `embedsink rebuild`.
 select ingest_seq, count(*) as row_count, min(table_name) as first_table, max(table_name) as last_table
 from (
     select 'event' as table_name, ingest_seq from event

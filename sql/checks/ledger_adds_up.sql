@@ -1,7 +1,7 @@
 -- One row per ledger with received <> accepted + duplicate + quarantined + lost, or with other numbers of rows than the
 -- tables. A ledger covers one segment, or many old ones. The segment is null for rows without a ledger.
--- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
--- `embedsink rebuild`.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
+-- then run `embedsink rebuild`.
 with ledger as (
     select
         split_part(segment, '-', 1)::bigint as last_number,

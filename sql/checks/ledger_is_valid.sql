@@ -1,6 +1,6 @@
 -- One row per segment with an impossible ledger: a missing or negative count, no name, or no time of loading.
--- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
--- `embedsink rebuild`.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
+-- then run `embedsink rebuild`.
 select *
 from loaded_segment
 where segment is null

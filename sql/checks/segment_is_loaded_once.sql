@@ -1,6 +1,6 @@
 -- One row per ledger with a segment number that an earlier ledger has too: the segment was loaded more than once.
--- What to do: two servers wrote into one data folder, or a segment was renamed. Save a copy of the data folder for the report,
--- then `embedsink rebuild`.
+-- What to do: two servers wrote into one data folder, or a segment was renamed. Save a copy of the data folder for the bug
+-- report, then run `embedsink rebuild`.
 with ledger as (
     select segment, split_part(segment, '-', 1)::bigint as last_number, coalesce(first_number, last_number) as from_number
     from loaded_segment

@@ -1,7 +1,7 @@
--- A text without differences in case, spacing, numbers, ids and quoted parts: `Sales of "Acme"  in 2025?` and
--- `sales of 'Initech' in 2026?` both become `sales of "…" in #?`. An id is a UUID, a text that begins with 0x, or hexadecimal:
--- eight or more characters, or six or seven with a decimal digit, so that `facade` stays a word. RE2 has no look-ahead, so each
--- position of the first digit is an alternative.
+-- A text in lowercase, with # for each number and id, "…" for each quoted part, and single spaces. For example,
+-- `Sales of "Acme"  in 2025?` and `sales of 'Initech' in 2026?` both become `sales of "…" in #?`. An id is a UUID, a text that
+-- begins with 0x, or hexadecimal: eight or more characters, or six or seven with a decimal digit, so that `facade` stays a
+-- word. RE2 has no look-ahead, so each position of the first digit is an alternative.
 --
 -- Senders choose these texts, so their length is limited: only the first 1,000 characters count, up to the last space. In a
 -- run of more than 30 combining marks, only the first 30 remain (UAX #15, section 13), because sorting takes quadratic time.

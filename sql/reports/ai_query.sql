@@ -25,7 +25,7 @@ One row per AI query.';
 comment on column ai_query.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column ai_query.surface is
-'Surface on which the question was asked: app inside the app, chat on the standalone chat.';
+'Surface on which the question was asked: dashboard, app or chat.';
 comment on column ai_query.session is 'Session of the viewer.';
 comment on column ai_query.viewer is 'Viewer who asked.';
 comment on column ai_query.chat_id is 'Chat in which the question was asked.';
@@ -38,5 +38,5 @@ comment on column ai_query.status is
 comment on column ai_query.latency_ms is
 'Time from submitted_at to finished_at; null when one of them is null. Unit: ms.';
 comment on column ai_query.is_ambiguous is
-'Whether its events may belong to another query: the session is unknown, or the same question was open twice at once.';
+'Whether its events may belong to another query: the session is unknown, or it had the same question open twice at the same time.';
 comment on column ai_query.ingest_seq is 'Position in the order of ingestion; a stable key for paging.';

@@ -26,7 +26,7 @@ One row per deployment and query shape.';
 comment on column ai_query_groups.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column ai_query_groups.query_shape is
-'Text that the questions share, without differences in case, spacing, numbers, ids and quoted parts.';
+'Text that the questions share: in lowercase, with # for each number and id, "…" for each quoted part, and single spaces.';
 comment on column ai_query_groups.asked_count is 'Questions with a submitted event.';
 comment on column ai_query_groups.answered_count is 'Answered questions, including those without a submitted event.';
 comment on column ai_query_groups.failed_count is 'Failed questions, including those without a submitted event.';

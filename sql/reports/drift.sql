@@ -24,7 +24,7 @@ order by event_count desc, type, field;
 
 comment on view drift is
 'Drift
-Which fields do events have that the protocol does not define?
+Which event fields does the protocol not define?
 One row per event type and field.';
 comment on column drift.type is 'Type of the event, without its prefix.';
 comment on column drift.field is

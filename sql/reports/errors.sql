@@ -27,7 +27,7 @@ comment on column errors.surface is 'Surface of the error.';
 comment on column errors.name is 'Name or class of the error; null when the event has none.';
 comment on column errors.context is 'Origin of the error; null when the event has none.';
 comment on column errors.message_shape is
-'Message without differences in case, spacing, numbers, ids and quoted parts.';
+'Message in lowercase, with # for each number and id, "…" for each quoted part, and single spaces.';
 comment on column errors.error_count is 'Errors of this kind, including fatal ones.';
 comment on column errors.fatal_count is 'Errors of this kind that stopped the whole surface.';
 comment on column errors.session_count is 'Distinct sessions with an error of this kind.';

@@ -86,9 +86,9 @@ comment on column export_volumes.viewer is 'Viewer who exported; null for all do
 comment on column export_volumes.download_count is 'Downloads of the viewer on the day.';
 comment on column export_volumes.exported_row_count is 'Rows of these downloads, summed; 0 when none has a row count.';
 comment on column export_volumes.usual_row_count_max is
-'Largest usual number of rows for this viewer or for any viewer, at least 1,000; null with fewer than 3 earlier days.';
+'Threshold of the day: the greater of the usual maxima of this viewer and of all viewers, at least 1,000 rows; null with fewer than 3 earlier days.';
 comment on column export_volumes.is_unusual is 'Whether exported_row_count exceeds usual_row_count_max.';
 comment on column export_volumes.total_row_count is 'Rows that all viewers in scope exported on the day.';
 comment on column export_volumes.usual_total_row_count_max is
-'Largest usual number of rows of all viewers on a day, at least 1,000; null with fewer than 3 earlier days.';
+'Threshold for the rows of all viewers on the day, at least 1,000; null with fewer than 3 earlier days.';
 comment on column export_volumes.is_total_unusual is 'Whether total_row_count exceeds usual_total_row_count_max.';

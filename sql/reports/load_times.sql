@@ -29,7 +29,7 @@ comment on column load_times.public_id is
 'Public id of the dashboard; null when neither the event nor the view event before it has one.';
 comment on column load_times.loaded_count is 'Loads: dashboard-loaded events, sent when all widgets have rendered.';
 comment on column load_times.never_loaded_count is
-'View events older than a minute without a load before the dashboard''s next view event in the session.';
+'View events, more than a minute old, that were not followed by a load before the dashboard''s next view event in the session.';
 comment on column load_times.load_p50_ms is
 'Median time from mount until all widgets are loaded, exact; null when no load has a duration. Unit: ms.';
 comment on column load_times.load_p75_ms is
@@ -37,7 +37,7 @@ comment on column load_times.load_p75_ms is
 comment on column load_times.load_p95_ms is
 '95th percentile of the time from mount until all widgets are loaded, exact; null when no load has a duration. Unit: ms.';
 comment on column load_times.widget_count_avg is
-'Mean number of widgets over the loads that have one; null when none has.';
+'Mean widget count of the loads that have a widget count; null when none has one.';
 comment on column load_times.view_count is 'View events on the surface dashboard.';
 comment on column load_times.unpaired_view_count is
 'View events without a session or a public id; never_loaded_count excludes them, because it is unknown whether they loaded.';

@@ -70,5 +70,6 @@ comment on column reach.stage is 'Stage: ready, view, loaded, drilldown, downloa
 comment on column reach.session_count is 'Distinct sessions that reached the stage, with or without ready.';
 comment on column reach.share_of_ready is
 'session_with_ready_count ÷ sessions with ready; null without such sessions. Unit: share.';
-comment on column reach.stage_number is 'Number of the stage, from 1, for sorting; the stages have no order.';
+comment on column reach.stage_number is
+'Number of the stage, from 1, only for sorting: a session can reach the stages in any order.';
 comment on column reach.session_with_ready_count is 'Distinct sessions with ready that reached the stage.';

@@ -81,4 +81,4 @@ comment on column tenants.last_seen_at is 'Time of the last event in the period,
 comment on column tenants.seconds_to_first_value_p50 is
 'Median active time from a session''s first event to its first drilldown, download or AI answer, computed like duration_s of sessions; null without such an event. Unit: s.';
 comment on column tenants.is_quiet is
-'Whether the tenant has no event in the last 14 days of the period, or before now.';
+'Whether the tenant has no event in the last 14 days of the period. A period that ends in the future ends now.';
