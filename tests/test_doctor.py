@@ -70,7 +70,7 @@ def test_a_shortened_segment_is_reported(folder: DataFolder, left: int) -> None:
     path.write_bytes(content[:left])
     found = finding(folder, "journal")
     assert found.state == "problem"
-    assert f"{path.name}: bytes are missing ({left} of {len(content)} are left)" in found.details
+    assert f"{path.name}: bytes are missing: {left} of {len(content)} are left" in found.details
 
 
 def test_a_segment_of_another_data_folder_is_reported(folder: DataFolder) -> None:
@@ -99,7 +99,7 @@ def test_a_damaged_group_of_an_open_segment_is_reported_and_a_torn_one_is_not(fo
     assert finding(folder, "journal").state == "ok"
     content[3] ^= 1
     growing.write_bytes(content)
-    assert f"{growing.name}: its checksum does not match after offset 0" in finding(folder, "journal").details
+    assert f"{growing.name}: its checksum does not match (offset 0)" in finding(folder, "journal").details
 
 
 @pytest.mark.parametrize("name", ["000000000003-00000000.open", "000000000003-00000000.group-88.ndjson", "lost-1.txt"])

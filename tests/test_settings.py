@@ -5,21 +5,24 @@ import pytest
 from embedsink.errors import Misconfigured
 from embedsink.settings import Settings, read_settings
 
-NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com, with spaces between."
+NO_ORIGINS = (
+    "is not `none` or a list of origins separated by spaces. "
+    "Example: https://app.example.com https://intranet.example.com."
+)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("EVENTS_MAX", "many", '"many" is not an integer, at least 1.'),
-        ("EVENTS_MAX", "0", '"0" is not an integer, at least 1.'),
-        ("EVENTS_MAX", "1.5", '"1.5" is not an integer, at least 1.'),
-        ("DEPTH_MAX", "201", '"201" is not an integer, at least 4 and at most 200.'),
-        ("BODY_TIMEOUT_S", "0", '"0" is not a finite number, above 0.'),
-        ("BODY_TIMEOUT_S", "inf", '"inf" is not a finite number, above 0.'),
-        ("SNAPSHOT_INTERVAL_S", "nan", '"nan" is not a finite number, above 0.'),
-        ("KEYS_RELOAD_S", "2", '"2" is not a finite number, above 0 and at most 1.'),
-        ("SESSION_GAP_MINUTES", "14", '"14" is not an integer, at least 15 and at most 1,440.'),
+        ("EVENTS_MAX", "many", '"many" is not an integer that is at least 1.'),
+        ("EVENTS_MAX", "0", '"0" is not an integer that is at least 1.'),
+        ("EVENTS_MAX", "1.5", '"1.5" is not an integer that is at least 1.'),
+        ("DEPTH_MAX", "201", '"201" is not an integer that is at least 4 and at most 200.'),
+        ("BODY_TIMEOUT_S", "0", '"0" is not a finite number that is above 0.'),
+        ("BODY_TIMEOUT_S", "inf", '"inf" is not a finite number that is above 0.'),
+        ("SNAPSHOT_INTERVAL_S", "nan", '"nan" is not a finite number that is above 0.'),
+        ("KEYS_RELOAD_S", "2", '"2" is not a finite number that is above 0 and at most 1.'),
+        ("SESSION_GAP_MINUTES", "14", '"14" is not an integer that is at least 15 and at most 1,440.'),
         (
             "SERVICE_NAME",
             "Acme!",
@@ -27,7 +30,7 @@ NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com,
         ),
         ("FRAME_ORIGINS", "", f'"" {NO_ORIGINS}'),
         ("FRAME_ORIGINS", "https://a.example,", f'"https://a.example," {NO_ORIGINS}'),
-        ("BODY_BYTES_MAX", "x" * 100, f'"{"x" * 61}…" is not an integer, at least 1,024.'),
+        ("BODY_BYTES_MAX", "x" * 100, f'"{"x" * 61}…" is not an integer that is at least 1,024.'),
     ],
 )
 def test_an_invalid_value_is_reported_with_the_allowed_values(
@@ -58,7 +61,7 @@ def test_all_invalid_variables_are_reported_together(monkeypatch: pytest.MonkeyP
     assert str(error.value).splitlines() == [
         "EMBEDSINK_DEDUP_DAY: does not exist. Did you mean EMBEDSINK_DEDUP_DAYS?",
         "EMBEDSINK_FLAVOUR_OF_ICE: does not exist. Unset the variable. docs/configuration.md lists all settings.",
-        'EMBEDSINK_STORE_THREADS: "none" is not an integer, at least 1. Change or unset it.',
+        'EMBEDSINK_STORE_THREADS: "none" is not an integer that is at least 1. Change or unset it.',
     ]
 
 

@@ -197,7 +197,7 @@ def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
     if row_count == 0:
         return _ok(check, "")
     example = ", ".join(f"{name} {value}" for name, value in first_row.items())
-    return _problem(check, f"rows: {row_count:,}, the first: {example}. {_advice_in(sql)}")
+    return _problem(check, f"invalid rows: {row_count:,}. The first: {example}. {_advice_in(sql)}")
 
 
 def _advice_in(sql: str) -> str:
@@ -257,7 +257,7 @@ def _examine_segment(path: Path) -> str | None:
         return f"{path.name}: can't be read ({error.strerror}). It is not loaded."
     if damage is None or (path.suffix == OPEN and not damage.was_complete):
         return None  # The last group of an open segment may be incomplete.
-    message = f"{path.name}: {damage.cause} after offset {damage.offset:,}"
+    message = f"{path.name}: {damage.cause} (offset {damage.offset:,})"
     return f"{message}. The loader moves it to damaged/ and loads the rest."
 
 
@@ -335,4 +335,4 @@ def _examine_keys(folder: DataFolder) -> Finding:
         keys = KeyStore(folder.keys).keys()
     except EmbedsinkError as error:
         return _problem("keys", str(error))
-    return _ok("keys", f"{sum(key.is_live(time.time()) for key in keys):,} live of {len(keys):,}.")
+    return _ok("keys", f"live keys: {sum(key.is_live(time.time()) for key in keys):,} of {len(keys):,}.")

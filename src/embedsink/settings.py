@@ -51,12 +51,13 @@ class Settings(BaseModel):
     connections_max: int = Field(
         4_096,
         ge=1,
-        description="Maximum open connections. Beyond it, the server closes the connection that has waited longest.",
+        description="Maximum number of open connections. Beyond this limit, the server closes the connection that has "
+        "waited longest for a request, a reading client or a delayed response.",
     )
     rate_events_per_s: int = Field(
         1_000_000,
         ge=1,
-        description="Maximum envelopes per second for each ingest key. Bursts of two seconds are allowed.",
+        description="Maximum number of envelopes per second for each ingest key. Bursts of two seconds are allowed.",
     )
     rate_bytes_per_s: int = Field(
         256 * MIB, ge=1, description="Maximum body bytes per second for each key. Bursts of two seconds are allowed."
@@ -70,8 +71,8 @@ class Settings(BaseModel):
     rate_anonymous_per_s: int = Field(
         500,
         ge=1,
-        description="Maximum requests per second without a valid key for each address (IPv6: each /64). Bursts of "
-        "two seconds are allowed. Further requests are delayed for a second, then get 429.",
+        description="Maximum number of requests per second without a valid key for each address (IPv6: each /64). "
+        "Bursts of two seconds are allowed. Further requests are delayed for a second, then get 429.",
     )
     preflight_max_age_s: int = Field(7_200, ge=0, description="How long a browser may cache a CORS preflight.")
 
@@ -96,8 +97,8 @@ class Settings(BaseModel):
     quarantine_count_per_day: int = Field(
         100_000,
         ge=0,
-        description="Maximum rejections that the quarantine stores for each key and UTC day. Further rejections are "
-        "only counted.",
+        description="Maximum number of rejections that the quarantine stores for each key and UTC day. Further "
+        "rejections are only counted.",
     )
     quarantine_free_bytes_min: int = Field(
         64 * MIB, ge=0, description="Free disk space below which rejections are only counted."
@@ -132,14 +133,14 @@ class Settings(BaseModel):
     report_concurrency_max: int = Field(
         4,
         ge=1,
-        description="Maximum reports that run at once. Further reports wait, and keys take turns. A quarter of the "
-        "slots is reserved for keys that use less than a quarter of all slots.",
+        description="Maximum number of reports that run at once. Further reports wait, and keys take turns. A quarter "
+        "of the slots is reserved for keys that use less than a quarter of all slots.",
     )
     report_waiting_max: int = Field(
         64,
         ge=0,
-        description="Maximum reports that wait. Beyond it, readers get 503. A quarter of the slots is reserved for "
-        "keys that use less than a quarter of all slots.",
+        description="Maximum number of reports that wait. Beyond this limit, readers get 503. A quarter of the slots "
+        "is reserved for keys that use less than a quarter of all slots.",
     )
     report_timeout_s: float = Field(
         300.0, gt=0, description="Maximum run time of a report. After that, its reader gets 503."
@@ -147,8 +148,8 @@ class Settings(BaseModel):
     live_max: int = Field(
         64,
         ge=0,
-        description="Maximum live streams and waiting inspections at once. Beyond it, readers get 503. A quarter "
-        "of the slots is reserved for keys that use less than a quarter of all slots.",
+        description="Maximum number of live streams and waiting inspections at once. Beyond this limit, readers get "
+        "503. A quarter of the slots is reserved for keys that use less than a quarter of all slots.",
     )
     live_timeout_s: float = Field(
         3_600.0, gt=0, description="Maximum duration of a live stream. After that, its reader connects again."
@@ -170,7 +171,8 @@ class Settings(BaseModel):
         pattern=r"^(none|https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)$",
         description="Origins whose pages may frame the dashboards, separated by spaces, or `none`.",
         json_schema_extra={
-            "allowed": "none, or a list of origins such as https://app.example.com, with spaces between"
+            "allowed": "`none` or a list of origins separated by spaces. "
+            "Example: https://app.example.com https://intranet.example.com"
         },
     )
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often the server checks `keys.json` for changes.")
@@ -256,7 +258,7 @@ def _invalid_value_message(error: Any) -> str:
 
 
 def _allowed_values(name: str) -> str:
-    """Return the allowed values of a setting, such as `an integer, at least 4 and at most 200`."""
+    """Return the allowed values of a setting, such as `an integer that is at least 4 and at most 200`."""
     field = Settings.model_fields[name]
     if isinstance(field.json_schema_extra, dict):
         return str(field.json_schema_extra["allowed"])
@@ -269,4 +271,4 @@ def _allowed_values(name: str) -> str:
         for attribute, words in _BOUND_WORDS.items()
         if hasattr(constraint, attribute)
     ]
-    return f"{kind}, {' and '.join(bounds)}"
+    return f"{kind} that is {' and '.join(bounds)}"

@@ -301,7 +301,7 @@ DEPLOYMENTS = "a list of deployments up to 9,007,199,254,740,991, or null for al
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"expires_at": NOW}, "expires_at: 2026-11-21T01:30:00.123Z is past. Choose a later time."),
+        ({"expires_at": NOW}, "expires_at: 2026-11-21T01:30:00.123Z is in the past. Choose a later time."),
         ({"deployments": []}, f"deployments: [] is not {DEPLOYMENTS}."),
         ({"deployments": [True]}, f"deployments: [true] is not {DEPLOYMENTS}."),
         ({"deployments": [2**53]}, f"deployments: [9007199254740992] is not {DEPLOYMENTS}."),

@@ -104,7 +104,7 @@ def test_a_damaged_segment_is_backed_up_unchanged_and_reported(
 ) -> None:
     flip(folder.journal / "000000000003-00000000.ndjson")
     [warning] = create_backup(folder, target).warnings
-    assert "journal/000000000003-00000000.ndjson: its checksum does not match after offset 0." in warning
+    assert "journal/000000000003-00000000.ndjson: its checksum does not match (offset 0)." in warning
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
@@ -112,13 +112,13 @@ def test_a_damaged_segment_is_backed_up_unchanged_and_reported(
 def test_a_truncated_sealed_segment_is_reported(folder: DataFolder, target: Path, byte_count: int) -> None:
     (folder.journal / f"000000000005-00000000-{2 * len(GROUP)}.ndjson").write_bytes(GROUP[:byte_count])
     [warning] = create_backup(folder, target).warnings
-    assert f"bytes are missing ({byte_count} of {2 * len(GROUP)} are left)" in warning
+    assert f"bytes are missing: {byte_count} of {2 * len(GROUP)} are left" in warning
 
 
 def test_a_missing_segment_is_reported(folder: DataFolder, target: Path) -> None:
     write_segment(folder.journal, [{"type": "view"}], number=9)
     assert create_backup(folder, target).warnings == (
-        "journal: the segments 5 to 8 are missing. Run `embedsink doctor` for advice.",
+        "journal: segments 5 to 8 are missing. Run `embedsink doctor` for advice.",
     )
 
 
@@ -458,4 +458,4 @@ def test_distant_segment_numbers_use_no_memory(folder: DataFolder, target: Path)
     [warning] = [message for message in create_backup(folder, target).warnings if "missing" in message]
     assert tracemalloc.get_traced_memory()[1] < 100_000_000
     tracemalloc.stop()
-    assert "the segments 5 to 19,999,999 are missing" in warning
+    assert "journal: segments 5 to 19,999,999 are missing" in warning

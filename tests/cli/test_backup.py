@@ -73,4 +73,4 @@ def test_a_backup_with_a_warning_succeeds(data: Path, tmp_path: Path, run_comman
     write_segment(DataFolder(data).journal, [{"type": "view"}], number=9)
     result = run_command("backup", tmp_path / "target", "--data", data)
     assert (result.returncode, result.stdout.count(".json")) == (0, 1)
-    assert "Warning: journal: the segments 3 to 8 are missing" in result.stderr
+    assert "Warning: journal: segments 3 to 8 are missing" in result.stderr

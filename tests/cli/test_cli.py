@@ -179,6 +179,21 @@ def test_the_script_tag_of_a_key_has_the_service_name(tmp_path: Path, name: str,
     assert re.findall(r'data-service-name="\w+"', result.stderr) == attributes
 
 
+@pytest.mark.parametrize(
+    ("words", "purpose"),
+    [
+        (["admin"], "administer the server"),
+        (["admin", "--deployment", "12"], "administer the server for deployment 12"),
+        (["ingest", "--deployment", "13", "--deployment", "12"], "send events for deployments 12, 13"),
+    ],
+)
+def test_a_new_key_is_described_by_its_purpose(
+    tmp_path: Path, run_command: RunCommand, words: list[str], purpose: str
+) -> None:
+    result = run_command("keys", "create", "--kind", *words, "--data", tmp_path / "data")
+    assert f": a key to {purpose}. Store it safely" in result.stderr
+
+
 def test_key_commands_import_nothing_slow(tmp_path: Path) -> None:
     script = (
         "import sys, json; from embedsink.cli.app import app; "
@@ -569,7 +584,7 @@ def test_a_long_text_with_line_breaks_is_printed_on_one_line_and_cut(tmp_path: P
         printed = on_a_terminal(*words, COLUMNS="80")
         assert len(printed) < 2_000
         assert r"1\r\nSet-Cookie:" in printed
-        assert printed.endswith("Long texts are cut. --format json shows them completely.\r\n")
+        assert printed.endswith("Long values are truncated. Use --format json to see them in full.\r\n")
     piped = run_command("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
     assert len(piped.splitlines()) == 4
     assert piped.count("界") == 40_000
@@ -628,7 +643,7 @@ def test_a_list_of_rejections_has_their_number_time_and_next_steps(data: Path, r
         first,
     )
     assert further == [
-        f"Show one completely: `embedsink quarantine show ID --data {data}`.",
+        f"Show one in full: `embedsink quarantine show ID --data {data}`.",
         f"After a change of settings or an upgrade, replay them: `embedsink quarantine replay --data {data}`.",
     ]
     limited = run_command("quarantine", "list", "--data", data, "--limit", 1)
@@ -651,7 +666,11 @@ def test_rejections_are_listed_shown_and_replayed(data: Path, run_command: RunCo
     assert 'surface: "moon" is not one of' in row
     shown = json.loads(run_command("quarantine", "show", row.split()[0], "--data", data).stdout)
     assert (shown["reason"], json.loads(shown["raw"])["surface"]) == ("bad_field", "moon")
-    assert_failed(run_command("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
+    assert_failed(
+        run_command("quarantine", "show", "0000", "--data", data),
+        "quarantine 0000: does not exist among the newest 1,000 rejections. "
+        f"List them: `embedsink quarantine list --limit 1000 --data {data}`.",
+    )
     replayed = run_command("quarantine", "replay", "--data", data)
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
 
@@ -737,7 +756,7 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: Run
     second_import = run_command("import", file, *at)
     assert (second_import.returncode, second_import.stderr.splitlines()[1]) == (
         1,
-        "accepted 1, rejected 1; 2 of them were imported before.",
+        "accepted 1, rejected 1; 2 of these 2 had already been imported.",
     )
     file.write_bytes(file.read_bytes()[:-9])
     damaged = run_command("import", file, *at)
@@ -805,7 +824,7 @@ def test_doctor_reports_a_damaged_segment(data: Path, run_command: RunCommand) -
     finally:
         segment.unlink()
     assert result.returncode == 1
-    assert f"{segment.name}: its checksum does not match after offset 0" in result.stdout
+    assert f"{segment.name}: its checksum does not match (offset 0)" in result.stdout
 
 
 def test_doctor_reports_an_invalid_dashboard(data: Path, run_command: RunCommand) -> None:
@@ -839,7 +858,7 @@ def test_a_command_does_not_create_a_missing_folder(
 
 def test_a_wrong_setting_prints_one_line(tmp_path: Path) -> None:
     done = embedsink("serve", "--data", tmp_path, EMBEDSINK_EVENTS_MAX="many")
-    assert_failed(done, 'EMBEDSINK_EVENTS_MAX: "many" is not an integer, at least 1. Change or unset it.')
+    assert_failed(done, 'EMBEDSINK_EVENTS_MAX: "many" is not an integer that is at least 1. Change or unset it.')
 
 
 def test_a_misspelled_setting_prints_one_line(tmp_path: Path) -> None:
@@ -943,7 +962,7 @@ def test_a_replay_reports_untried_rejections(tmp_path: Path, run_command: RunCom
     replayed, untried = run_command("quarantine", "replay", *data).stderr.splitlines()
     assert replayed == "replayed 0, still rejected 1."
     assert untried.startswith(
-        "Rejections not replayed: 1. `id_conflict` and `out_of_scope` never become valid. Send those events again"
+        "Rejections not replayed: 1. A rejection with the reason `id_conflict` or `out_of_scope` never becomes valid: "
     )
 
 

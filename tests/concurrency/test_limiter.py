@@ -177,7 +177,7 @@ async def test_the_error_names_the_keys_own_share(requests: LimiterRequests) -> 
     requests.limiter = limiter
     await requests.start("a", 4)
     with pytest.raises(
-        Unavailable, match=r"^reports: 3 requests of this key are waiting already, and the other slots are"
+        Unavailable, match=r"^reports: this key uses 3 of the 4 waiting slots, and the free slots are reserved for "
     ):
         await requests.start("a")
     await requests.end_all()

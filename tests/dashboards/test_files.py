@@ -94,7 +94,10 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
         (NUMBER | {"how": "ratio", "of": ["-x"]}, '[0].of[0]: column "x" does not exist in report views. Valid names'),
         (NUMBER | {"how": "ratio"}, "[0].of: is missing; `ratio` requires it. Name a column."),
-        (NUMBER | {"how": "only"}, "[0].how: `only` requires a report with one row, and views has many. Use totals."),
+        (
+            NUMBER | {"how": "only"},
+            "[0].how: `only` requires a report with one row, and views has many. Use the report `totals`.",
+        ),
         (NUMBER | {"how": "only", "report": "totals", "column": "views"}, '[0].column: column "views" does not exist'),
         (NUMBER | {"parameters": {"interval": "year"}}, '[0].parameters: interval: "year" is not one of hour, day'),
         (
@@ -136,7 +139,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             "Valid names: period_start.",
         ),
         (CHART | {"group": {"by": ["surfaces"]}}, '[0].group.by[0]: column "surfaces" does not exist'),
-        (CHART | {"group": {"by": ["surface"]}}, "[0].group: has no sort order. Name columns in"),
+        (CHART | {"group": {"by": ["surface"]}}, "[0].group: has no sort order. Add `sum`, `median` or"),
         (
             CHART | {"group": {"by": ["surface"], "count": "n"}},
             '[0].spec.encoding.y.field: column "view_count" does not exist in this group. Valid names: n, surface.',

@@ -257,7 +257,7 @@ def test_a_sealed_segment_cut_at_any_offset_is_damaged(tmp_path: Path) -> None:
     for offset in range(len(CONTENT)):
         sealed.write_bytes(CONTENT[:offset])
         damage = inspect(sealed).damage
-        assert damage == Damage(end_before(offset), f"bytes are missing ({offset} of {len(CONTENT)} are left)")
+        assert damage == Damage(end_before(offset), f"bytes are missing: {offset} of {len(CONTENT)} are left")
     sealed.write_bytes(CONTENT)
     assert inspect(sealed).is_intact
 

@@ -466,7 +466,7 @@ def test_a_segment_missing_from_store_and_journal_is_reported_lost(folder: DataF
         path.unlink()
     with opened(folder) as loader:
         load_all(loader)
-        assert "the segments 2 to 4 are in neither" in str(loader.status.damaged)
+        assert "journal: segments 2 to 4 are in neither" in str(loader.status.damaged)
     assert events_in(folder.store, lacks_segments=True) == expected(1, 5)
 
 
@@ -506,7 +506,7 @@ def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -
         engine.loader.open_store()
         engine.loader.run_once(is_last=True)
         [message] = engine.loader.status.damaged
-        assert "the segments 1 to 2 are in neither the store nor the journal" in message
+        assert "journal: segments 1 to 2 are in neither the store nor the journal" in message
         assert engine.loader.last_number == engine.journal.last_number, "no reader waits for the next load"
         engine.loader.close()
 
@@ -639,7 +639,7 @@ def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: Da
     with opened(folder) as loader:
         load_all(loader)
         assert loader.status.damaged == [
-            f"journal {paths[1].name}: its checksum does not match after offset 0. "
+            f"journal {paths[1].name}: its checksum does not match (offset 0). "
             "It was moved to damaged/; everything else is loaded."
         ]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)

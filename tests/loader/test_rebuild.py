@@ -92,7 +92,7 @@ def test_a_loss_is_reported_at_each_start(folder: DataFolder) -> None:
     [message] = loader.status.damaged
     loader._damaged_files.report_gaps(folder.journal, after=0, before=4)
     assert loader.status.damaged == [message], "each event was loaded once"
-    assert "the segments 1 to 3 are in neither the store nor the journal" in message
+    assert "journal: segments 1 to 3 are in neither the store nor the journal" in message
     with opened(folder) as loader:
         assert loader.status.damaged == [message]
     next(folder.damaged.glob("lost-*")).unlink()

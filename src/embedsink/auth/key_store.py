@@ -48,7 +48,7 @@ class KeyStore:
             Misconfigured: an argument is invalid, or the file can't be read or written.
         """
         if expires_at is not None and expires_at <= now:
-            raise Misconfigured(f"expires_at: {format_time(expires_at)} is past. Choose a later time.")
+            raise Misconfigured(f"expires_at: {format_time(expires_at)} is in the past. Choose a later time.")
         token = new_token(kind)
         key = Key(
             key_id=f"k_{secrets.token_hex(6)}",

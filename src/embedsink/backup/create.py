@@ -94,9 +94,7 @@ class _Backup:
         """Store each segment. Damaged segments are stored unchanged, with a warning."""
         for name, content in read_journal(self._folder):
             if damage := damage_of(Path(name).name, content):
-                self.warnings.append(
-                    f"{name}: {damage.cause} after offset {damage.offset:,}. It was backed up unchanged."
-                )
+                self.warnings.append(f"{name}: {damage.cause} (offset {damage.offset:,}). It was backed up unchanged.")
             yield self._chunks.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:

@@ -16,7 +16,7 @@ PARAMETERS_WITH_OPTION = (
     *("since", "until", "surface", "deployment", "tenant", "interval", "timezone"),
     *("columns", "limit", "period", "before", "reason"),
 )
-SUMMARY = "Store the events of embedded analytics durably, and answer reports on them."
+SUMMARY = "Store the events of embedded analytics durably, and report on them."
 
 app = typer.Typer(
     name="embedsink",
@@ -33,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command(short_help="Receive events and answer reports.", epilog=server.SERVE_EXAMPLES)(server.serve)
+app.command(short_help="Receive events and serve reports.", epilog=server.SERVE_EXAMPLES)(server.serve)
 app.command(short_help="Run a demonstration with generated traffic.", epilog=server.DEMO_EXAMPLES)(server.demo)
 app.add_typer(keys.app, name="keys")
 app.command(short_help="List reports, or show one.", epilog=reports.EXAMPLES)(reports.report)
@@ -42,7 +42,7 @@ app.command(short_help="Count the events of a session, for tests.", epilog=inspe
 app.command("export", short_help="Write all raw events to a file.", epilog=transfer.EXPORT_EXAMPLES)(
     transfer.export_file
 )
-app.command("import", short_help="Import the events of a file.", epilog=transfer.IMPORT_EXAMPLES)(transfer.import_file)
+app.command("import", short_help="Import events from a file.", epilog=transfer.IMPORT_EXAMPLES)(transfer.import_file)
 app.command("sync-result", short_help="Record the result of a dbt sync.", epilog=sync_result.EXAMPLES)(
     sync_result.sync_result
 )

@@ -43,7 +43,9 @@ def inspect(
     ] = None,
     wait: Annotated[
         int,
-        typer.Option(metavar="SECONDS", min=0, max=30, help="How long to wait until acknowledged events are loaded."),
+        typer.Option(
+            metavar="SECONDS", min=0, max=30, help="Maximum time to wait for acknowledged events to be loaded."
+        ),
     ] = 5,
     expect: Annotated[
         list[str] | None,

@@ -147,16 +147,17 @@ def _read_token() -> str:
 
 
 def _purpose(key: Key) -> str:
-    """Return what the key allows, such as `send events of deployment 12`."""
+    """Return what the key allows, such as `send events for deployment 12`."""
     purpose = {
         KeyKind.INGEST: "send events",
         KeyKind.READ: "read reports",
         KeyKind.SYNC: "record dbt syncs",
-        KeyKind.ADMIN: "administrate",
+        KeyKind.ADMIN: "administer the server",
     }[key.kind]
     if key.deployments is None:
         return purpose
-    return f"{purpose} of deployment {_comma_separated(key.deployments)}"
+    noun = "deployment" if len(key.deployments) == 1 else "deployments"
+    return f"{purpose} for {noun} {_comma_separated(key.deployments)}"
 
 
 def _script_tag_advice(token: str) -> str:

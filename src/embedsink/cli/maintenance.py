@@ -36,8 +36,8 @@ def snapshot(data: Data = DATA) -> None:
 def rebuild(data: Data = DATA) -> None:
     """Rebuild the store from the snapshots and the journal, while no server runs.
 
-    The old store is moved to damaged/, and deleted after 30 days. A server rebuilds a damaged or missing store
-    automatically.
+    The old store is moved to damaged/. The two newest database files there are kept for 30 days. A server rebuilds a
+    damaged or missing store automatically.
     """
     from embedsink.durable_files import move_to_damaged
     from embedsink.store.database import Store

@@ -53,7 +53,7 @@ def list_quarantine(
     noun = "rejection" if len(rows) == 1 else "rejections"
     print_message(f"{len(rows):,} {noun} {as_of}, newest first.{advice} {note}")
     source = source_option(data, url)
-    print_message(f"Show one completely: `embedsink quarantine show ID {source}`.")
+    print_message(f"Show one in full: `embedsink quarantine show ID {source}`.")
     print_message(f"After a change of settings or an upgrade, replay them: `embedsink quarantine replay {source}`.")
 
 
@@ -66,12 +66,13 @@ def show(
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """Show one of the newest rejections completely, as JSON. `raw` is the rejected text."""
+    """Show one of the newest rejections in full, as JSON. `raw` is the rejected text."""
     rows = _read_rows(data, url, key, LIMIT_MAX)
     ids = [str(row["quarantine_id"]) for row in rows if str(row["quarantine_id"]).startswith(quarantine_id)]
     if len(ids) != 1:
-        problem = "does not exist" if not ids else f"matches {len(ids)} ids"
-        fail(f"quarantine {quarantine_id}: {problem}. `embedsink quarantine list` lists the newest {LIMIT_MAX:,}.")
+        problem = "does not exist among" if not ids else f"matches {len(ids)} of"
+        command = f"embedsink quarantine list --limit {LIMIT_MAX} {source_option(data, url)}"
+        fail(f"quarantine {quarantine_id}: {problem} the newest {LIMIT_MAX:,} rejections. List them: `{command}`.")
     # The list shortens long texts. A request for one id does not.
     [row] = _read_rows(data, url, key, 1, quarantine_id=ids[0])
     typer.echo(escape_control(json.dumps(row, indent=2, ensure_ascii=False)))
@@ -98,9 +99,9 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     untried_count = result["untried"]
     if untried_count:
         print_message(
-            f"Rejections not replayed: {untried_count:,}. `id_conflict` and `out_of_scope` never become valid. "
-            "Send those events again with other ids or keys. A rejection of which only the beginning is stored can't "
-            "be replayed."
+            f"Rejections not replayed: {untried_count:,}. A rejection with the reason `id_conflict` or `out_of_scope` "
+            "never becomes valid: send its event again with another id or key. A rejection that is stored only in part "
+            "can't be replayed."
         )
 
 

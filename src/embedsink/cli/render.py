@@ -44,7 +44,7 @@ Period = Annotated[
     str | None,
     typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d up to now. Default: 7d, unless --since is given."),
 ]
-Compare = Annotated[bool, typer.Option(help="Show changes against the previous period.")]
+Compare = Annotated[bool, typer.Option(help="Show the change from the previous period.")]
 Dark = Annotated[bool, typer.Option("--dark", help="Use the dark theme.")]
 
 
@@ -77,8 +77,8 @@ def render(
 ) -> None:
     """Draw a dashboard as a self-contained PDF, PNG, SVG or HTML file.
 
-    From a data folder it draws the last snapshot, even while a server runs. Values that only a server has, such as the
-    age of its journal, need --url. A PDF has one page, with the height of the dashboard.
+    For a data folder, the command reads the last snapshot, even while a server runs. Values that only a server has,
+    such as the age of its journal, require --url. A PDF has one page, with the height of the dashboard.
     """
     format = _format_of(output)
     params: Params = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}

@@ -102,10 +102,10 @@ def report(
 ) -> None:
     """List the reports, show one, or write all of them.
 
-    From a data folder it reads the last snapshot, even while a server runs. Times are in UTC; --timezone applies to
-    periods, and to times that you pass without an offset. In csv, text that a spreadsheet would treat as a formula gets
-    an apostrophe. A terminal shows as many columns as fit, and escapes control characters. Files and pipes have all
-    columns.
+    For a data folder, the command reads the last snapshot, even while a server runs. Times are in UTC; --timezone
+    applies to periods, and to times that you pass without an offset. In csv, text that a spreadsheet would treat as a
+    formula gets an apostrophe. A terminal shows as many columns as fit, and escapes control characters. Files and pipes
+    have all columns.
     """
     params: Params = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
     params |= {"tenant": tenant, "interval": interval, "timezone": timezone}

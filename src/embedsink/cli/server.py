@@ -34,7 +34,7 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Receive events and answer reports until SIGTERM or Ctrl-C. Logs are JSON lines on stderr.
+    """Receive events and serve reports until SIGTERM or Ctrl-C. Logs are JSON lines on stderr.
 
     An address that other machines can reach requires a certificate or --behind-proxy, so that keys are encrypted.
     """

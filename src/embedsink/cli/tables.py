@@ -52,8 +52,8 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], *, width: int) -> None:
     """Print the rows of a report on a terminal of this width, with one line for each row.
 
-    Long texts are cut, and as many columns are printed as then fit. A single row that does not fit is printed with a
-    line for each column.
+    Long values are truncated, and as many columns are printed as then fit. A single row that does not fit is printed
+    with a line for each column.
     """
     columns = _to_columns(names, rows)
     if len(rows) == 1 and _uncut_width(columns) > width:
@@ -65,7 +65,7 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], *, width:
         hidden_names = ", ".join(column.name for column in hidden_columns)
         print_message(f"Columns that do not fit: {hidden_names}. Select columns with --columns, or use --format json.")
     if _uncut_width(visible_columns) > width:
-        print_message("Long texts are cut. --format json shows them completely.")
+        print_message("Long values are truncated. Use --format json to see them in full.")
 
 
 def _to_columns(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[_Column]:
@@ -106,7 +106,7 @@ def terminal_width() -> int | None:
 
 
 def _print_columns(columns: Sequence[_Column], *, width: int, is_single_line: bool = False) -> None:
-    """Print columns as a table. Long texts are cut if `is_single_line` is set, and wrapped otherwise."""
+    """Print columns as a table. Long values are truncated if `is_single_line` is set, and wrapped otherwise."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -208,7 +208,7 @@ class HttpClient:
 def _unreachable_error(url: str, error: OSError | HTTPException) -> Unreachable:
     """Return the exception for a server that did not respond. The message has the cause and advice."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    advice = "Trust its certificate." if isinstance(cause, ssl.SSLError) else "Check that the server runs."
+    advice = "Trust its certificate." if isinstance(cause, ssl.SSLError) else "Check that the server is running."
     return Unreachable(f"{url}: does not answer ({cause}). {advice}")
 
 

@@ -62,7 +62,7 @@ class ConcurrencyLimiter:
         """Acquire a running slot for a key, and release it at the end of the block.
 
         Raises:
-            Unavailable: all waiting slots are in use, or the free ones are reserved for other keys.
+            Unavailable: all waiting slots are in use, or the free slots are reserved for other keys.
         """
         await self._acquire(key_id)
         try:
@@ -108,8 +108,8 @@ class ConcurrencyLimiter:
         used_by_key = len(self._waiting.get(key_id, ()))
         if is_reserved(used_by_key=used_by_key, used=used, total=self._waiting_max):
             message = (
-                f"{self._subject}: {used_by_key} requests of this key are waiting already, and the other slots are "
-                f"reserved for other keys ({self._setting}). Wait for their responses, or retry later."
+                f"{self._subject}: this key uses {used_by_key} of the {self._waiting_max} waiting slots, and the free "
+                f"slots are reserved for other keys ({self._setting}). Wait for their responses, or retry later."
             )
             raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
 

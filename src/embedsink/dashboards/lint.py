@@ -161,7 +161,8 @@ def _check_group(path: str, tile: Chart | Table) -> None:
     if isinstance(tile, Chart) and tile.leading and (tile.group or tile.sort):
         raise Misconfigured(f"{path}.leading: can't be combined with group or sort. Remove one of them.")
     if tile.group and not (tile.group.sum or tile.group.median or tile.group.count or tile.sort):
-        raise Misconfigured(f"{path}.group: has no sort order. Name columns in `sum`, one in `count`, or a `sort`.")
+        advice = "Add `sum`, `median` or `count`, or add a `sort` to the tile."
+        raise Misconfigured(f"{path}.group: has no sort order. {advice}")
     if tile.group and len(set(tile.group.columns)) < len(tile.group.columns):
         raise Misconfigured(f"{path}.group: names a column twice. Name each once.")
 
@@ -177,7 +178,7 @@ def _check_number(path: str, tile: NumberTile, report: Report) -> None:
     }
     if tile.how == "only" and not report.grain.startswith(_ONE_ROW_GRAIN):
         raise Misconfigured(
-            f"{path}.how: `only` requires a report with one row, and {report.name} has many. Use totals."
+            f"{path}.how: `only` requires a report with one row, and {report.name} has many. Use the report `totals`."
         )
     for name in required_fields.get(tile.how, ()):
         if not getattr(tile, name):

@@ -50,29 +50,35 @@ class _EngineCollector:
         yield refused
         yield CounterMetricFamily(
             "embedsink_unreadable_requests",
-            "Requests that are not valid HTTP, or exceed its limits.",
+            "Requests that are not valid HTTP, or that exceed a limit of the server.",
             counters["not_http"],
         )
 
     def _journal_metrics(self) -> Iterator[Metric]:
         journal = self._engine.journal
-        yield CounterMetricFamily("embedsink_journal_groups", "Groups committed.", journal.counters.group_count)
-        yield CounterMetricFamily("embedsink_journal_bytes", "Bytes committed.", journal.counters.byte_count)
+        yield CounterMetricFamily(
+            "embedsink_journal_groups", "Groups of journal lines made durable.", journal.counters.group_count
+        )
+        yield CounterMetricFamily(
+            "embedsink_journal_bytes", "Bytes of journal lines made durable.", journal.counters.byte_count
+        )
         yield CounterMetricFamily(
             "embedsink_journal_sync_seconds", "Time spent in fdatasync.", journal.counters.sync_duration_s
         )
         yield GaugeMetricFamily(
             "embedsink_journal_segments",
-            "Sealed segments that the last two snapshots do not both contain.",
+            "Sealed segments that at least one of the last two snapshots does not contain.",
             journal.capacity.segment_count,
         )
         yield GaugeMetricFamily(
             "embedsink_journal_segment_bytes",
-            "Bytes of sealed segments that the last two snapshots do not both contain.",
+            "Bytes of sealed segments that at least one of the last two snapshots does not contain.",
             journal.capacity.byte_count,
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_available_bytes", "Bytes until the server answers 503.", journal.capacity.available_bytes
+            "embedsink_journal_available_bytes",
+            "Bytes by which the journal can grow before the server answers 503.",
+            journal.capacity.available_bytes,
         )
 
     def _live_metrics(self) -> Iterator[Metric]:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 ERRORS_LISTED_MAX = 20
-# What the client does next, by status. None is the status of reasons for rejecting one envelope.
+# What to do, by status. None is the status of reasons for rejecting one envelope.
 ADVICE: dict[int | None, str] = {
     None: "Fix the sender. Don't resend this envelope: it is quarantined.",
     400: "Fix the request. Don't resend it unchanged.",
@@ -158,7 +158,7 @@ def invalid_body_response(request: Request, errors: list[tuple[str, str]]) -> Re
     entries = [{"field": field, "detail": f"{field}: {sentence}"} for field, sentence in errors[:ERRORS_LISTED_MAX]]
     detail = " ".join(entry["detail"] for entry in entries)
     if len(errors) > len(entries):
-        detail += f" {len(errors) - len(entries):,} more errors are not listed."
+        detail += f" Errors not listed: {len(errors) - len(entries):,}."
     return _report_problem(request, Reason.INVALID_BODY, detail, extra_members={"errors": entries})
 
 

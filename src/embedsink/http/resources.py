@@ -30,7 +30,7 @@ TAGS = (
     Tag("Reading", "Read reports and events, in the scope of the key.", (reports, exports, live, inspection)),
     Tag(
         "Dashboards",
-        "Pages for people, and their data. A login uses a read key.",
+        "The dashboard pages and the data that they show. To log in, use a read key.",
         (dashboard_pages, dashboards, login),
     ),
     Tag("Quarantine", "Stored rejections with their reasons.", (quarantine,)),

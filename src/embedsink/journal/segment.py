@@ -158,8 +158,8 @@ def _find_trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
 def _size_mismatch_cause(byte_count: int, sealed_bytes: int) -> str:
     """Return the cause of damage in a segment whose size differs from the size in its name."""
     if byte_count < sealed_bytes:
-        return f"bytes are missing ({byte_count:,} of {sealed_bytes:,} are left)"
-    return f"bytes were added (it has {byte_count:,} and was sealed with {sealed_bytes:,})"
+        return f"bytes are missing: {byte_count:,} of {sealed_bytes:,} are left"
+    return f"bytes were added: the segment has {byte_count:,} and was sealed with {sealed_bytes:,}"
 
 
 def number_of(path: Path) -> int:

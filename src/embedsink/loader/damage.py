@@ -172,7 +172,7 @@ def describe_gaps(gaps: list[tuple[int, int]]) -> str:
     if first_number == last_number:
         return f"segment {first_number:,} is"
     if len(gaps) == 1:
-        return f"the segments {first_number:,} to {last_number:,} are"
+        return f"segments {first_number:,} to {last_number:,} are"
     missing_count = sum(last - first + 1 for first, last in gaps)
     return f"{missing_count:,} of the segments {first_number:,} to {last_number:,} are"
 

@@ -25,8 +25,8 @@ class LoadNotifier:
     Args:
         loader: the loader, whose `last_number` is the current position.
         journal: the journal, whose `last_number` is the position when all accepted events are loaded.
-        listeners_max: the maximum number of listeners. The last quarter is reserved for keys with less than a quarter
-            of them, so that no key can exclude the others.
+        listeners_max: the maximum number of listeners. The last quarter is reserved for keys that have less than a
+            quarter of them, so that no key can exclude the others.
     """
 
     def __init__(self, loader: Loader, journal: Journal, *, listeners_max: int) -> None:
@@ -71,7 +71,7 @@ class LoadNotifier:
             key_id: the id of the listener's key.
 
         Raises:
-            Unavailable: all slots are in use, the free ones are reserved for other keys, or the server is stopping.
+            Unavailable: all slots are in use, the free slots are reserved for other keys, or the server is stopping.
         """
         self._check_slots(key_id)
         loaded = asyncio.Event()
@@ -104,7 +104,7 @@ class LoadNotifier:
             Whether all these events are in the store.
 
         Raises:
-            Unavailable: all slots are in use, the free ones are reserved for other keys, or the server is stopping.
+            Unavailable: all slots are in use, the free slots are reserved for other keys, or the server is stopping.
         """
         target_position = self._last_acknowledged_number(deployments)
         if self.position < target_position and timeout_s > 0:
@@ -137,8 +137,8 @@ class LoadNotifier:
             quarter = self._listeners_max // 4
             message = (
                 f"live: this key uses {used_by_key} of the {self._listeners_max} slots (EMBEDSINK_LIVE_MAX), and the "
-                f"free ones are reserved for keys with less than {quarter}. Close a page or a stream of this key, or "
-                "retry later."
+                f"free slots are reserved for keys that use fewer than {quarter}. Close a page or a stream of this "
+                "key, or retry later."
             )
             raise Unavailable(Reason.RATE_LIMITED, message, retry_after_s=_RETRY_AFTER_S)
 

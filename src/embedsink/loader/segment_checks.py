@@ -119,7 +119,7 @@ class SegmentChecks:
             self.reject(path, f"can't be read ({error.strerror})")
             return None
         if segment.damage is not None:
-            self.reject(path, f"{segment.damage.cause} after offset {segment.damage.offset:,}")
+            self.reject(path, f"{segment.damage.cause} (offset {segment.damage.offset:,})")
             return None
         return segment
 

@@ -278,8 +278,8 @@ def test_one_key_cannot_use_all_streams(tmp_path: Path) -> None:
         refused = server.get(LIVE, key=greedy)
         assert (refused.status, refused.json()["reason"]) == (429, "rate_limited")
         assert refused.json()["detail"] == (
-            "live: this key uses 6 of the 8 slots (EMBEDSINK_LIVE_MAX), and the free ones are reserved for keys with "
-            "less than 2. Close a page or a stream of this key, or retry later."
+            "live: this key uses 6 of the 8 slots (EMBEDSINK_LIVE_MAX), and the free slots are reserved for keys that "
+            "use fewer than 2. Close a page or a stream of this key, or retry later."
         )
         assert int(refused.headers["retry-after"]) >= 15
         # an inspection without pending events needs no slot

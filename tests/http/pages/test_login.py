@@ -87,6 +87,16 @@ def test_a_login_expires(tmp_path: Any) -> None:
         assert with_cookie(server, PAGE, cookie).status_code == 303
 
 
+@pytest.mark.parametrize(
+    ("timeout_s", "duration"),
+    [(60, "1 minute"), (90, "90 seconds"), (1_800, "30 minutes"), (3_600, "1 hour"), (5_400, "90 minutes")],
+)
+def test_the_form_names_the_duration_of_a_login(tmp_path: Any, timeout_s: int, duration: str) -> None:
+    with open_server(tmp_path, login_timeout_s=timeout_s) as server:
+        form = " ".join(server.get("/login").text.split())
+        assert f"The login expires after {duration}, or when the key is revoked." in form
+
+
 @pytest.mark.parametrize("forged", ["{}A", "x{}", ""])
 def test_a_forged_cookie_opens_nothing(server: Server, forged: str) -> None:
     name, _, value = cookie_of(log_in(server, server.key("read"))).partition("=")

@@ -170,7 +170,7 @@ def operations(_: Settings) -> list[Operation]:
             id="recordSyncResult",
             summary="Store the result of a completed dbt sync durably. Sending the same result again changes nothing",
             success=Success(
-                200, "The result is durable, and can be read at once.", {"application/json": ref("DbtSyncResult")}
+                200, "The result is durable and can be read immediately.", {"application/json": ref("DbtSyncResult")}
             ),
             error_reasons=_RECORD_REASONS,
             key_kinds=(KeyKind.SYNC, KeyKind.ADMIN),

@@ -19,7 +19,7 @@ from embedsink.settings import Settings
 
 
 async def healthz(request: Request) -> Response:
-    """Answer 200, because the process runs."""
+    """Answer 200, because the process is running."""
     return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
 
 
@@ -71,8 +71,8 @@ def operations(_: Settings) -> list[Operation]:
             method="get",
             path="/healthz",
             id="healthz",
-            summary="Check that the process runs",
-            success=Success(200, "It runs.", plain_text()),
+            summary="Check that the process is running",
+            success=Success(200, "The process is running.", plain_text()),
         ),
         Operation(
             method="get",

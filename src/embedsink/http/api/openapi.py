@@ -26,5 +26,11 @@ def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
     success = Success(200, "The OpenAPI 3.1.0 document.", {"application/json": {"type": "object"}})
     return [
-        Operation(method="get", path="/openapi.json", id="describe", summary="Read this description", success=success)
+        Operation(
+            method="get",
+            path="/openapi.json",
+            id="describe",
+            summary="Read the OpenAPI description of this server",
+            success=success,
+        )
     ]

@@ -37,7 +37,7 @@ class OperationResponse:
 
     Args:
         status: the status code.
-        meaning: the description; for an error, what the client does next.
+        meaning: the description; for an error, what to do.
         contents: schemas by media type.
         headers: descriptions by header name.
         reasons: the possible reasons of an error.

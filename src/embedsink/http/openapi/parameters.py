@@ -94,12 +94,15 @@ def report_parameters() -> Sequence[Schema]:
 def page_parameters() -> Sequence[Schema]:
     """Return the parameters that select columns and a page of rows."""
     limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}
+    limit_description = (
+        "The maximum number of rows. With a limit, a report that has the column `ingest_seq` is sorted by it."
+    )
     columns = {"type": "string", "examples": ["surface,view_count"]}
     cursor = (
-        "The position of the next page, from X-Next-Cursor. Applies only to responses whose rows have `ingest_seq`."
+        "The position of the next page, from X-Next-Cursor. Allowed only for reports that have the column `ingest_seq`."
     )
     return [
         parameter("columns", columns, "Only these columns, separated by commas."),
-        parameter("limit", limit, "The maximum number of rows. Rows with `ingest_seq` are then in order of ingestion."),
+        parameter("limit", limit, limit_description),
         parameter("cursor", TEXT, cursor),
     ]

@@ -29,6 +29,7 @@ DASHBOARDS_PATH = "/dashboards/"
 FORM_TYPE = "application/x-www-form-urlencoded"
 FIELDS_MAX = 8
 FORM_BYTES_MAX = 16_384
+_DURATION_UNITS = ((3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 class LoginPage:
@@ -36,7 +37,7 @@ class LoginPage:
 
     def __init__(self, settings: Settings) -> None:
         self._body_reader = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
-        self._session_hours = max(1, settings.login_timeout_s // 3_600)
+        self._session_duration = _duration_text(settings.login_timeout_s)
         self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
 
     async def fields(self, request: Request) -> dict[str, str]:
@@ -66,7 +67,7 @@ class LoginPage:
 
     async def form(self, path: str, *, error: str = "") -> Response:
         """Return the page of the form, which redirects to `path` after the login. An error message sets status 401."""
-        html = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._session_hours)
+        html = await run_in_threadpool(render, "login.html", next=path, error=error, duration=self._session_duration)
         if not error:
             return HTMLResponse(html, headers=self._headers)
         return HTMLResponse(html, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
@@ -74,6 +75,13 @@ class LoginPage:
     def redirect(self, path: str, cookie: str) -> Response:
         """Return a redirect to `path`. `cookie` is a `Set-Cookie` header that sets or deletes the session cookie."""
         return RedirectResponse(path, 303, headers=self._headers | {"Set-Cookie": cookie})
+
+
+def _duration_text(seconds: int) -> str:
+    """Return a duration in the largest unit that divides it, such as `12 hours` or `90 minutes`."""
+    unit_s, unit = next((unit_s, unit) for unit_s, unit in _DURATION_UNITS if seconds % unit_s == 0)
+    count = seconds // unit_s
+    return f"{count:,} {unit if count == 1 else f'{unit}s'}"
 
 
 def _redirect_path(requested: str | None) -> str:

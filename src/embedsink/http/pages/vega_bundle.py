@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from embedsink.dashboards.model import VEGA_LITE
 from embedsink.data_folder import DataFolder
-from embedsink.errors import Refused, Unavailable
+from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.cached_file import IMMUTABLE, TaggedFile
 from embedsink.http.etag import is_not_modified
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
@@ -68,8 +68,10 @@ class VegaBundle:
             Refused: the URL has another version (`not_found`).
             Unavailable: the build failed or has not begun (`not_ready`).
         """
-        if request.path_params["version"] != self._version:
-            raise Refused(Reason.NOT_FOUND, f"this version does not exist. This server has {self.path}.")
+        requested_version = request.path_params["version"]
+        if requested_version != self._version:
+            message = f"url: version {preview(requested_version)} does not exist. Available: {self.path}."
+            raise Refused(Reason.NOT_FOUND, message)
         tag = f'W/"{self._version}"'
         # A response with status 304 has no content.
         compressed = b"" if is_not_modified(request, tag) else await self._wait_for_bundle()
@@ -139,7 +141,7 @@ async def _build_in_child() -> bytes:
     if child.returncode != 0:
         raise Unavailable(
             Reason.NOT_READY,
-            f"{PACKAGE}: failed with exit code {child.returncode}. Check that 150 MiB of memory are free.",
+            f"{PACKAGE}: failed with exit code {child.returncode}. Check that 150 MiB of memory is free.",
             retry_after_s=10,
         )
     return content

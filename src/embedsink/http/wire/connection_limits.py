@@ -24,7 +24,7 @@ HEAD_TIMEOUT_S = 10.0
 DROPPED_BYTES_MAX = 2 * 1_048_576
 # A connection with more unsent bytes counts as stalled.
 UNSENT_BYTES_HIGH = 16_384
-_HEAD_TOO_LARGE = f"The head is larger than {HEAD_BYTES_MAX:,} bytes."
+_HEAD_TOO_LARGE = f"The request head is larger than {HEAD_BYTES_MAX:,} bytes."
 _RESPONSE_431 = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"  # RFC 6585
 )
@@ -124,9 +124,9 @@ class LimitedConnection(IngestProtocol):
         self._registry.add_waiting(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store a header field or trailer. Refuse a head with too many fields."""
+        """Store a header field or trailer. Refuse a request with too many fields."""
         if len(self.headers) == FIELDS_MAX:
-            self._stop_parsing(f"The head has more than {FIELDS_MAX} fields.")
+            self._stop_parsing(f"The request has more than {FIELDS_MAX} header and trailer fields.")
         # Copied from uvicorn: calling its method would take 0.1 µs per field.
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
