@@ -25,6 +25,7 @@ class Hosts:
         self.emitted = 0
         self._stage = stage
         self._context = stage.context()
+        self._context.set_default_timeout(SETTLED_TIMEOUT_S * 1_000)  # Other tests use the processors too.
         self._pages = [stage.open(context=self._context) for _ in range(2)]
         self._elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
 

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from embedsink.demo.static_pages import demo_headers, page_routes, read_pages
 from embedsink.http.app import HANDLERS
-from tests.support.app import Server
+from tests.support.app import open_server
 
 
 @pytest.fixture
@@ -85,10 +85,11 @@ def test_a_path_without_its_slash_is_redirected(folder: Path, path: str) -> None
     assert response.headers["location"] == "/demo/"
 
 
-@pytest.mark.parametrize("path", ["/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
-def test_serve_has_no_static_pages(server: Server, path: str) -> None:
-    assert server.get(path).status_code == 404
-    assert server.get("/").headers["location"] == "/dashboards/", "the root URL redirects to the dashboards"
+def test_serve_has_no_static_pages(tmp_path: Path) -> None:
+    with open_server(tmp_path) as server:
+        for path in ("/demo", "/demo/", "/demo/host.json", "/demo/main.js"):
+            assert server.get(path).status_code == 404, path
+        assert server.get("/").headers["location"] == "/dashboards/", "the root URL redirects to the dashboards"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8322", "127.0.0.2:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])

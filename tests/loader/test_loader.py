@@ -571,7 +571,7 @@ def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: Dat
         (folder.journal / "000000000005-00000000.ndjson").unlink()
         load_all(loader)
         [message] = loader.status.damaged
-        assert f"{other.name}: has the number of {own_segment.stem}" in message
+        assert f"{other.name}: has the number of the segment {own_segment.stem}" in message
         assert "Restore a backup into a new folder" in message
     assert (folder.damaged / other.name).exists()
     assert events_in(folder.store) == expected(1)

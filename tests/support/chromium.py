@@ -2,7 +2,7 @@
 
 import shutil
 
-PROGRAM = shutil.which("chromium")
-# Sandboxes need rights that containers don't grant, and the pages are our own. An emulated GPU takes more CPU time than
-# drawing without one.
-ARGUMENTS = ["--no-sandbox", "--disable-gpu"]
+# The headless shell is the same browser without a user interface. It takes half the CPU time.
+PROGRAM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+# Sandboxes need rights that containers don't grant, and the pages are our own.
+ARGUMENTS = ["--no-sandbox"]

@@ -99,7 +99,7 @@ class LiveStream:
         # number, so message ids contain the visible position: the last segment with rows of the key's deployments.
         if resume_after is None:
             self._position = self._notifier.position
-            self._visible_position = _visible_position(engine, filter, self._position)
+            self._visible_position = _find_visible_position(engine, filter, self._position)
             self._recent_count = filter.recent_count
         else:
             self._position = self._visible_position = resume_after
@@ -123,7 +123,7 @@ class LiveStream:
     async def _loaded_message(self) -> bytes | None:
         """Return a message about the loads since the last message.
 
-        Return None without a load, if the loads contain nothing for this client, or if the query fails.
+        Return None if nothing was loaded, if the loads contain nothing for this client, or if the query fails.
         """
         self._wakeup.clear()
         span = SegmentRange(self._position, self._notifier.position)
@@ -136,10 +136,11 @@ class LiveStream:
             return None  # The position is unchanged, so the next poll includes these events.
         previous_id = self._message_id()
         self._position = span.last
-        self._visible_position = _visible_position(self._engine, self._filter, span.last)
+        self._visible_position = _find_visible_position(self._engine, self._filter, span.last)
         if loaded is None:
             return None
-        return self._message("loaded", {"after": previous_id, "segment": self._message_id()} | loaded)
+        message_id = self._message_id()  # of the new position
+        return self._message("loaded", {"after": previous_id, "segment": message_id} | loaded)
 
     async def _wait(self, ends_at: float) -> None:
         """Wait until the next poll. If nothing was loaded, wait longer: for a load, a heartbeat or the end."""
@@ -200,7 +201,7 @@ def revision_of(engine: Engine, deployments: frozenset[int] | None) -> str:
     return blake2s(engine.store.revisions.of(deployments).encode(), digest_size=8).hexdigest()
 
 
-def _visible_position(engine: Engine, filter: LiveFilter, position: int) -> int:
+def _find_visible_position(engine: Engine, filter: LiveFilter, position: int) -> int:
     """Return the newest segment up to `position` that the key may learn of.
 
     Without a scope, this is `position`. With a scope, this is the newest segment with rows of the key's deployments,

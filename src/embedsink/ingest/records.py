@@ -48,13 +48,13 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
     lines = _envelope_lines(parsed, shared + b',"envelope":', new_id)
     if parsed.lost:
         lines += _loss_lines(parsed, shared, _first_id(parsed) or delivery_id)
-    return _without_keys(b"".join(lines))
+    return _redact_api_keys(b"".join(lines))
 
 
 def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> bytes:
     """Return a line for each rejection. `new_id` returns the id of a rejection in the quarantine."""
     shared = _shared_members(parsed, key_id)
-    return _without_keys(b"".join([_rejection_line(rejection, shared, new_id) for rejection in parsed.rejected]))
+    return _redact_api_keys(b"".join([_rejection_line(rejection, shared, new_id) for rejection in parsed.rejected]))
 
 
 def rejection_count_lines(
@@ -72,7 +72,7 @@ def rejection_count_lines(
 def body_rejection_line(rejection: Rejection, *, received_at: int, key_id: str, new_id: NewId) -> bytes:
     """Return the line of an unreadable body."""
     shared = encode({"received_at": received_at, "key_id": key_id})[1:-1]  # without braces
-    return _without_keys(_rejection_line(rejection, shared, new_id))
+    return _redact_api_keys(_rejection_line(rejection, shared, new_id))
 
 
 def replay_line(quarantine_id: str, *, received_at: int) -> bytes:
@@ -93,7 +93,7 @@ def sync_line(sync: Sync, *, key_id: str) -> bytes:
     }
     if sync.extra is not None:
         members["extra"] = sync.extra
-    return _without_keys(b"%b%b\n" % (_SYNC_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
+    return _redact_api_keys(b"%b%b\n" % (_SYNC_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
 
 
 def read_syncs(lines: bytes) -> Iterator[Sync]:
@@ -224,11 +224,11 @@ def _raw_members(raw: bytes) -> dict[str, str]:
     if b"\0" not in raw:
         with contextlib.suppress(UnicodeDecodeError):
             return {"raw": raw.decode()}
-    # Redact keys before encoding: the caller redacts text, but can't find keys in base64.
-    return {"raw": base64.b64encode(_without_keys(raw)).decode(), "raw_encoding": "base64"}
+    # Redact API keys before encoding: the caller redacts text, but can't find keys in base64.
+    return {"raw": base64.b64encode(_redact_api_keys(raw)).decode(), "raw_encoding": "base64"}
 
 
-def _without_keys(raw: bytes) -> bytes:
+def _redact_api_keys(raw: bytes) -> bytes:
     """Return the bytes with all API keys redacted, so that a stolen data folder contains no usable key."""
     if _KEY_PREFIX not in raw:
         return raw

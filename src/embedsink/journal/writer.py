@@ -349,11 +349,11 @@ class Journal:
         os.fsync(self._folder_descriptor)
 
     def _fail(self, error: Exception) -> Unavailable:
-        """End the journal. Return the error for submissions that are not durable."""
+        """End the journal. Return the error for the senders of lines that are not durable."""
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
-        # Cut off the refused group, because the next start would load it. If the disk can't do that, ids prevent a
-        # retry from counting twice.
+        # A part of the last group may be in the file, and its senders get an error. Remove it, because the next start
+        # would load it. If the disk can't do that, a retry of an event with an id still counts once.
         with contextlib.suppress(OSError):
             if self._segment:
                 self._segment.undo_write()

@@ -141,7 +141,7 @@ def has_valid_checksum(block: bytes) -> bool:
 def _mismatch_indexes(blocks: NDArray[numpy.uint64]) -> list[int]:
     """Return the indexes of the blocks, one per row, whose checksum does not match."""
     products = blocks * _FACTOR
-    # The first word of a block is the stored checksum. A second xor excludes it from the computed one.
+    # The first word of a block is the stored checksum. A second xor cancels its product, so only other words count.
     checksums = numpy.bitwise_xor.reduce(products, axis=1) ^ products[:, 0] ^ _SEED
     indexes: list[int] = numpy.flatnonzero(checksums != blocks[:, 0]).tolist()
     return indexes

@@ -82,10 +82,13 @@ class DamagedFiles:
         return sorted(databases, key=lambda path: path.stat().st_ctime_ns)
 
     def delete_old_databases(self, *, now: float | None = None) -> None:
-        """Delete all but the two newest database files, and each after 30 days. The readable rows were salvaged."""
+        """Delete all database files but the two newest, and any that is older than 30 days.
+
+        Nothing readable is lost, because the readable rows were salvaged.
+        """
         now = time.time() if now is None else now
         databases = self.databases()
-        newest = databases[-DATABASES_MAX:]
+        newest = databases[-DATABASES_MAX:]  # They are sorted, oldest first.
         for path in databases:
             is_expired = path.stat().st_ctime < now - DATABASE_DAYS_MAX * 86_400  # a day in seconds
             if is_expired or path not in newest:

@@ -128,8 +128,9 @@ def _number_of_identity(identity: str) -> int:
     return int(identity.split("-")[0])
 
 
-def _duplicate_number_message(other_identity: str) -> str:
+def _duplicate_number_message(other_segment: str) -> str:
+    """Return the message about a segment with the same number as another segment."""
     return (
-        f"has the number of {other_identity}, so it comes from another data folder, or from this one before a restore. "
-        "Restore a backup into a new folder"
+        f"has the number of the segment {other_segment}, so another data folder wrote it, or this one before a "
+        "restore. Restore a backup into a new folder"
     )

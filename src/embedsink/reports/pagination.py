@@ -146,7 +146,9 @@ class PageRequest:
     def _page_query(self, view: str, columns: tuple[str, ...], limit: int | None) -> SelectQuery:
         """Return the query of a page with at most `limit` rows; `LIMIT_MAX` if `limit` is None."""
         is_expensive = uses_window_functions(view)
-        return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_expensive)
+        return SelectQuery(
+            view, columns, LIMIT_MAX if limit is None else limit, is_page=True, is_expensive=is_expensive
+        )
 
 
 def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1) -> int | None:

@@ -4,15 +4,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from embedsink.store.insert import LINE_BITS
+from embedsink.store.insert import first_ingest_seq
 from embedsink.store.reader import Reader
 
 ROWS_MAX = 100
 REJECTIONS_MAX = 100
 # The maximum bytes of envelopes in one message. The newest row is sent regardless of its length.
 ENVELOPES_BYTES_MAX = 262_144
-# `ingest_seq` is segment number × 2^32 + line.
-_INGEST_SEQS_PER_SEGMENT = 1 << LINE_BITS
 # The outcomes besides `duplicate`, which is counted for readers of all deployments only.
 OUTCOMES = ("accepted", "quarantined", "lost", "sync")
 
@@ -31,7 +29,7 @@ class SegmentRange:
 
 def _last_ingest_seq(segment: int) -> int:
     """Return the greatest possible `ingest_seq` of a segment."""
-    return (segment + 1) * _INGEST_SEQS_PER_SEGMENT - 1
+    return first_ingest_seq(segment + 1) - 1
 
 
 @dataclass(slots=True)

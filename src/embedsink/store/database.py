@@ -24,7 +24,13 @@ from embedsink.store.duckdb_errors import (
     lacks_memory,
     unavailable_if_broken,
 )
-from embedsink.store.insert import LINE_BITS, changed_deployments, describe_segments, fill_session_ready, load_rows
+from embedsink.store.insert import (
+    changed_deployments,
+    describe_segments,
+    fill_session_ready,
+    first_ingest_seq,
+    load_rows,
+)
 from embedsink.store.ledger import Ledger, LoadCounts, count_load
 from embedsink.store.limits import RaisableSetting, StoreLimits
 from embedsink.store.open_readers import OpenReaders
@@ -207,10 +213,11 @@ class Store:
                 stack.enter_context(self._readers.counted())  # first, so that it is released last
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
-                # A report over all time may sort millions of rows. Spilling needs memory too.
+                # A report over all time may sort millions of rows. Even a sort that spills to disk needs memory.
                 stack.enter_context(self._memory.raised(cursor))
                 stack.enter_context(self._threads.raised(cursor, only_if=not uses_one_thread))
                 variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
+                # The reader takes over the resources: closing the reader releases them.
                 reader = Reader(cursor, variables, resources=stack, views=self._views)
             self._readers.add(reader)
             return reader
@@ -252,8 +259,8 @@ class Store:
             "segments": describe_segments(segments),
             "segment_paths": [str(segment.path) for segment in segments],
             "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # No line is longer than its group.
-            "loaded_from": min(segment.number for segment in segments) << LINE_BITS,
-            "loaded_until": (max(segment.number for segment in segments) + 1) << LINE_BITS,
+            "loaded_from": first_ingest_seq(min(segment.number for segment in segments)),
+            "loaded_until": first_ingest_seq(max(segment.number for segment in segments) + 1),
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,

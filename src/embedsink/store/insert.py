@@ -7,7 +7,7 @@ import duckdb
 from embedsink.journal.segment import SEALED, Segment
 from embedsink.store.sql_files import read_sql
 
-# An `ingest_seq` is the number of a segment, shifted by these bits, plus the number of a line.
+# An `ingest_seq` is the number of a segment, followed by these bits for the number of a line.
 LINE_BITS = 32
 _COUNTED = "(select ingest_seq from incoming_line where kind = 'counted' union all select ingest_seq from id_conflict)"
 # The files of `sql/load/` that run only if these rows exist. Most of them parse the segments again, which takes time.
@@ -26,6 +26,11 @@ _REQUIRED_ROWS = {
     "sync": "incoming_line where kind = 'sync'",
     "session_ready": "incoming_line where kind in ('event', 'lost')",
 }
+
+
+def first_ingest_seq(segment_number: int) -> int:
+    """Return the smallest `ingest_seq` of a segment."""
+    return segment_number << LINE_BITS
 
 
 def load_rows(connection: duckdb.DuckDBPyConnection) -> None:

@@ -92,7 +92,7 @@ class Ledger:
 
 
 def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:
-    """Return the counts of the segments that the variable `segments` describes.
+    """Return the counts of the segments that the SQL variable `segments` describes.
 
     Args:
         connection: a connection to the database, in the transaction that loads, after `load_rows`.

@@ -41,9 +41,9 @@ class Revisions:
         self._changes |= dict.fromkeys(deployments, self._last_change)
 
     def of(self, deployments: Collection[int] | None) -> str:
-        """Return a text that changes when rows of these deployments may have changed; None means all deployments.
+        """Return a string that changes when rows of these deployments may have changed; None means all deployments.
 
-        The text reveals how often the server loads, so hash the text before a client gets it.
+        The string reveals how often the server loads, so hash it before a client gets it.
         """
         if deployments is None:
             return f"{self._random_part} {self._last_change.change_number}"

@@ -4,25 +4,24 @@ from collections.abc import Iterable
 
 import duckdb
 
-from embedsink.store.insert import LINE_BITS
+from embedsink.store.insert import first_ingest_seq
 from embedsink.store.sql_files import read_sql
 
 
 def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable[int]) -> None:
-    """Roll up segments that are loaded late: their numbers are below the watermark, so no later batch includes them.
+    """Roll up segments that are loaded late: they begin below the watermark, so no later batch includes them.
 
     Args:
         connection: a connection to the database, in the transaction that loads.
         loaded_numbers: the numbers of the segments that the transaction loads.
     """
     batch_id, watermark = _last_batch(connection)
-    late_numbers = [number for number in loaded_numbers if number << LINE_BITS <= watermark]
+    late_numbers = [number for number in loaded_numbers if first_ingest_seq(number) <= watermark]
+    late_batch_id = batch_id + 1
     for number in late_numbers:
-        first_ingest_seq = number << LINE_BITS
-        last_ingest_seq = ((number + 1) << LINE_BITS) - 1
-        _insert_rollups(connection, batch_id + 1, first_ingest_seq, last_ingest_seq)
+        _insert_rollups(connection, late_batch_id, first_ingest_seq(number), first_ingest_seq(number + 1) - 1)
     if late_numbers:
-        _insert_batch(connection, batch_id + 1, watermark)
+        _insert_batch(connection, late_batch_id, watermark)
 
 
 def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, duckdb_errors_translated
-from embedsink.store.insert import LINE_BITS
+from embedsink.store.insert import LINE_BITS, first_ingest_seq
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
@@ -144,7 +144,7 @@ class _DamagedFile:
         )
         self._columns: dict[str, list[str]] = dict(connection.execute(columns).fetchall())
         [(first_number,)] = connection.execute("select min(first_number) from missing").fetchall()
-        self._first_ingest_seq = first_number << LINE_BITS
+        self._first_ingest_seq = first_ingest_seq(first_number)
 
     def copy(self) -> int:
         """Copy the rows of missing segments. Return the number of rows, without those of dependent tables."""
