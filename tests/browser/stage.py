@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Frame, Page, Pla
 
 from tests.browser.gate import Gate
 from tests.browser.sites import Site
-from tests.support.chromium import ARGUMENTS, PROGRAM
+from tests.support.chromium import ARGUMENTS, PROGRAM, WITH_BACK_FORWARD_CACHE
 from tests.support.servers import RunningServer, wait_until
 
 DELIVERED_TIMEOUT_S = 15.0
@@ -70,7 +70,7 @@ class Stage:
         """Return a separate browser that stores its data in a folder and has a back/forward cache."""
         context = self.playwright.chromium.launch_persistent_context(
             folder,
-            executable_path=PROGRAM,
+            executable_path=WITH_BACK_FORWARD_CACHE,
             args=ARGUMENTS,
             ignore_default_args=["--disable-back-forward-cache"],
         )

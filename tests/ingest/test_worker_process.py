@@ -50,6 +50,15 @@ JOBS = {
 }
 
 
+@pytest.mark.parametrize("received", [0, 3, LENGTHS.size, LENGTHS.size + 10])
+def test_the_worker_ends_when_the_server_dies_within_a_message(received: int) -> None:
+    server_side, worker_side = socket.socketpair()
+    message = b"".join(encode_job(JOBS["events"]))
+    server_side.sendall(message[:received])
+    server_side.close()
+    serve(worker_side, RULES, body_bytes_max=MIB)  # It returns without an exception.
+
+
 @pytest.mark.parametrize("turns", range(4))
 def test_closing_the_pool_while_a_body_arrives_ends_it(turns: int) -> None:
     async def close_as_it_arrives() -> None:

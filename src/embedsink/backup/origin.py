@@ -31,20 +31,23 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
     """
     expected = set(generation.segments) or _identities_of(generation)
     current = _segments_of_folder(folder, numbers=list(map(_number_of, expected)))
-    # A salvaged store has segments of which only the number is known. Their identities can't be compared.
-    known_numbers = {
-        _number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
-    }
     is_older = current.last_number < max(map(_number_of, expected), default=0)
-    # The ledger lists segments up to `compacted_up_to` by number only. All of them were loaded.
-    missing_numbers = {_number_of(identity) for identity in expected - current.identities}
-    uncompacted_numbers = {number for number in missing_numbers if number > current.compacted_up_to}
-    has_other_segments = bool(known_numbers & uncompacted_numbers)
-    if is_older or has_other_segments:
+    if is_older or _has_other_segments(expected, current):
         raise Misconfigured(
             f"{target}: contains backups of a data folder other than {folder.path}, or of a later state of it. "
             "Name another backup folder."
         )
+
+
+def _has_other_segments(expected: set[str], current: Segments) -> bool:
+    """Return whether a folder has a segment with the number of an expected one, but with another random part."""
+    missing_numbers = {_number_of(identity) for identity in expected - current.identities}
+    # The ledger lists segments up to `compacted_up_to` by number only, so their random parts can't be compared. Neither
+    # can those of a salvaged store.
+    comparable_numbers = {
+        _number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
+    }
+    return any(number in comparable_numbers and number > current.compacted_up_to for number in missing_numbers)
 
 
 def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
@@ -63,14 +66,21 @@ def _identities_of(generation: Generation) -> set[str]:
 
 
 def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
-    """Return the segments of a data folder: all in `journal/` and `damaged/`; in the snapshot, as `find_segments`."""
-    # Read the journal first and the snapshot last: see embedsink.backup.source.
+    """Return the segments of a data folder: all in `journal/` and `damaged/`, and some of the snapshot.
+
+    Args:
+        folder: the data folder.
+        numbers: the numbers of the segments to look for in the snapshot, in addition to the newest ones.
+    """
+    # Read the journal before the snapshot. A segment leaves the journal only after a snapshot with its rows is
+    # published, so none is missed.
     names = segment_names(folder.journal)
     names += os.listdir(folder.damaged) if folder.damaged.is_dir() else []  # noqa: PTH208  only names are needed
-    on_disk = {identity_of(name) for name in names} - {""}
+    on_disk = {identity_of(name) for name in names} - {""}  # The identity of a file that is not a segment is empty.
     in_snapshot = Segments(0, frozenset())
     if snapshot := open_snapshot_file(folder):
         with snapshot:
+            # A server may replace the snapshot meanwhile, so use the open file and not its path.
             in_snapshot = find_segments(Path(f"/dev/fd/{snapshot.fileno()}"), numbers=numbers)
     last_number = max([in_snapshot.last_number, *map(_number_of, on_disk)])
     return Segments(last_number, in_snapshot.identities | on_disk, in_snapshot.compacted_up_to)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -197,9 +196,6 @@ def published_count(data_folder: Path) -> int:
     """Return the number of received envelopes in the published snapshot, or 0 if there is no snapshot yet."""
     try:
         with open_snapshot(DataFolder(data_folder).snapshot, EVERYTHING) as reader:
-            column_names = [column.name for column in reader.columns("loaded_segment")]
-            received_index = column_names.index("received_count")
-            segments = chain.from_iterable(reader.rows("loaded_segment"))
-            return sum(segment[received_index] for segment in segments)
-    except Misconfigured:
+            return sum(segment["received_count"] for segment in reader.dicts("loaded_segment"))
+    except Misconfigured:  # There is no snapshot.
         return 0

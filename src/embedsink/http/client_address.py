@@ -34,7 +34,8 @@ def client_address(scope: Scope) -> str:
 def _normalize_address(address: str) -> str:
     """Return an address without its port and zone; "unknown" if the address is invalid.
 
-    An IPv4 address is otherwise unchanged. An IPv4-mapped IPv6 address becomes IPv4, any other IPv6 address a network.
+    An IPv4 address is otherwise unchanged. An IPv4-mapped IPv6 address becomes IPv4. Any other IPv6 address becomes its
+    network, because one client has a whole network.
     """
     without_port = _ADDRESS_WITH_PORT.sub(r"\g<address>", address).strip("[]")
     without_zone = without_port.partition("%")[0]

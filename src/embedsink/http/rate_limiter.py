@@ -156,8 +156,8 @@ class RateLimiter:
             raise self._event_rate_error(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
-        """Raise Unavailable (`rate_limited`) if the sender's bucket for worker bytes and rejections is empty."""
-        wait_s = self._work_buckets.wait_s(sender, 1, time.monotonic())
+        """Raise Unavailable (`rate_limited`) while the sender's work bucket is empty. Nothing is charged."""
+        wait_s = self._work_buckets.wait_s(sender, 1, time.monotonic())  # until 1 byte could be charged
         if wait_s > 0:
             raise self._address_rate_error(sender, wait_s)
 

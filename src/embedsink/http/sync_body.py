@@ -108,7 +108,7 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
     if errors := _field_errors(value, job_id, settings.service_name):
         return errors
     sync = _to_sync(value, deployment, settings.service_name)
-    if errors := _limit_errors(sync, completed_at=value["completedAt"]):
+    if errors := _limit_errors(sync, completed_at_text=value["completedAt"]):
         return errors
     return sync
 
@@ -129,10 +129,10 @@ def _text_errors(value: Any) -> FieldErrors:
     return [(field_path((name,)), "a string contains a NUL or a lone surrogate. Remove it.") for name in bad_names]
 
 
-def _limit_errors(sync: Sync, *, completed_at: str) -> FieldErrors:
+def _limit_errors(sync: Sync, *, completed_at_text: str) -> FieldErrors:
     """Return an error if the result is completed in the future, or its unspecified fields are too large."""
     if sync.completed_at > sync.received_at * 1_000 + CLOCK_DIFFERENCE_US_MAX:  # in microseconds
-        detail = f"{preview(completed_at)} is more than five minutes later than the server's clock"
+        detail = f"{preview(completed_at_text)} is more than five minutes later than the server's clock"
         return [("completedAt", f"{detail}. Send the result when the sync has finished.")]
     extra_bytes = len(encode(sync.extra))
     if extra_bytes > EXTRA_BYTES_MAX:

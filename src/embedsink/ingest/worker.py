@@ -15,7 +15,7 @@ import struct
 import sys
 import traceback
 from dataclasses import asdict
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -65,11 +65,11 @@ def rules_argument(rules: Rules) -> str:
 
 def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> None:
     """Answer jobs until the server closes the connection."""
-    # A ConnectionError means that the server has closed the connection in the middle of a message.
-    with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as stream:
-        while lengths := stream.read(LENGTHS.size):
-            head_bytes, body_bytes = LENGTHS.unpack(lengths)
-            job = _decode_job(stream.read(head_bytes), stream.read(body_bytes))
+    # A server that is killed closes the connection anywhere, also within a message.
+    with contextlib.suppress(ConnectionError, EOFError), connection, connection.makefile("rb") as stream:
+        while True:
+            head_bytes, body_bytes = LENGTHS.unpack(_read_exactly(stream, LENGTHS.size))
+            job = _decode_job(_read_exactly(stream, head_bytes), _read_exactly(stream, body_bytes))
             head, lines = _run_job(job, rules, body_bytes_max)
             connection.sendall(LENGTHS.pack(len(head), len(lines)) + head)
             connection.sendall(lines)
@@ -81,6 +81,14 @@ def _run_job(job: ParseJob, rules: Rules, body_bytes_max: int) -> tuple[bytes, b
         return _encode_result(parse_and_encode(job, rules, body_bytes_max=body_bytes_max))
     except Exception:  # noqa: BLE001  the server logs the traceback and answers
         return orjson.dumps({"traceback": traceback.format_exc()}), b""
+
+
+def _read_exactly(stream: BinaryIO, byte_count: int) -> bytes:
+    """Return the next bytes of a stream. Raise EOFError if it ends before."""
+    content = stream.read(byte_count)
+    if len(content) < byte_count:
+        raise EOFError
+    return content
 
 
 def _decode_job(head: bytes, body: bytes) -> ParseJob:

@@ -134,7 +134,8 @@ def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
     if is_whole_segment_damaged or has_intact_group(content, damage.offset):
         # A crash leaves damage only at the end, so this is a disk failure. An operator has to decide what is valid.
         move_to_damaged(path, damaged=damaged_folder)
-        recovery.damaged.append(_damage_message(path, damage, content, "is damaged", "The segment was moved to"))
+        action = "The segment was moved to damaged/"
+        recovery.damaged.append(_damage_message(path, damage, content, state="is damaged", action=action))
         return
     _cut_off_last_group(path, content, damage, damaged_folder, recovery)
     # The rest of the segment is empty or intact.
@@ -207,10 +208,11 @@ def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged_fold
         file.truncate(damage.offset)
         os.fsync(file.fileno())
     if damage.was_complete:
-        action = "It may have been acknowledged. It was cut off and moved to"
-        recovery.damaged.append(_damage_message(path, damage, content, "is damaged", action))
+        action = "It may have been acknowledged. It was cut off and moved to damaged/"
+        recovery.damaged.append(_damage_message(path, damage, content, state="is damaged", action=action))
     else:
-        recovery.notes.append(_damage_message(path, damage, content, "is torn", "It was cut off and moved to"))
+        action = "It was cut off and moved to damaged/"
+        recovery.notes.append(_damage_message(path, damage, content, state="is torn", action=action))
 
 
 def _path_for_group(group: bytes, path: Path) -> Path:
@@ -226,12 +228,20 @@ def _path_for_group(group: bytes, path: Path) -> Path:
     return candidate
 
 
-def _damage_message(path: Path, damage: Damage, content: bytes, state: str, action: str) -> str:
-    """Return a message about a damaged group: the offset, the state, the cause and the action."""
-    byte_count = len(content) - damage.offset
+def _damage_message(path: Path, damage: Damage, content: bytes, *, state: str, action: str) -> str:
+    """Return a message about a damaged group.
+
+    Args:
+        path: the segment.
+        damage: the position of the group, and the cause.
+        content: the bytes of the segment.
+        state: "is damaged" or "is torn".
+        action: what recovery did with the group, as sentences without the last full stop.
+    """
+    bytes_to_end = len(content) - damage.offset
     return (
-        f"journal {path.stem}: the group at offset {damage.offset:,} {state} ({byte_count:,} bytes; {damage.cause}). "
-        f"{action} damaged/."
+        f"journal {path.stem}: the group at offset {damage.offset:,} {state} ({bytes_to_end:,} bytes; {damage.cause}). "
+        f"{action}."
     )
 
 

@@ -69,16 +69,17 @@ def count_ingested(reader: Reader) -> IngestedCounts:
 def newest_ingested(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
     """Return the newest rows in the reader's scope with envelopes, oldest first.
 
-    There are at most `limit` rows, and only as many as fit in a message.
+    There are at most `limit` rows, and only as many as fit in a message, but at least the newest one.
     """
-    newest: list[dict[str, Any]] = []
+    rows = reader.set_variables(row_limit=limit).dicts("ingested_newest")  # oldest first
+    newest_first: list[dict[str, Any]] = []
     byte_count = 0
-    for row in reversed(reader.set_variables(row_limit=limit).dicts("ingested_newest")):
+    for row in reversed(rows):
         byte_count += len(row["envelope"].encode())
-        if newest and byte_count > ENVELOPES_BYTES_MAX:
+        if newest_first and byte_count > ENVELOPES_BYTES_MAX:
             break
-        newest.append(row)
-    return newest[::-1]  # oldest first
+        newest_first.append(row)
+    return newest_first[::-1]
 
 
 def first_rejections(reader: Reader) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ def _manifest_entry(report: Report, byte_count: int) -> dict[str, Any]:
 def _manifest_scope(scope: Scope) -> dict[str, Any]:
     """Return the scope for the manifest, with the defaults of the interval and the time zone."""
     variables = scope.variables()
-    del variables["hides_ingest_seq"]
+    del variables["hides_ingest_seq"]  # It follows from the key and not from the request.
     return variables | {
         "since": None if scope.since is None else _to_iso(scope.since.replace(tzinfo=UTC)),
         "until": None if scope.until is None else _to_iso(scope.until.replace(tzinfo=UTC)),

@@ -87,6 +87,7 @@ class Store:
         self._file_inode: tuple[int, int] | None = None  # the device and inode of the attached file
         self._has_wide_rows = False  # whether a checkpoint needs more memory
         self._lacked_memory = False  # whether the last checkpoint lacked memory
+        # Usual and raised values. The settings allow a raised number of threads below the usual one.
         self._memory = RaisableSetting("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = RaisableSetting("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._views: dict[str, View] = {}  # a cache of the open database's views

@@ -52,7 +52,7 @@ class IngestProtocol(HttpToolsProtocol):
     _idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start reading requests."""
+        """Set up the connection with a parser and a flow control of this module instead of uvicorn's."""
         super().connection_made(transport)
         self.parser = _new_parser(self)
         self.flow = _PipelineFlowControl(transport, self.pipeline)
