@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +13,14 @@ import pytest
 from embedsink.browser.modules import MODULES, VERSIONS, browser_files
 from tests.browser.minifying import minified
 from tests.support.paths import ROOT
+from tests.support.programs import require
 
 COMPILER_OPTIONS = {
     "strict": True,
     "noEmit": True,
     "target": "es2022",
-    "module": "esnext",
-    "moduleResolution": "bundler",
+    "module": "nodenext",
+    "moduleResolution": "nodenext",
     "lib": ["es2022", "dom"],
     "types": [],
 }
@@ -75,13 +75,12 @@ def test_each_module_has_a_type_declaration(module: str) -> None:
 
 
 def test_the_documented_code_has_the_types(tmp_path: Path) -> None:
-    if shutil.which("tsc") is None:
-        pytest.skip("tsc is not installed")
+    require("tsc")
     page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
     snippets = re.findall(r"^```js\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(snippets) >= 3
     for number, snippet in enumerate(snippets):
-        (tmp_path / f"snippet{number}.ts").write_text(f"{snippet}\nexport {{}};\n", encoding="utf-8")
+        (tmp_path / f"snippet{number}.mts").write_text(f"{snippet}\nexport {{}};\n", encoding="utf-8")
     for module in MODULES:
         types = browser_files()[f"{module}.d.ts"].content
         (tmp_path / f"{module}.d.ts").write_bytes(types)
