@@ -71,7 +71,7 @@ class Settings(BaseModel):
     rate_anonymous_per_s: int = Field(
         500,
         ge=1,
-        description="Maximum number of requests per second without a valid key for each address (IPv6: each /64). "
+        description="Maximum number of requests without a valid key, per second and address (IPv6: per /64). "
         "Bursts of two seconds are allowed. Further requests are delayed for a second, then get 429.",
     )
     preflight_max_age_s: int = Field(7_200, ge=0, description="How long a browser may cache a CORS preflight.")
