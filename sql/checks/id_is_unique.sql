@@ -1,5 +1,5 @@
 -- One row per id of more than one event, or of more than one action.
--- What to do: compare the times of receipt. If they are weeks apart, a sender repeated itself after its ids were forgotten:
+-- What to do: compare the times of receipt. If they are weeks apart, a sender resent its events after the deduplication window:
 -- raise EMBEDSINK_DEDUP_DAYS. Otherwise the loader has a bug: report it, then run `embedsink rebuild`.
 select
     table_name,

@@ -1,5 +1,5 @@
--- One row per ledger with received <> accepted + duplicate + quarantined + lost, or with other numbers of rows than the
--- tables. A ledger covers one segment, or many old ones. The segment is null for rows without a ledger.
+-- One row per ledger with received <> accepted + duplicate + quarantined + lost, or whose numbers of rows differ from those of
+-- the tables. A ledger covers one segment, or many old ones. The segment is null for rows without a ledger.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
 -- then run `embedsink rebuild`.
 with ledger as (

@@ -1,5 +1,5 @@
 -- One row per gap in the numbers of the loaded segments: the segments in it were damaged or lost.
--- What to do: look into damaged/. Repair the segment, or accept the loss; this row remains as its record.
+-- What to do: look in damaged/. Repair the segment, or accept the loss; this row remains as its record.
 with ledger as (
     select split_part(segment, '-', 1)::bigint as last_number, coalesce(first_number, last_number) as from_number
     from loaded_segment

@@ -1,5 +1,5 @@
--- One row per event or action with an impossible time: missing, more than a minute after its receipt, or received in the
--- future.
+-- One row per event or action with an impossible time: missing, more than a minute after its receipt, or received more than
+-- an hour in the future.
 -- What to do: if received_at is in the future, the server's clock was wrong. Correct it. The rows become valid when that
 -- time has passed. Otherwise sql/load has a bug: report it, then run `embedsink rebuild`.
 select table_name, id, occurred_at, client_at, received_at, ingest_seq

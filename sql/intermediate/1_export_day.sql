@@ -1,4 +1,4 @@
--- One row per day, deployment and viewer with a download in scope, in the period or the 28 days before it, in days of the
+-- One row per day, deployment and viewer with a download in scope, in the period or the 28 days before it, with days in the
 -- reader's time zone. The day of `since` is complete.
 create or replace view export_day as
 select

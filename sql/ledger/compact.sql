@@ -1,4 +1,4 @@
--- Replaces the ledger rows of old segments by one row per run of consecutive segments of one day. The variable
+-- Replaces the ledger rows of old segments with one row per run of consecutive segments of one day. The variable
 -- `compact_below` is the number of the first segment that retains a row of its own.
 create or replace temp table compacted_ledger as
 with ledger as (

@@ -1,6 +1,6 @@
--- One row per envelope with a known id: the id of an earlier envelope in these segments, or in the last days of the store.
--- Imported envelopes are compared with the whole store, because a file may be imported again years later. Replayed envelopes
--- are compared with those since a number of days before their rejection.
+-- One row per envelope with a known id: the id of an earlier envelope in these segments, or in the deduplication window of the
+-- store. Imported envelopes are compared with the whole store, because a file may be imported again years later. Replayed
+-- envelopes are compared with all envelopes since `dedup_days` days before their rejection.
 
 -- The first ingest_seq to compare with. It is a variable, because only a constant limits the scan.
 set variable dedup_from = (
@@ -46,7 +46,7 @@ select kind, id, ingest_seq, occurrence
 from incoming
 where occurrence > 1 or (kind, id) in (select (kind, id) from stored);
 
--- Duplicate ids with other content: 08_id_conflict.sql fills it.
+-- Duplicate ids with different content: 08_id_conflict.sql fills it.
 create or replace temp table id_conflict (ingest_seq bigint, id uuid);
 
 -- Complete rejections: 09_incoming_rejection.sql and 10_conflict_rejection.sql fill it.

@@ -1,4 +1,4 @@
--- Envelopes whose id belongs to other content, as they were sent, within the quarantine limits of their key and UTC day
+-- Envelopes whose id belongs to different content, as they were sent, within the quarantine limits of their key and UTC day
 -- (quarantine_bytes_per_day, quarantine_count_per_day). Beyond the limits, or if keeps_conflicts is false, they are only
 -- counted (12_counted_rejection). It parses the segments again, so it runs only if id_conflict has rows.
 insert into incoming_rejection by name
@@ -31,7 +31,7 @@ conflicting as (
         context.tenant as tenant,
         context.page as page,
         'id_conflict' as reason,
-        'id: ' || id_conflict.id || ' was received before with other content. Create a new id for each event.' as detail,
+        'id: ' || id_conflict.id || ' was received before with different content. Create a new id for each event.' as detail,
         -- Puts unknown fields, which the journal stores separately, back into the envelope.
         json_merge_patch(
             sent_envelope.envelope,

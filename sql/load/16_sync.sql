@@ -1,4 +1,4 @@
--- The first result of each dbt sync job. Different results of a job are refused on receipt (409).
+-- The first result of each dbt sync job. A second, different result of a job is refused on receipt (409).
 insert into sync by name
 select
     ingest_seq,

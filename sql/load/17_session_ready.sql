@@ -1,6 +1,6 @@
--- Adds the deployments and tenants of the loaded `ready` events to session_ready: those from ingest_seq loaded_from on and
--- before loaded_until. The table stays empty until an event lacks a value that a `ready` event names. The load that detects
--- such an event adds all `ready` events.
+-- Adds the deployments and tenants of the loaded `ready` events to session_ready: those with
+-- loaded_from <= ingest_seq < loaded_until. The table stays empty until an event lacks a value that a `ready` event names. The
+-- load that detects such an event adds all `ready` events.
 insert into ready_fact
 from ready_fact_of_events(getvariable('loaded_from')::bigint, getvariable('loaded_until')::bigint)
 where name not in (select name from ready_fact);

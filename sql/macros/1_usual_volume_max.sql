@@ -2,8 +2,8 @@
 -- the greater of twice the median of these volumes, and the median of all days plus four standard deviations (1.4826 × the
 -- median deviation). It is at least 1,000 rows, and null for fewer than 3 days. Medians keep one unusual volume from making
 -- the next one usual.
--- If more than half of the days had no export, the median and the deviation of all days are 0 without a list of zeros, which
--- would be slow.
+-- If more than half of the days had no export, the median and the deviation of all days are 0. The macro then builds no list
+-- of zeros, because that would be slow.
 create or replace macro usual_volume_max(volumes, days) as
 if(
     days >= 3,

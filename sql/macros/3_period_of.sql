@@ -1,7 +1,8 @@
 -- The start, in UTC, of the period of a timestamp: the hour, day, week (Monday) or month that the variable `interval` names,
 -- otherwise the day. Days begin at midnight in the variable `timezone` (IANA), otherwise in UTC. If clocks change by half an
 -- hour, the hour of the change lasts 90 minutes. That is slow to compute, so it is limited to the zones with such a change
--- since 2011. A period that began before the year 1 begins with it, because Python and CSV have no earlier times.
+-- since 2011. A period that would begin before the year 1 begins at the start of that year, because Python and CSV have no
+-- earlier times.
 create or replace macro period_of(instant) as
 case
     when getvariable('timezone') is null

@@ -1,5 +1,5 @@
 -- One row per day and deployment with an active viewer on that day or in the 29 days before it. Any event with a viewer counts.
--- Days are days of the reader's time zone (`timezone`); `interval` has no effect. Days after `until`, or after the current day
+-- Days are in the reader's time zone (`timezone`); `interval` has no effect. Days after `until`, or after the current day
 -- of the server's clock, are omitted, unless a viewer was active on them: such a row counts that day alone.
 -- Traits: clock, windows.
 create or replace view activity as
@@ -60,6 +60,6 @@ comment on column activity.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column activity.daily_viewer_count is 'Distinct viewers with any event on the day.';
 comment on column activity.weekly_viewer_count is
-'Distinct viewers with any event in the 7 days that end with the day.';
+'Distinct viewers with any event in the 7 days up to and including the day.';
 comment on column activity.monthly_viewer_count is
-'Distinct viewers with any event in the 30 days that end with the day.';
+'Distinct viewers with any event in the 30 days up to and including the day.';

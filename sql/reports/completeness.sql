@@ -53,7 +53,7 @@ comment on column completeness.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column completeness.received_count is 'Events received, with or without a sequence number.';
 comment on column completeness.missing_count is
-'Sequence numbers (seq) below the highest of the session that no event or action has.';
+'Sequence numbers (seq) that no event or action has, below the highest one of the session.';
 comment on column completeness.lost_count is 'Events that forwarders reported as lost, by the time of the report.';
 comment on column completeness.lost_by_reason is
 'lost_count by the forwarders'' reasons, as a JSON object with the 32 most frequent reasons.';

@@ -16,7 +16,7 @@ comment on view rejections is
 What was rejected, why, and how much of it was accepted later?
 One row per period and reason.';
 comment on column rejections.period_start is 'Start of the hour, day, week (Monday) or month of receipt, in UTC.';
-comment on column rejections.reason is 'Reason of the rejection: one of the closed list in docs/wire.md.';
+comment on column rejections.reason is 'Reason for the rejection, from the closed list in docs/wire.md.';
 comment on column rejections.quarantined_count is
 'Rejected envelopes and bodies, including those that were replayed, purged or only counted.';
 comment on column rejections.replayed_count is 'Rejections that a replay accepted, at any time.';

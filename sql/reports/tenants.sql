@@ -1,6 +1,7 @@
 -- One row per tenant with any event in scope; all events without a known tenant share one row.
--- A drilldown, a download or an AI answer is a value event. A session counts by its events of this tenant.
--- Days are days of the reader's time zone. No day begins within a quarter of an hour, and no omitted gap is shorter than one.
+-- A drilldown, a download or an AI answer is a value event. Only the events of this tenant count in a session.
+-- Days are in the reader's time zone. The rollups give exact results: no day begins inside a 15-minute interval, and every
+-- omitted gap is at least 15 minutes long.
 -- Traits: clock, windows.
 create or replace view tenants as
 with tenant_activity as (

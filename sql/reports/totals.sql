@@ -51,7 +51,7 @@ comment on view totals is
 How much happened in total, in how many sessions and by how many people?
 One row per scope.';
 comment on column totals.viewer_count is
-'Distinct viewers with any event: a viewer of many days or several deployments counts once.';
+'Distinct viewers with any event. A viewer who is active on several days or in several deployments counts once.';
 comment on column totals.session_count is 'Distinct sessions with any event.';
 comment on column totals.event_count is 'Events of any type.';
 comment on column totals.view_count is 'View events: one on load and one per navigation inside the embed.';

@@ -1,4 +1,4 @@
--- Deployments of the rows of a load: ingest_seq from loaded_from on and before loaded_until. deployments_of_sessions finds the
+-- Deployments of the rows of a load, with loaded_from <= ingest_seq < loaded_until. deployments_of_sessions finds the
 -- deployments of rows that name none.
 select deployment from event
 where ingest_seq >= getvariable('loaded_from')::bigint and ingest_seq < getvariable('loaded_until')::bigint

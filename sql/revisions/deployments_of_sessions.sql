@@ -1,6 +1,6 @@
 -- Deployments that a load changes through sessions: a row without a deployment has that of its session's `ready` events, and a
 -- `ready` event may give a deployment or tenant to stored rows. The result is all deployments that such sessions name, by the
--- same key, within the days in which ids are known (dedup_from). So the cost does not grow with history.
+-- same key, within the deduplication window (dedup_from). So the cost does not grow with history.
 with loaded as (
     select key_id, session
     from event

@@ -1,4 +1,4 @@
--- One row per fact (table ready_fact) of the events and losses from ingest_seq first_seq on and before end_seq, without a scope.
+-- One row per fact (table ready_fact) of the events and losses with first_seq <= ingest_seq < end_seq, without a scope.
 create or replace macro ready_fact_of_events(first_seq, end_seq) as table
 select name
 from (

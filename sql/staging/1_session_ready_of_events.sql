@@ -1,4 +1,4 @@
--- One row per key and session of the `ready` events from ingest_seq first_seq on and before end_seq, without a scope: its row of
+-- One row per key and session of the `ready` events with first_seq <= ingest_seq < end_seq, without a scope: its row of
 -- session_ready.
 create or replace macro session_ready_of_events(first_seq, end_seq) as table
 select

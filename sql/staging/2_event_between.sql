@@ -1,4 +1,4 @@
--- One row per event in scope from first_at on and before end_at (null: no limit), on any surface. Its deployment and tenant
+-- One row per event in scope at or after first_at and before end_at (null: no limit), on any surface. Its deployment and tenant
 -- are its own, or else those that the session's `ready` events name at any time (session_context_between). Deployments outside
 -- the reader's scope are excluded. So are tenants outside it, unless is_any_tenant is true.
 create or replace macro event_between(first_at, end_at, is_any_tenant := false) as table

@@ -1,4 +1,4 @@
--- One row per stage of an AI query (an ai-query event) of the deployments in scope, from first_at on and before end_at (null:
+-- One row per stage of an AI query (an ai-query event) of the deployments in scope, at or after first_at and before end_at (null:
 -- no limit). question_key stands for session, chat and text. Deployment and tenant are resolved as in event_between. Stages of
 -- all tenants and surfaces are included, because an answer may have another tenant or surface than its question. Stages newer
 -- than the last rollup come from `event`.

@@ -1,6 +1,6 @@
--- One row per quarter of an hour, session, viewer and surface in scope with an event from first_at on and before end_at (null:
--- no limit), with counts of its events. Several rows may have the same key: add them up. Deployment and tenant are resolved as
--- in event_between.
+-- One row per quarter of an hour, session, viewer and surface in scope with an event at or after first_at and before end_at
+-- (null: no limit), with counts of its events. Several rows may have the same key: add them up. Deployment and tenant are
+-- resolved as in event_between.
 -- An event that no rollup covers is a separate row: it is newer than the last rollup, in a quarter of an hour that first_at
 -- or end_at splits, or before 2012. Without the variables rollup_batch_id and rollup_watermark, each event is a row.
 create or replace macro session_15min_between(first_at, end_at) as table

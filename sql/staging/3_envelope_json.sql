@@ -1,5 +1,5 @@
--- One row per accepted event and action: its envelope and context as JSON again. Events first, each table in its own order.
--- Not limited by scope: readers join it by ingest_seq with rows in scope, or own the data folder.
+-- One row per accepted event and action: its envelope and context, converted back to JSON. Events first, each table in its own
+-- order. Not limited by scope: readers join it by ingest_seq with rows in scope, or own the data folder.
 -- Nulls are omitted, because the store does not distinguish null from a missing member.
 -- A ready event has its deployment and tenant in the payload instead of the context.
 create or replace view envelope_json as

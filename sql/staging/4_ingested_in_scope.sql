@@ -1,6 +1,6 @@
--- One row per event, action and stored rejection in scope, unordered and without its text, for the inspector: after the
--- ingest_seq `after` and up to `up_to`, received from `since` on and before `until`, and of one session, type, key or outcome
--- if these are set. Time is the time of receipt, because a client's clock does not tell the order of deliveries.
+-- One row per event, action and stored rejection in scope, unordered and without its text, for the inspector. If they are set,
+-- these variables limit the rows: ingest_seq above `after` and up to `up_to`; received at or after `since` and before `until`;
+-- one session, type, key or outcome. Time is the time of receipt, because a client's clock does not tell the order of deliveries.
 -- The deployment of events is resolved as in event_between. Actions and rejections have only that of their context; without
 -- one they are visible only to readers of all deployments. The type of a rejection is unchecked text, so it is shortened.
 create or replace view ingested_in_scope as
@@ -54,4 +54,4 @@ where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint
   and (getvariable('outcome') is null or outcome = getvariable('outcome')::varchar);
 
 comment on view ingested_in_scope is
-'Events, actions and stored rejections in scope by ingest_seq: outcome, type, sender, and the reason of a rejection.';
+'Events, actions and stored rejections in scope by ingest_seq: outcome, type, sender, and the reason for a rejection.';

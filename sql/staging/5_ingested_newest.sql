@@ -1,6 +1,6 @@
 -- One row per event, action and stored rejection in scope (ingested_in_scope): the newest row_limit (at most 100), oldest
--- first, each with its envelope. The envelope of an accepted row comes from the store; of a rejection it is the first 16,384
--- characters of the text. The rows are chosen first, so that no other text is read.
+-- first, each with its envelope. The envelope of an accepted row comes from the store; that of a rejection is the first 16,384
+-- characters of its text. The rows are chosen first, so that no other text is read.
 create or replace view ingested_newest as
 with newest as (
     select *

@@ -66,7 +66,7 @@ class Reason(StrEnum):
     BAD_TIMESTAMP = "bad_timestamp", None, "The timestamp is not a time between the years 1 and 9999."
     TOO_LARGE = "too_large", None, "The envelope is too large."
     BAD_TEXT = "bad_text", None, "A string contains a NUL or a lone surrogate."
-    ID_CONFLICT = "id_conflict", None, "An earlier envelope has this id and other content; the earlier one counts."
+    ID_CONFLICT = "id_conflict", None, "An earlier envelope has this id but different content; the earlier one counts."
 
     # Both: 403 if an envelope names a deployment outside the key's scope, a rejection if it names none.
     OUT_OF_SCOPE = "out_of_scope", 403, "The deployment is missing or outside the key's scope."

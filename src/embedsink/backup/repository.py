@@ -38,7 +38,7 @@ class Repository:
         """Create the folder if it is missing, and lock it.
 
         Raises:
-            Misconfigured: the folder has other content than a backup, or another process is writing to it.
+            Misconfigured: the folder contains anything but a backup, or another process is writing to it.
         """
         self._create_folders()
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -111,7 +111,7 @@ class Repository:
         return len(names[:-keep])
 
     def _create_folders(self) -> None:
-        """Create the missing folders durably. Raise Misconfigured if the folder has other content than a backup."""
+        """Create the missing folders durably. Raise Misconfigured if the folder contains anything but a backup."""
         if not self.generations.is_dir():
             if self.path.is_dir() and any(path.name != LOST_AND_FOUND for path in self.path.iterdir()):
                 raise Misconfigured(f"{self.path}: is not empty and not a backup. Name a new folder or a backup.")

@@ -63,7 +63,8 @@ class IngestEndpoint:
 
         try:
             meta = self.admission.admit(scope)
-            # No variable refers to the body: it would stay in memory until the response, which may be delayed.
+            # No variable refers to the body. Otherwise it would stay in memory until the response, which may be
+            # delayed.
             self._ingest_body(meta, await self.admission.read(meta, receive), reply)
         except ClientDisconnect:
             return

@@ -162,9 +162,7 @@ def _events_operation() -> Operation:
 
 
 def _snapshot_operation() -> Operation:
-    if_range = (
-        "The ETag of the file that the client has in part. If the file has changed, the response is the whole file."
-    )
+    if_range = "The ETag of the partly downloaded file. If the file has changed, the response is the whole file."
     return Operation(
         method="get",
         path="/api/v1/analytics.duckdb",

@@ -26,8 +26,8 @@ async def healthz(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """Answer 200 if nothing needs attention, otherwise 503 with the list of problems.
 
-    A problem is that the journal fails a test write, the store is not open, a file is damaged, or the loader has an
-    error. The server may still accept events.
+    Problems are a failed test write to the journal, a store that is not open, a damaged file, and an error of the
+    loader. The server may still accept events.
     """
     engine: Engine = request.state.engine
     problems = list(engine.loader.status.damaged)

@@ -91,7 +91,7 @@ def _check_unscoped(key: Key) -> None:
 
 
 def _read_json(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
-    """Return the newest rejections as JSON. This runs in a thread: the JSON may have tens of megabytes."""
+    """Return the newest rejections as JSON. This runs in a thread: the JSON may be tens of megabytes long."""
     return rejections_json(reader, limit=limit, quarantine_id=quarantine_id)
 
 
@@ -158,5 +158,5 @@ def _purge_parameters() -> list[Schema]:
     return [
         parameter("before", TEXT, "Only rejections received before this time or age, such as `7d`."),
         parameter("reason", reasons, "Only rejections with this reason."),
-        parameter("key", TEXT, "Only rejections that were sent with the key of this id."),
+        parameter("key", TEXT, "Only rejections that were sent with the key that has this id."),
     ]

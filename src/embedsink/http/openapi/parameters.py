@@ -53,8 +53,8 @@ def scope_parameters() -> Sequence[Schema]:
     """Return the parameters of a period, deployments and a tenant."""
     instant = "A date, an ISO 8601 time, or a time span before now such as 7d."
     return [
-        parameter("since", TEXT, f"Only events at this time or later. {instant}"),
-        parameter("until", TEXT, f"Only events before this time. {instant}"),
+        parameter("since", TEXT, f"The start of the period, inclusive. {instant}"),
+        parameter("until", TEXT, f"The end of the period, exclusive. {instant}"),
         *deployment_parameters(),
     ]
 
@@ -72,7 +72,7 @@ def event_filter_parameters() -> Sequence[Schema]:
     return [
         parameter("session", TEXT, "Only this session."),
         parameter("type", {"type": "string", "examples": ["view"]}, "Only this type, with or without its prefix."),
-        parameter("key", TEXT, "Only events that were sent with the key of this id."),
+        parameter("key", TEXT, "Only events that were sent with the key that has this id."),
         parameter("outcome", {"enum": list(OUTCOMES)}, "Only events with this outcome."),
     ]
 

@@ -37,7 +37,7 @@ from embedsink.store.reader import EVERYTHING
 
 # Clients choose the Host header, so the number of compressed pages in memory (about 5 kB each) is limited.
 COMPRESSED_PAGES_MAX = 256
-# Each response replaces this URL by the base URL of its request. No host can have this name (RFC 2606, section 2).
+# Each response replaces this URL with the base URL of its request. No host can have this name (RFC 2606, section 2).
 _PLACEHOLDER_URL = "https://this-server.invalid"
 _HTML = "text/html; charset=utf-8"
 

@@ -52,7 +52,7 @@ export function figures(dashboard, words, filters) {
   return make("dl", { class: "figures" }, dashboard.figures.map(figure));
 }
 
-/** Returns the filters that the dashboards have as text, such as `Region: North`. */
+/** Returns the filters on dimensions of the dashboards, as text such as `Region: North`. */
 export function filterTexts(filters, words) {
   return Object.entries(filters)
     .filter(([dimension, values]) => dimension in DIMENSIONS && values.length)

@@ -1,4 +1,4 @@
-// The messages of spec 6: events to the host page, and actions from it. Other windows receive and send none.
+// The messages of spec 6: events to the host page, and actions from it. No other window receives or sends them.
 
 const SOURCE = "svc-embed";
 

@@ -4,7 +4,7 @@
 export const STAGES = ["seen", "sent", "durable", "visible"];
 
 const POLL_MS = 350;
-// The embed's clock may be slightly behind. The timestamp of a clock that is far off is no lower bound for a query.
+// The embed's clock may be slightly behind. A timestamp from a clock that is far off can't be the lower bound of a query.
 const CLOCK_SKEW_MS = 120_000;
 const DAY_MS = 86_400_000;
 

@@ -33,7 +33,7 @@ export class Panel {
     }
   }
 
-  /** Shows the counts of all envelopes, also of those without a line. */
+  /** Shows the counts of all envelopes, including those without a line. */
   count(counts) {
     this.summary.textContent = summarize(counts);
   }

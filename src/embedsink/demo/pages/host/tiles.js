@@ -8,8 +8,8 @@ const DAYS = 7;
 const CLOCK_SKEW_MS = 120_000;
 const CHART = { width: 112, height: 32, gap: 3 };
 
-// `column` has the count of all viewers. `ownCount` and `ownTotal` count in this page's rows of the reports `sessions` and
-// `ai_query`.
+// `column` is the column with the count over all viewers. `ownCount` and `ownTotal` compute the counts of this page from its
+// rows of the reports `sessions` and `ai_query`.
 const TILES = [
   { report: "views", title: "Views", column: "view_count", ownCount: ({ sessions }) => sum(sessions, "view_count") },
   {

@@ -1,4 +1,4 @@
-// Creates elements without parsing HTML, so that input of viewers and hosts is never markup.
+// Creates elements without parsing HTML, so that input from viewers and hosts is never treated as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -309,7 +309,7 @@ function showEmpty() {
 function emptyMessage(state) {
   if (state !== "live" && state !== "paused") return ["", ""];
   if (query().size) return ["No matching envelopes yet", "New envelopes appear automatically. Check the spelling of the filters, or remove them."];
-  return ["No envelopes yet", "Envelopes appear here one second after the server receives them."];
+  return ["No envelopes yet", "Envelopes appear here about one second after the server receives them."];
 }
 
 form.addEventListener("submit", (event) => event.preventDefault());
