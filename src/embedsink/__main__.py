@@ -13,7 +13,7 @@ def run() -> None:
 
         main()
     except KeyboardInterrupt:
-        sys.exit(130)  # The shell's exit code for Ctrl-C, also during imports.
+        sys.exit(130)  # The shell's exit code for Ctrl-C, even during imports.
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class DataFolder:
         self.rebuilt = path / "rebuilt.duckdb"  # a store while it is being rebuilt
         self.keys = path / "keys.json"
         self.dashboards = path / "dashboards"  # the operator's own dashboards
-        self.pages = path / "pages"  # rendered files that can be recreated
+        self.pages = path / "pages"  # cached files of the pages, which can be recreated
         self.restoring = path / "restoring"  # exists until `embedsink restore` has finished
 
     def create(self) -> list[Path]:

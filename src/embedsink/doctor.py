@@ -29,7 +29,8 @@ State = Literal["ok", "problem"]
 _ADVICE_PREFIX = "-- What to do: "
 _NEW_SNAPSHOT = "Create a new snapshot: start the server once, or run `embedsink snapshot`."
 _LEDGER_SQL = "select count(*) as row_count, coalesce(sum(lost_count), 0)::bigint as lost_count from loaded_segment"
-# The newest segment, the newest one in a compacted row of the ledger, and the other ones from a given segment on.
+# The newest segment, the newest segment in a compacted row of the ledger, and the segments that have rows of their own,
+# from a given segment on.
 _SEGMENTS_SQL = """
 select
     max(segment) as newest,

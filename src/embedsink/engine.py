@@ -159,7 +159,7 @@ class Engine:
         await self._closers.aclose()
 
     def _open(self, closers: AsyncExitStack) -> None:
-        """Open all parts. `closers` closes them in reverse order, also if opening a later part fails."""
+        """Open all parts. `closers` closes them in reverse order, even if opening a later part fails."""
         settings = self.settings
         self.store = Store(self.folder.store, _store_limits(settings))
         self.loader = self._create_loader()
@@ -337,8 +337,8 @@ def _exposure_message(folder: DataFolder, exposed_paths: list[Path]) -> str:
     """Return a warning about files that other users may read or change."""
     remainder = f" and {len(exposed_paths) - 1:,} more" if len(exposed_paths) > 1 else ""
     return (
-        f"{exposed_paths[0]}{remainder}: other users may read or change it, and this user can't restrict it. "
-        f"As its owner, run `chmod -R g-w,o= {folder.path}`."
+        f"{exposed_paths[0]}{remainder}: other users may read or change it, and this user can't change its "
+        f"permissions. As the owner, run `chmod -R g-w,o= {folder.path}`."
     )
 
 

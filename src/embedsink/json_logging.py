@@ -22,7 +22,7 @@ _SHORT_VALUE_CHARACTERS_MAX = 48
 # The limits of each log event. Further lines are counted.
 LINES_PER_S = 20
 BURST_LINES = 100
-# The maximum number of events with a limit of their own. embedsink logs some twenty, but libraries put values into
+# The maximum number of events with a limit of their own. embedsink logs some thirty, but libraries put values into
 # their events.
 EVENTS_MAX = 256
 SUMMARY_INTERVAL_S = 1.0

@@ -28,7 +28,7 @@ class Reason(StrEnum):
     NOT_FINITE = "not_finite", 400, "A number in the body is not finite."
     EMPTY = "empty", 400, "The body contains no envelope."
 
-    # The request. Nothing is stored.
+    # The request. Nothing is stored, except after `nothing_accepted`: the envelopes are quarantined.
     TWO_CREDENTIALS = "two_credentials", 400, "The request carries more than one credential."
     BAD_PARAMETER = "bad_parameter", 400, "A parameter of the request is not valid."
     NO_CREDENTIAL = "no_credential", 401, "The request carries no key."

@@ -1,6 +1,6 @@
 """The settings of a server: names, defaults, units and meanings.
 
-The environment variable of a setting is `EMBEDSINK_<NAME>`, in capitals. A name ends in its unit.
+The environment variable of a setting is `EMBEDSINK_<NAME>`, in capitals. The name of a quantity contains its unit.
 A test compares the table in docs/configuration.md with this module.
 """
 
@@ -52,7 +52,7 @@ class Settings(BaseModel):
         4_096,
         ge=1,
         description="Maximum number of open connections. Beyond this limit, the server closes the connection that has "
-        "waited longest for a request, a reading client or a delayed response.",
+        "waited longest for a request, for its client to read, or for a delayed response.",
     )
     rate_events_per_s: int = Field(
         1_000_000,

@@ -46,7 +46,7 @@ class Key:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def ended_at(self, now: float) -> float | None:
-        """Return the time of revocation or of expiry, the earlier of both; None while the key is live."""
+        """Return the time of revocation or of expiry, whichever is earlier; None while the key is live."""
         if self.is_live(now):
             return None
         return min(end for end in (self.revoked_at, self.expires_at) if end is not None)

@@ -80,7 +80,8 @@ def normalize_origin(origin: str) -> str:
     if match is None or (match["port"] and not 1 <= int(match["port"]) <= PORT_MAX):
         raise Misconfigured(
             f"origin: {preview(origin)} is not http(s)://host or http(s)://host:port. Example: "
-            "https://app.example.com. Paths, wildcards and null are not allowed. Write other scripts in xn-- form."
+            "https://app.example.com. Paths, wildcards and null are not allowed. Write a non-ASCII host name in its "
+            "xn-- form."
         )
     scheme, host = match["scheme"].lower(), match["host"].lower()
     if not match["port"] or int(match["port"]) == _DEFAULT_PORTS[scheme]:

@@ -156,7 +156,7 @@ class _StagingFolder:
                 sync_folder(path)
         for path in sorted(self._staging_folder.iterdir()):
             path.rename(self._data_folder / path.name)
-        # Make the moves durable before removing the subfolder, which prevents a server's start.
+        # Make the moves durable before removing the subfolder: no server starts while it exists.
         sync_folder(self._data_folder)
         self._staging_folder.rmdir()
         sync_folder(self._data_folder)

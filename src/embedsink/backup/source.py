@@ -15,8 +15,8 @@ from typing import IO
 from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import OPEN, end_of_last_group, identity_of
 
-# In the names of database files, also before another suffix. Those in damaged/ are needed only for bug reports, and
-# are not backed up.
+# A part of the name of each database file, sometimes followed by another suffix. The database files in damaged/ are
+# needed only for bug reports, and are not backed up.
 _DATABASE_SUFFIX = ".duckdb"
 
 

@@ -24,7 +24,7 @@ export const forward = (options) => {
   let { recordActions, iframe, onError = console.warn, onEvent, key, context, endpoint, origin, serviceName = "svc" } =
     attempt(() => ({ ...options })) ?? {};
 
-  // Pages on plain HTTP have no `randomUUID`, but each blob URL ends in a UUID (File API, 8.3.1). A blob URL lives until the
+  // Pages on plain HTTP have no `randomUUID`, but each blob URL ends in a UUID (File API, 8.2). A blob URL lives until the
   // page closes, so the forwarder creates one and replaces its last 8 digits with a counter.
   const uuidPrefix = URL.createObjectURL(new Blob()).slice(-36, -8);
   let uuidCount = 1e7;
@@ -182,7 +182,8 @@ export const forward = (options) => {
   const takeOverQueue = (otherQueue) => {
     const load = (lock) => {
       if (lock) {
-        // Without locks, the queue may be a live tab's. Only an empty queue takes one over, or tabs would copy forever.
+        // Without locks, the queue may be a live tab's. A page takes a queue over only while its own is empty. Otherwise, tabs
+        // would copy each other's queues forever.
         if (otherQueue != queueName && (lock.name || !queue[0]))
           attempt(() => {
             const [counts, ...entries] = parse(store[otherQueue]);

@@ -109,7 +109,7 @@ class LocalBackend:
 
     @contextmanager
     def _open_catalog(self) -> Iterator["Reader"]:
-        """Open the snapshot, or an empty store if no snapshot exists yet. Both have the definitions of all reports."""
+        """Open the snapshot, or an empty store with all reports if no snapshot exists yet."""
         from embedsink.store.database import Store
         from embedsink.store.reader import EVERYTHING, open_snapshot
 

@@ -103,7 +103,7 @@ def _print_generations(repository: "Repository") -> None:
 
 
 def _generation_row(repository: "Repository", name: str) -> tuple[object, ...]:
-    """Return the table row of a generation. If the manifest is damaged, the row has only the name."""
+    """Return the table row of a generation. If the manifest is damaged, the row has only the name and `damaged`."""
     from embedsink.backup.generation import BackupDamaged
 
     try:

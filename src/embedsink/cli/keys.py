@@ -94,7 +94,7 @@ def create(
     )
     print_message(f"{key.key_id}: a key to {_purpose(key)}. Store it safely: it is not shown again.")
     if key.kind is KeyKind.INGEST and key.origins:
-        # Unless both are a terminal, stderr may be a log, so the tag has a placeholder instead of the key.
+        # Unless both are terminals, stderr may be a log, so the tag has a placeholder instead of the key.
         is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
         print_message(_script_tag_advice(token if is_terminal else "THE-KEY-ON-STDOUT"))
     typer.echo(token)
@@ -168,7 +168,7 @@ def _script_tag_advice(token: str) -> str:
     # `svc` is also the default of the forwarder.
     service_attribute = "" if service_name == "svc" else f' data-service-name="{service_name}"'
     return (
-        "Add this tag to the page before the iframe. Replace the origins of your server and of the embed.\n"
+        "Add this tag to the page before the iframe. Replace YOUR-SERVER and YOUR-EMBED with your hosts.\n"
         # This URL without a version stays valid after upgrades.
         '<script type="module" src="https://YOUR-SERVER/forwarder.js" '
         f'data-key="{token}" data-origin="https://YOUR-EMBED"{service_attribute}></script>'

@@ -108,7 +108,7 @@ def import_file(
             with suggesting_url():
                 asyncio.run(_import_to_folder(file, data, counts))
     except BaseException:
-        # Also after Ctrl-C, print the counts up to now.
+        # Print the counts so far, even after Ctrl-C.
         has_counts = counts != ImportCounts()
         if has_counts:
             _print_counts(counts, source_option(data, url))

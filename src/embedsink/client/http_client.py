@@ -115,7 +115,7 @@ class HttpClient:
     def get_chunks(self, *path: str, query: Mapping[str, Any] | None = None) -> Iterator[bytes]:
         """Yield the response body in chunks, for large downloads.
 
-        Raises the exceptions of `get`, also after the first chunk.
+        Raises the exceptions of `get`, even after the first chunk.
         """
         yield from self._send(self._request(path, query=query))
 
@@ -145,7 +145,7 @@ class HttpClient:
         return self._parse_object(content, members)
 
     def _parse_object(self, content: bytes, members: tuple[str, ...]) -> dict[str, Any]:
-        """Parse a JSON object. Raise NotEmbedsink if the content is no object, or lacks one of these members."""
+        """Parse a JSON object. Raise NotEmbedsink if the content is not an object, or lacks one of these members."""
         value = self._parse_json(content)
         if not _is_object_with(value, members):
             raise NotEmbedsink(self.url)
@@ -218,7 +218,7 @@ def retry(call: Callable[[], T], *, timeout_s: float, pause_s_max: float) -> T:
     Args:
         call: sends the request.
         timeout_s: the time after which no retry begins.
-        pause_s_max: the longest pause between two calls. A longer `Retry-After` is respected.
+        pause_s_max: the longest back-off, before jitter adds up to half of it. A longer `Retry-After` is respected.
 
     Raises:
         Unavailable, Unreachable: the error of the last call, after the timeout.

@@ -66,7 +66,8 @@ def _to_text(name: str, value: Any) -> str | None:
         "until": "a date, a datetime or text such as 2026-11-01 or 7d",
         "columns": "a list of names",
     }.get(name, "text")
-    raise TypeError(f"{name}: {preview(value)} is not {allowed}. Omit it to select everything.")
+    advice = "use the default" if name in ("interval", "timezone") else "select everything"
+    raise TypeError(f"{name}: {preview(value)} is not {allowed}. Omit it to {advice}.")
 
 
 def _to_deployments(value: Any) -> list[int]:

@@ -54,7 +54,7 @@ class ConcurrencyLimiter:
         self._subject = subject
         self._setting = setting
         self._running: Counter[str] = Counter()
-        # For each waiting task a future that is done when it may run, by key. The key whose turn is next comes first.
+        # By key, a future for each waiting task; it is done when the task may run. The key whose turn is next is first.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @contextlib.asynccontextmanager

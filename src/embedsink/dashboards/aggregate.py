@@ -104,7 +104,7 @@ class NumberAggregator:
             self._divisor += sum(sign * (row[column] or 0) for column, sign in self._divisor_columns)
 
     def value(self) -> Any:
-        """Return the number; None if the divisor of a ratio is not positive, or no row has a value."""
+        """Return the number; None if a ratio has no positive divisor, or if `newest` or `only` finds no value."""
         if self._how == "ratio":
             return self._number * self._factor / self._divisor if self._divisor > 0 else None
         if self._how == "distinct":

@@ -1,4 +1,4 @@
-"""Dashboard files: read and parsed."""
+"""Reading and parsing of dashboard files."""
 
 import json
 import re
@@ -34,10 +34,10 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
 
     Args:
         custom_folder: the operator's folder, which may be missing. A file replaces the shipped file of the same name.
-        on_error: called for each invalid file. The dashboard is omitted, also if there is a shipped file of this name.
+        on_error: called for each invalid file. The dashboard is omitted, even if a shipped file has this name.
 
     Raises:
-        Misconfigured: a file is not a dashboard, and `on_error` is None.
+        Misconfigured: a shipped file is invalid; or an operator’s file is invalid, and `on_error` is None.
     """
     dashboards = {path.stem: _read_dashboard(path) for path in dashboard_files(dashboards_folder())}
     custom_files = dashboard_files(custom_folder) if custom_folder else []

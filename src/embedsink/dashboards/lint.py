@@ -1,4 +1,4 @@
-"""Checks of dashboards against the report catalog, before a page fails.
+"""Checks of dashboards against the report catalog, which find errors before a page fails.
 
 a tile ─┬─ columns that it reads ───▶ must be columns of the report
         ├─ columns that it sums ────▶ must be numeric columns

@@ -100,7 +100,8 @@ class Group(_FileObject):
 
 class _RowsTile(_ReportTile):
     group: Group | None = None
-    # A column; a minus sorts in descending order. Without `sort`, rows keep the order of the report.
+    # A column; a minus sorts in descending order. Without `sort`, groups are sorted by their first aggregate, and other
+    # rows keep the order of the report.
     sort: SignedColumn | None = None
     # The text of an empty tile.
     empty: Sentence = ""

@@ -65,7 +65,7 @@ _LEGEND = {
     "columnPadding": 16,
     # The number of legend columns that fit the width. An entry takes 36 px, and 10 px for each character of the average
     # name, at most the label limit. On a page, the width of the plot is known only after the legend has its height. So
-    # the width is that of the tile, without 60 px for the axis.
+    # the width is that of the tile, minus 60 px for the axis.
     "columns": {
         "signal": "max(1, floor((containerSize()[0] > 0 ? min(width, containerSize()[0] - 60) : width)"
         " / (36 + min(160, 10 * length(join(domain('color'), '')) / length(domain('color'))))))"

@@ -19,7 +19,7 @@ ROWS, BEFORE, MARKS = "rows", "before", "marks"
 _COUNT_PRESERVING = (None, "sum", "max", "min")
 _COUNT_AGGREGATES = ("count", "distinct")
 _POSITION_CHANNELS = ("x", "y")
-# The minimum distance of the ticks of counts. Vega halves a distance of 1, but not a slightly larger one.
+# The minimum distance between the ticks of counts. Vega halves a distance of 1, but not a slightly larger one.
 _COUNT_TICK_STEP = 1.01
 _BAR_HEIGHT_MAX_PX = 28
 # Vega expressions.
@@ -85,7 +85,7 @@ def _add_axis_defaults(definition: _Spec, channel: str, *, is_count: bool) -> No
 
 
 def _label_nulls(colour: Any) -> None:
-    """Give null the same label in the legend as on the axes, unless the file hides the legend by `"legend": null`."""
+    """Give null the same label in the legend as on the axes, unless the file hides the legend with `"legend": null`."""
     if isinstance(colour, dict) and colour.get("type") == "nominal" and colour.get("legend", {}) is not None:
         colour["legend"] = {"labelExpr": _LABEL_OR_NONE} | colour.get("legend", {})
 

@@ -29,7 +29,7 @@ from embedsink.errors import EmbedsinkError
 
 LOAD_TIMEOUT_S = 60.0
 LOAD_CHECK_INTERVAL_S = 0.1
-# At this rate, an hour of live traffic has fewer events than a day of the generated traffic.
+# At this rate, about ten minutes of live traffic have as many events as a working day of the generated traffic.
 LIVE_EVENTS_PER_S = 1.0
 LIVE_CHECK_INTERVAL_S = 1.0
 

@@ -26,7 +26,7 @@ LIVE_VISITS = 6
 LIVE_INVALID_SHARE = 0.015
 # The first kinds of `_invalid_deliveries` are frequent.
 FREQUENT_INVALID_KINDS = 6
-# Each frequent kind is sent this many times more than the other kinds, which are sent once.
+# Each frequent kind is sent this many additional times. The other kinds are sent once.
 FREQUENT_INVALID_REPEATS = 4
 # Every seventh visit has an invalid delivery, until all are sent.
 INVALID_SPACING = 7

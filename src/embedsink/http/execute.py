@@ -24,7 +24,7 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -
     """Return the result of `work`. Cancel `work` when the client disconnects, as browsers do when a user clicks a link.
 
     Raises:
-        ClientDisconnect: the client has disconnected before the result was known.
+        ClientDisconnect: the client disconnected before the result was known.
     """
     work_task = asyncio.ensure_future(work)
     disconnect_task = asyncio.ensure_future(_wait_for_disconnect(request.receive))

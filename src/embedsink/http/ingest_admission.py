@@ -168,7 +168,7 @@ class Admission:
         """Return the sender's key, after checking that the parser read the same token as `_authenticate_by_body`.
 
         Raises:
-            Refused: header and body both contain a key (`two_credentials`), the body contains two valid keys
+            Refused: header and body both contain a key (`two_credentials`), the body contains another valid key
                 (`bad_credential`), the parser reached no key (`no_credential`), or the body was refused unparsed.
         """
         if result.body_key == meta.body_token:  # Both are None if only the header contains a key.
@@ -176,7 +176,7 @@ class Admission:
         if meta.body_token is None:
             raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
         if result.body_key is not None:
-            detail = "key: the body contains another valid key before this one. Send one key."
+            detail = "key: the body contains another valid key. Send one key."
             raise Refused(Reason.BAD_CREDENTIAL, detail)
         if result.refusal is not None and not result.reasons:
             raise result.refusal  # For example, the gzip stream is truncated.

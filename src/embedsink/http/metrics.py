@@ -67,12 +67,12 @@ class _EngineCollector:
         )
         yield GaugeMetricFamily(
             "embedsink_journal_segments",
-            "Sealed segments that at least one of the last two snapshots does not contain.",
+            "Sealed segments in the journal: the newest one, and those that one of the last two snapshots lacks.",
             journal.capacity.segment_count,
         )
         yield GaugeMetricFamily(
             "embedsink_journal_segment_bytes",
-            "Bytes of sealed segments that at least one of the last two snapshots does not contain.",
+            "Bytes of the sealed segments in the journal.",
             journal.capacity.byte_count,
         )
         yield GaugeMetricFamily(

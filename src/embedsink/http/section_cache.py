@@ -8,7 +8,7 @@ from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
 
 # These are not settings: a response is useful until the next load, for a minute at most, and only to pages of the same
-# section. The cache has room for 32 sections in that time.
+# section. So room for 32 responses is enough.
 RESPONSES_MAX = 32
 RESPONSE_BYTES_MAX = 4 * 1_048_576
 

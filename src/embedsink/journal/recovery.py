@@ -1,4 +1,7 @@
-"""Recovery of a journal folder at the start. Afterwards it has only sealed segments, also after a crash or a copy."""
+"""Recovery of a journal folder at the start.
+
+Afterwards the folder has only sealed segments, even after a crash or a copy, unless the disk is full.
+"""
 
 import itertools
 import os
@@ -43,7 +46,7 @@ class Recovery:
 def recover(folder: Path, *, damaged_folder: Path, after_number: int = 0) -> Recovery:
     """Recover a journal folder. The operation is idempotent, even after a kill.
 
-    Open segments are sealed, after an incomplete group at the end was moved to `damaged/`. Sealed segments are read
+    Open segments are sealed; an incomplete group at the end is first moved to `damaged/`. Sealed segments are read
     only if two have the same identity: the loader checks each segment before loading.
 
     Args:
@@ -112,7 +115,7 @@ def _recover_or_defer(path: Path, damaged_folder: Path, recovery: Recovery) -> N
 
 
 def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
-    """Seal an open segment, after damage at the end was moved to `damaged/`.
+    """Move damage at the end of an open segment to `damaged/`, and seal the segment.
 
     An empty segment is deleted, and so is a copy of the beginning of a sealed segment. A segment is moved to
     `damaged/` if it has damage that no crash causes.
@@ -218,7 +221,7 @@ def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged_fold
 def _path_for_group(group: bytes, path: Path) -> Path:
     """Return the path, or `<path>.1`, `<path>.2`, … if a file with another content has that name.
 
-    A file with only the beginning of the group is reused, because a recovery was killed while it wrote that file.
+    A file with only the beginning of the group is reused: it is from a recovery that was killed while writing it.
     """
     candidate = path
     for count in itertools.count(1):
@@ -264,7 +267,7 @@ def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
 
 
 def _renumber(path: Path, namesake: Path, recovery: Recovery) -> None:
-    """Give a segment the next number, so that it is loaded besides `namesake`, which has the same identity.
+    """Give a segment the next number, so that it is loaded in addition to `namesake`, which has the same identity.
 
     No event counts twice, because events have ids.
     """

@@ -23,7 +23,7 @@ _DATABASE_NAME = re.compile(r"(store|analytics(\.previous)?)\.duckdb(\.\d+)?")
 
 
 class DamagedFiles:
-    """The damaged files of a data folder. Each one is reported until an operator moves it.
+    """The damaged files of a data folder. Segments and notes are reported until an operator moves them.
 
     Args:
         folder: the folder `damaged/`.

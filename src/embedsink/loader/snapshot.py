@@ -148,7 +148,7 @@ def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] =
     Args:
         target: the file to replace.
         source: the file to copy.
-        on_step: called several times a second. An exception from it ends the copy.
+        on_step: called once a second. An exception from it ends the copy.
 
     Raises:
         StoreDamaged: the source is damaged. The target is unchanged.

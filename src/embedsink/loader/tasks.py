@@ -75,7 +75,7 @@ class QuarantinePurge:
 
     Args:
         store: the store.
-        publisher: the publisher of snapshots. It must not copy the store's file during `purge`.
+        publisher: the publisher of snapshots. It must not copy the store's file during a purge.
         disk_space: the free space that the store needs.
         days: the retention in days; 0 for no limit.
     """

@@ -1,6 +1,7 @@
 """A strict JSON parser: RFC 8259, no duplicate keys, finite numbers, bounded depth.
 
-orjson parses the body. The slower parser of the standard library runs only if orjson refuses it, to find the reason.
+orjson parses the body. The slower parser of the standard library runs only if orjson refuses the body, to find the
+reason, or if orjson may have dropped a duplicate key.
 """
 
 import json
@@ -34,7 +35,7 @@ class Document(NamedTuple):
 
 
 def decode(body: bytes, *, depth_max: int) -> Document:
-    """Parse a body. The caller checks the depth of the value: it is checked here only if orjson refuses the body.
+    """Parse a body. The caller checks the depth of the value: it is checked here only if the slower parser runs.
 
     Raises:
         Refused: the body is not strict JSON (reason `not_utf8`, `not_json`, `duplicate_key` or `not_finite`), or is

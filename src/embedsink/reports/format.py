@@ -13,5 +13,5 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-# The formats of reports. Raw events have CSV, NDJSON, Parquet and Arrow.
+# The formats of reports. Raw events have CSV, NDJSON and Parquet.
 REPORT_FORMATS = (Format.JSON, Format.CSV, Format.PARQUET, Format.ARROW)

@@ -35,6 +35,6 @@ class NumberCipher:
         return left << _HALF_BITS | right
 
     def _round_function(self, round_number: int, half: int) -> int:
-        """Return a pseudorandom number of 32 bits for the half of a number."""
+        """Return a pseudorandom number of 32 bits for one half of a number."""
         content = bytes((round_number,)) + half.to_bytes(_HALF_BYTES)
         return int.from_bytes(blake2s(content, key=self.secret, digest_size=_HALF_BYTES).digest())

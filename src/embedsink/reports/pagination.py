@@ -1,8 +1,9 @@
 """Pagination: a limit, and a cursor that continues after the last row while events are being loaded.
 
 Pages are in the order of `ingest_seq`, which only grows: a row that is loaded between two pages comes after both.
-Later pages omit a row that gets an earlier `ingest_seq` late. That happens in two cases (docs/reports.md): a late
-answer changes how the stages of an AI query pair up, and a late `ready` assigns its session's events to a deployment.
+Later pages omit a row that appears late, with an `ingest_seq` before the cursor. That happens in three cases
+(docs/reports.md): a late answer changes how the stages of an AI query pair up, a late `ready` assigns its session's
+events to a deployment, and a repaired segment is loaded late.
 """
 
 import base64
@@ -87,7 +88,7 @@ class PageRequest:
 
     Args:
         columns: column names, separated by commas; None for all.
-        limit: the maximum number of rows; None for all.
+        limit: the maximum number of rows; None for all, or for `LIMIT_MAX` with a cursor.
         cursor: the cursor from the previous page; None for the first page.
         query_id: a text that identifies the report and its scope. A cursor is valid for this text only.
         cipher: encrypts cursors, for a scoped key.

@@ -19,7 +19,8 @@ SURFACES = ("dashboard", "app", "chat")
 INTERVALS = ("hour", "day", "week", "month")
 TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
 PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "timezone")
-# The minimum similarity of a suggested time zone: "berlin" suggests Europe/Berlin, but "posixrules" not Asia/Jerusalem.
+# The minimum similarity of a suggested time zone: "berlin" suggests Europe/Berlin, but "posixrules" does not suggest
+# Asia/Jerusalem.
 _SIMILARITY_MIN = 0.51
 # The placeholder of the IANA database for a machine whose time zone is not set.
 _UNSET_ZONE = "Factory"

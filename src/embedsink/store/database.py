@@ -269,7 +269,7 @@ class Store:
         }
 
     def _load_with_retries(self, segments: Sequence[Segment]) -> _Loaded:
-        """Load segments. If memory is insufficient, retry with more memory, and at last also without readers."""
+        """Load segments. If memory is insufficient, retry with more memory, and finally without readers too."""
         variables = self._load_variables(segments)
         try:
             return self._load(segments, variables)

@@ -45,7 +45,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
-    """Return the deployments whose reports may have changed by a load.
+    """Return the deployments whose reports a load may have changed.
 
     Args:
         connection: a connection to the database, in the transaction that loads, after `load_rows`.

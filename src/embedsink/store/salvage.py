@@ -33,8 +33,8 @@ _CURRENT_NAMES = {
 }
 # The tables whose rows have the number of their segment in `ingest_seq`.
 _TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
-# SQL conditions: a segment number, the segment of a row, and the segment of a ledger row is missing. The table
-# `missing` has ranges of segment numbers.
+# SQL conditions that a segment is missing, given by its number, by one of its rows, or by its row in the ledger. The
+# table `missing` has ranges of segment numbers.
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
 _IS_ROW_MISSING = _IS_MISSING.format(f"ingest_seq >> {LINE_BITS}")
 _IS_LEDGER_ROW_MISSING = _IS_MISSING.format("split_part(segment, '-', 1)::bigint")

@@ -93,7 +93,7 @@ def create_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _drop_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drop all views and macros, also those whose files were removed."""
+    """Drop all views and macros, including those whose files were removed."""
     views = connection.execute("select view_name from duckdb_views() where not internal and not temporary")
     for (name,) in views.fetchall():
         connection.execute(f'drop view "{name}"')

@@ -15,7 +15,7 @@ _CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "512MB"}
 
 
 def read_every_row(path: Path, *, on_step: Callable[[], None] = lambda: None) -> None:
-    """Read every value of a database file that no other process has open. DuckDB verifies each block that it reads.
+    """Read every value of a database file that no process writes. DuckDB verifies each block that it reads.
 
     Args:
         path: the file.

@@ -38,7 +38,7 @@ async def show_file(request: Request) -> Response:
 async def _file_response(request: Request, file: BrowserFile, cache_control: str) -> Response:
     headers = {
         "Cache-Control": cache_control,
-        # Pages load module scripts by CORS, and these files are public.
+        # Pages load module scripts with CORS, and these files are public.
         "Access-Control-Allow-Origin": "*",
         "Cross-Origin-Resource-Policy": "cross-origin",
     }

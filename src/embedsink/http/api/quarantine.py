@@ -144,7 +144,9 @@ def operations(_: Settings) -> list[Operation]:
             id="replayQuarantine",
             summary="Replay one rejection or the whole quarantine",
             success=Success(
-                200, "The numbers of accepted and of rejected envelopes.", {"application/json": ref("Replay")}
+                200,
+                "The numbers of rejections that were replayed, rejected again and not tried.",
+                {"application/json": ref("Replay")},
             ),
             error_reasons=(*SCOPE_REASONS, *JOURNAL_REASONS),
             key_kinds=(KeyKind.ADMIN,),

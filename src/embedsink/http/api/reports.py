@@ -110,7 +110,7 @@ def operations(_: Settings) -> list[Operation]:
 
 
 def _name_parameter(formats: Sequence[Format]) -> Schema:
-    """Return the OpenAPI parameter `name`: the name of a report, which may have one of these formats as suffix."""
+    """Return the OpenAPI parameter `name`: the name of a report, which may have one of these formats as a suffix."""
     suffix = rf"(\.({'|'.join(formats)}))?" if formats else ""
     schema = {"type": "string", "pattern": f"^({'|'.join(report_names())}){suffix}$"}
     return parameter("name", schema, "The report, and optionally the format of its rows.", location="path")

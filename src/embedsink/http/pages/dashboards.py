@@ -127,7 +127,7 @@ class DashboardPages:
     def _links(self) -> list[Link]:
         """Return a link to each dashboard, and to the inspector.
 
-        The link to an invalid dashboard has the error as description. A file name that can't be in a URL has no link.
+        The link to an invalid dashboard has the error as its description. A name that can't be in a URL has no link.
         """
         valid = [
             Link(name, dashboard.title, dashboard.description) for name, dashboard in self.dashboards.by_name.items()

@@ -224,7 +224,7 @@ class LimitedConnection(IngestProtocol):
             self._stop_parsing(_HEAD_TOO_LARGE)
 
     def _stop_parsing(self, detail: str) -> NoReturn:
-        """Abort the parser by an exception. Refuse the head first, unless an earlier request has no response yet."""
+        """Stop the parser with an exception. Refuse the head first, unless an earlier request has no response yet."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             self._refuse_head(detail)

@@ -23,7 +23,7 @@ Authenticate = Callable[[bytes], Sender]
 
 
 class BodyReader:
-    """Reads the bodies of all requests of a server, and counts the bytes that are in memory meanwhile."""
+    """Reads the bodies of all requests of a server, and counts their bytes in memory while they are read."""
 
     def __init__(self, settings: Settings) -> None:
         self._bytes_max = settings.body_bytes_max
