@@ -173,7 +173,7 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
             running -= 1
 
     monkeypatch.setattr(embedsink.http.api.dbt_syncs, "parse_sync", record_and_parse)
-    with open_server(tmp_path, rate_address_bytes_per_s=MIB) as server:
+    with open_server(tmp_path, rate_address_bytes_per_s=256 * KIB) as server:
         key = server.key("sync")
 
         async def put_all() -> list[httpx.Response]:
