@@ -152,6 +152,7 @@ class _Demo:
                 loaded = self.server.loaded_counts()
             loaded_count = sum(loaded.values())
             show_count(loaded_count)
+            # Notebooks read the snapshot, which is published after the load.
             while published_count(self.data_folder) < loaded_count:
                 self._wait_for_loader(started_at)
         duration_s = time.monotonic() - started_at

@@ -219,6 +219,6 @@ class Admission:
         key = find_key(token, meta.engine)
         meta.key = key
         meta.sender = Sender(client_address(meta.scope), key.key_id)
-        meta.scope["state"]["key_id"] = key.key_id  # for log lines
+        meta.scope["state"]["key_id"] = key.key_id  # Log lines and error responses use it.
         check_kind(key, (KeyKind.INGEST,))
         check_origin(key, meta.origin)

@@ -154,7 +154,7 @@ class LiveStream:
             await _wait_for_event(self._wakeup, min(ends_at, heartbeat_at) - time.monotonic())
 
     async def _recent_rows(self) -> list[dict[str, Any]]:
-        """Return the newest rows, oldest first; none if the query fails. First search only the newest few segments."""
+        """Return the newest rows, oldest first; fewer if a query fails. First search only the newest few segments."""
         rows: list[dict[str, Any]] = []
         for span in self._recent_spans():
             with suppress(Unavailable):  # On an error, the stream begins with new events.
