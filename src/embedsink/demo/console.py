@@ -29,7 +29,7 @@ class Terminal:
         self.console.print(styled, soft_wrap=True)
 
     def show(self, renderable: RenderableType) -> None:
-        """Print a table of rich, fitted to the width."""
+        """Print a renderable of the rich library, such as a table, fitted to the width."""
         self.console.print(renderable)
 
     def heading(self, text: str) -> None:
@@ -51,10 +51,10 @@ class Terminal:
 
     @contextmanager
     def progress_bar(self, label: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a progress bar, on terminals only. Yield a function that sets the completed count."""
+        """Show a progress bar on terminals until the block ends. Yield a function that sets the completed count."""
         progress = Progress(
             TextColumn("  [bold cyan]▸[/] [bold]{task.description}"),
-            BarColumn(None, complete_style="cyan", finished_style="green"),
+            BarColumn(bar_width=None, complete_style="cyan", finished_style="green"),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             console=self.console,
@@ -67,7 +67,7 @@ class Terminal:
 
     @contextmanager
     def live_line(self) -> Iterator[Callable[[str, str], None]]:
-        """Show the counts and the newest event, on terminals only. Yield a function that sets the counts and event."""
+        """Show counts and the newest event on terminals until the block ends. Yield a function that sets both."""
         with Live(Text(), console=self.console, transient=True, refresh_per_second=8) as live:
 
             def update(counts: str, newest_event: str) -> None:

@@ -22,7 +22,7 @@ def free_port_pairs(first: int, count: int) -> Iterator[int]:
 
     Args:
         first: the lowest port of the range.
-        count: the number of ports in the range, which is even.
+        count: the number of ports in the range; even, so that the pairs of all callers are the same.
     """
     start = random.randrange(0, count, 2)  # noqa: S311 (not secret)
     for offset in itertools.count(start, 2):
@@ -49,6 +49,7 @@ def choose_port(requested: int | None) -> int:
 def _is_free(port: int) -> bool:
     """Return whether a server can bind the loopback port."""
     with socket.socket() as listener:
+        # As servers do. Otherwise, recently closed connections would block the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))

@@ -49,7 +49,7 @@ def run(port: int | None = None) -> int:
         try:
             _run_servers(Path(folder), choose_port(port), terminal, stop)
         except Stopped:
-            terminal.line()
+            terminal.line()  # The terminal shows ^C on the current line.
     terminal.done("ended", "The server has stopped, and its data folder is deleted.")
     return 0
 
@@ -72,21 +72,21 @@ def _run_servers(data_folder: Path, port: int, terminal: Terminal, stop: Stop) -
 
 
 def _create_keys(data_folder: Path) -> Keys:
-    """Create an ingest key for each deployment, a read key and a sync key."""
+    """Create an ingest key for each deployment, a read key and a sync key. Return the tokens of the keys."""
     key_store = KeyStore(DataFolder(data_folder).keys)
     now = time.time()
-    ingest = {}
+    ingest_tokens = {}
     for deployment in DEPLOYMENTS:
-        _, ingest[deployment.origin] = key_store.create(
+        _, ingest_tokens[deployment.origin] = key_store.create(
             KeyKind.INGEST,
             deployments=[deployment.number],
             origins=[deployment.origin],
             label="demo: sends",
             now=now,
         )
-    _, read = key_store.create(KeyKind.READ, label="demo: reads", now=now)
-    _, sync = key_store.create(KeyKind.SYNC, label="demo: records dbt syncs", now=now)
-    return Keys(ingest, read, sync)
+    _, read_token = key_store.create(KeyKind.READ, label="demo: reads", now=now)
+    _, sync_token = key_store.create(KeyKind.SYNC, label="demo: records dbt syncs", now=now)
+    return Keys(ingest_tokens, read_token, sync_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,13 @@ class _Demo:
             ) from error
 
     def _send_past_days(self, now_ms: int) -> None:
-        """Send the traffic of the days before now."""
-        visits = make_traffic(now_ms)
+        """Send the traffic of the days before now, and show the progress."""
+        visits = make_traffic(now_ms)  # the deliveries of each visit
         envelope_count = sum(len(delivery.envelopes) for visit in visits for delivery in visit)
         started_at = time.monotonic()
         with self.terminal.progress_bar("sending", envelope_count) as show_count:
             for _ in self.browsers.send_all(visits, self.stop):
-                show_count(self.counts.sent)
+                show_count(self.counts.sent)  # `browsers` updates `counts`.
         duration_s = time.monotonic() - started_at
         self.terminal.done(
             "sent",
@@ -152,11 +152,13 @@ class _Demo:
                 loaded = self.server.loaded_counts()
             loaded_count = sum(loaded.values())
             show_count(loaded_count)
+            # Notebooks read the snapshot, which is published after the load.
             while published_count(self.data_folder) < loaded_count:
                 self._wait_for_loader(started_at)
         duration_s = time.monotonic() - started_at
         self.terminal.done("loaded", f"all {loaded_count:,}, visible in reports and notebooks after {duration_s:.1f} s")
         # The demo page may have sent more envelopes in the meantime. Only count those that are already loaded.
+        # A received count below the loaded count would be an error, which the ledger shows.
         received_count = sum(self.server.received_counts().values())
         return loaded, min(loaded_count, received_count)
 
@@ -203,8 +205,10 @@ class _Demo:
         counts_text = ""
         next_check_at = 0.0
         with self.terminal.live_line() as show:
+            # The seed differs from that of the past days, so that the visits differ.
             for delivery in make_live(SEED + 1):
                 now_ms = time.time_ns() // 1_000_000
+                # The timestamps of `make_live` begin at 0.
                 self.browsers.send_visit([with_timestamp(delivery, now_ms)])
                 if time.monotonic() >= next_check_at:
                     next_check_at = time.monotonic() + LIVE_CHECK_INTERVAL_S

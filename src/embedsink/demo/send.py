@@ -36,7 +36,7 @@ class SendCounts:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, delivery: Delivery, response: dict[str, Any]) -> None:
-        """Count a delivery and the envelopes in its response."""
+        """Count a delivery, and the envelopes in the server's response to it. Several threads may call this at once."""
         accepted_count = response.get("accepted", 0)
         rejections = _rejections_in(response)
         with self._lock:

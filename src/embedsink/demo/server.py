@@ -131,6 +131,7 @@ class ChildServer:
     def _counts_by_outcome(self, metric: str) -> dict[str, int]:
         """Return the values of a Prometheus metric by the label `outcome`."""
         metrics = self.get("/metrics").decode()
+        # A sample is a line such as `embedsink_envelopes_total{outcome="accepted"} 12.0`.
         samples = re.findall(rf'^{metric}\{{outcome="(\w+)"\}} (\S+)$', metrics, re.MULTILINE)
         return {outcome: int(float(count)) for outcome, count in samples}
 

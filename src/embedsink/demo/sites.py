@@ -55,6 +55,7 @@ class EmbedServer:
         self._thread = threading.Thread(target=self._server.run, name="embed", kwargs={"sockets": [self._socket]})
 
     def __enter__(self) -> Self:
+        # The system queues connections until the thread accepts them.
         self._socket.listen()
         self._thread.start()
         return self
@@ -66,7 +67,7 @@ class EmbedServer:
 
 
 def _bind(port: int) -> socket.socket:
-    """Return a socket that is bound to the port, or to a free port if the port is in use or above 65,535."""
+    """Return a listening socket on the port, or on a free port if the port is in use or above 65,535."""
     try:
         return socket.create_server((HOST, port))
     except (OSError, OverflowError):
@@ -81,7 +82,8 @@ def _embed_app(host_origins: tuple[str, ...]) -> Starlette:
     async def show(request: Request) -> Response:
         # Every embed URL (spec 4.3) has the same page. Its script reads the surface from the URL.
         is_embed_url = request.url.path.startswith("/embed/")
-        page = pages.get("index.html" if is_embed_url else request.path_params["path"])
+        name = "index.html" if is_embed_url else request.path_params["path"]
+        page = pages.get(name)
         if page is None:
             return PlainTextResponse("This page does not exist.\n", 404, headers)
         return Response(page.content, headers=headers, media_type=page.media_type)
@@ -90,7 +92,15 @@ def _embed_app(host_origins: tuple[str, ...]) -> Starlette:
 
 
 def run_server(data: Path, port: int, embed_origin: str) -> int:
-    """Run an embedsink server with the host page until SIGTERM. Return the exit code."""
+    """Run an embedsink server until SIGTERM. Return the exit code.
+
+    The server also has the host page, and its dashboards open without a login.
+
+    Args:
+        data: the data folder.
+        port: the port on loopback.
+        embed_origin: the origin of the simulated embed, which the host page frames.
+    """
     log_as_json()
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared")

@@ -45,6 +45,7 @@ class Stop:
         while time.monotonic() < deadline:
             self.check()
             remaining_s = deadline - time.monotonic()
+            # The deadline may have passed since the condition of the loop was evaluated.
             time.sleep(min(max(remaining_s, 0), CHECK_INTERVAL_S))
         self.check()
 

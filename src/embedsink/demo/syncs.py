@@ -28,10 +28,11 @@ def record_syncs(url: str, key: str, now_ms: int) -> None:
     """
     client = HttpClient(url, key)
     newest_synced_at = Calendar(now_ms).synced_at
-    for weeks in _WEEKS_BEFORE_NEWEST:
+    for weeks_before_newest in _WEEKS_BEFORE_NEWEST:
         for index, deployment in enumerate(_SYNCED_DEPLOYMENTS):
-            result = _sync_result(newest_synced_at - timedelta(weeks=weeks), index)
+            result = _sync_result(newest_synced_at - timedelta(weeks=weeks_before_newest), index)
             path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
+            # `members` are the fields that the response must have.
             client.put(*path, members=("syncJobId",), body=orjson.dumps(result))
 
 

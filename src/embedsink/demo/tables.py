@@ -87,17 +87,24 @@ def report_table(description: dict[str, Any], rows: list[dict[str, Any]], layout
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for column, heading in layout.columns.items():
         style = "bold cyan" if column == layout.order_by else ""
-        table.add_column(heading, justify="left" if column in _TEXT_COLUMNS else "right", style=style, no_wrap=True)
+        is_text = column in _TEXT_COLUMNS
+        table.add_column(heading, justify="left" if is_text else "right", style=style, no_wrap=True)
     for row in sorted(rows, key=sort_value, reverse=True)[:ROWS_SHOWN]:
         table.add_row(*(_cell(column, row[column]) for column in layout.columns))
-    row_count = f"  ·  {_row_count_text(len(rows), layout)}"
-    title = Text.assemble("  ", (description["title"], "bold"), (row_count, "dim"))
+    row_count_text = f"  ·  {_row_count_text(len(rows), layout)}"
+    title = Text.assemble("  ", (description["title"], "bold"), (row_count_text, "dim"))
     question = Text("  " + description["question"], "italic")
     return Group(Text(), title, question, Padding(table, (0, 0, 0, 2)))
 
 
 def ledger_table(counts: SendCounts, loaded: dict[str, int], received_count: int) -> Table:
-    """Return a table: the received envelopes by outcome, the quarantined envelopes by reason, and the sum of all."""
+    """Return a table: the received envelopes by outcome, the quarantined envelopes by reason, and the sum of all.
+
+    Args:
+        counts: the envelopes that the demo sent, by the server's responses.
+        loaded: the number of loaded envelopes by outcome.
+        received_count: the number of received envelopes, including those of other senders.
+    """
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(width=_LABEL_WIDTH, no_wrap=True)
     table.add_column(width=_COUNT_WIDTH, no_wrap=True, justify="right")
@@ -163,4 +170,5 @@ def _cell(column: str, value: Any) -> Text:
         return Text("–", "dim")
     if column in _FORMATTERS:
         return Text(_FORMATTERS[column](value))
-    return Text(f"{value:,}" if isinstance(value, int) else str(value))
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return Text(text)

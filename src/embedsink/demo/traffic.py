@@ -81,6 +81,7 @@ class Delivery:
     def body(self, sent_at_ms: int, key: str) -> bytes:
         """Return the request body, compressed if `is_gzipped` is set."""
         uncompressed = self._uncompressed_body(sent_at_ms, key)
+        # Without `mtime=0`, the compressed body would contain the current time.
         return gzip.compress(uncompressed, mtime=0) if self.is_gzipped else uncompressed
 
     def _uncompressed_body(self, sent_at_ms: int, key: str) -> bytes:
@@ -100,28 +101,29 @@ class Delivery:
                 return self._delivery_json(sent_at_ms, key)
 
     def _delivery_json(self, sent_at_ms: int, key: str) -> bytes:
-        """Return the envelopes with their context, as the forwarder sends them."""
+        """Return the envelopes with their context, as the forwarder (embedsink's browser module) sends them."""
         members: dict[str, Any] = {
-            "sentAt": sent_at_ms + self.skew_ms,
+            "sentAt": sent_at_ms + self.skew_ms,  # by the client's clock
             "context": self.context,
             "events": self.envelopes,
         }
         if self.lost:
             members["lost"] = self.lost
         if self.is_beacon:
-            members["key"] = key
+            members["key"] = key  # A beacon can't set the `Authorization` header.
         return orjson.dumps(members)
 
 
 def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[list[Delivery]]:
-    """Return the deliveries of the last days, in a list for each visit.
+    """Return the deliveries of the last days, in a list for each visit. Add invalid deliveries to some visits.
 
     Args:
         now_ms: epoch milliseconds; no event is later.
         days: the number of periods of 24 hours.
     """
     rng = _rng(seed)
-    deliveries_by_visit = [_deliveries_of(_remove_future(visit, now_ms)) for visit in _past_visits(now_ms, seed, days)]
+    visits = (_remove_future(visit, now_ms) for visit in _past_visits(now_ms, seed, days))
+    deliveries_by_visit = [_deliveries_of(visit) for visit in visits]
     invalid_deliveries = _invalid_deliveries(rng, now_ms)
     for _ in range(FREQUENT_INVALID_REPEATS):
         invalid_deliveries += _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID_KINDS]
@@ -132,9 +134,9 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
 
 
 def make_live(seed: int) -> Iterator[Delivery]:
-    """Yield, endlessly, deliveries of one envelope each, from several visits at a time.
+    """Yield, endlessly, deliveries from several visits at a time, each with one envelope of a visit.
 
-    Some deliveries are invalid, and some of these also have a valid envelope.
+    A few deliveries are invalid and belong to no visit. An invalid delivery may also have a valid envelope.
 
     The timestamps begin at 0. Replace them with `with_timestamp` before sending.
     """
@@ -161,6 +163,7 @@ def endless_visits(rng: Random, start_times_ms: Iterator[int], *, length_factor:
         length_factor: multiplies the length of each visit.
     """
     while True:
+        # Draw the random numbers for one working day at a time.
         for draws in stratified_draws(rng, WORKING_DAY_VISITS):
             scaled_draws = draws._replace(length=draws.length * length_factor)
             yield make_visit(rng, next(start_times_ms), BEHAVIOUR_NOW, scaled_draws)
@@ -181,12 +184,13 @@ def _rng(seed: int | str) -> Random:
 
 
 def _past_visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
-    """Yield the visits of the last days, the earliest day first. At the end, yield a visit with an unusual export.
+    """Yield the visits of the last days, the earliest day first, then a visit that exports unusually many rows.
 
     Each visit has a separate random number generator. So the demo has the same visits at any time of a day.
     """
     calendar = Calendar(now_ms)
     first_ms = now_ms - days * DAY_MS
+    # The first calendar day is only partly within the last `days` periods of 24 hours.
     for days_ago in range(days, -1, -1):
         day_rng = _rng(f"visit {seed} {days_ago}")
         for index, draws in enumerate(stratified_draws(day_rng, calendar.visit_count(days_ago))):
@@ -218,7 +222,10 @@ def _remove_future(visit: Visit, now_ms: int) -> Visit:
 
 
 def _deliveries_of(visit: Visit) -> list[Delivery]:
-    """Return the deliveries of a visit. Most pages use the forwarder, and a few send envelopes in another format."""
+    """Return the deliveries of a visit.
+
+    Most pages use the forwarder, embedsink's browser module. A few pages send envelopes in another format.
+    """
     rng, origin = visit.rng, visit.deployment.origin
     user_agent = rng.choice(USER_AGENTS)
     [body_format] = rng.choices(_BODY_FORMATS, _BODY_FORMAT_WEIGHTS)
@@ -235,7 +242,10 @@ def _deliveries_of(visit: Visit) -> list[Delivery]:
 
 
 def _forwarder_deliveries(visit: Visit, user_agent: str) -> list[Delivery]:
-    """Return the deliveries that the forwarder sends in a visit, some of them with retries or a wrong clock."""
+    """Return the deliveries that the forwarder, embedsink's browser module, sends in a visit.
+
+    Some deliveries are repeated as retries, and some visits have a client with a wrong clock.
+    """
     rng = visit.rng
     has_wrong_clock = rng.random() < 0.07
     skew_ms = rng.choice((-3 * DAY_MS, -7 * MINUTE_MS, 11 * MINUTE_MS, DAY_MS)) if has_wrong_clock else 0
@@ -244,31 +254,35 @@ def _forwarder_deliveries(visit: Visit, user_agent: str) -> list[Delivery]:
     while queue:
         count = rng.choice((1, 2, 3, 5, 8, 12))
         batch, queue = queue[:count], queue[count:]
+        is_last = not queue
+        lost = {"queue_overflow": rng.randint(1, 4)} if rng.random() < 0.01 else {}
         delivery = Delivery(
             batch,
             visit.deployment.origin,
             user_agent,
             context=visit.context,
-            lost={"queue_overflow": rng.randint(1, 4)} if rng.random() < 0.01 else {},
+            lost=lost,
             is_plain_text=rng.random() < 0.2,
-            is_beacon=not queue and rng.random() < 0.5,
+            is_beacon=is_last and rng.random() < 0.5,
             is_gzipped=rng.random() < 0.3,
             skew_ms=skew_ms,
         )
         deliveries.append(delivery)
         is_response_lost = rng.random() < 0.05
         if is_response_lost:
+            # The server has already stored the delivery, including the losses.
             deliveries.append(replace(delivery, is_retry=True, lost={}))
     return deliveries
 
 
 def _without_forwarder_fields(envelope: Envelope) -> Envelope:
-    """Return an envelope as it is in `event.data`, without the id and the seq that the forwarder adds."""
+    """Return an envelope as the embed posts it to the page: without `id` and `seq`, which the forwarder adds."""
     return {name: value for name, value in envelope.items() if name not in ("id", "seq")}
 
 
 def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
     """Return a delivery for each mistake that real embeds and pages make."""
+    # Live traffic passes 0 as `now_ms`, and timestamps can't be negative.
     three_hours_ago_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
     deliveries = []
     for reason, envelope in _invalid_envelopes(rng, three_hours_ago_ms):
@@ -288,7 +302,7 @@ def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
 
 
 def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
-    """Return invalid envelopes, each with the reason for which the server quarantines it."""
+    """Return invalid envelopes, the frequent ones first, each with the reason for which the server quarantines it."""
 
     def view(**changed_fields: Any) -> Envelope:
         return make_view(rng, at_ms) | changed_fields
@@ -319,6 +333,7 @@ def _id_conflict_delivery(deliveries_by_visit: list[list[Delivery]]) -> Delivery
     earlier_delivery = next(delivery for delivery in deliveries if _is_ordinary_delivery(delivery))
     envelope = earlier_delivery.envelopes[0]
     changed_envelope = {**envelope, "timestamp": envelope["timestamp"] + 1}
+    # A plain request: only the envelope and the context of the earlier delivery matter.
     return replace(
         earlier_delivery,
         envelopes=[changed_envelope],
@@ -330,5 +345,5 @@ def _id_conflict_delivery(deliveries_by_visit: list[list[Delivery]]) -> Delivery
 
 
 def _is_ordinary_delivery(delivery: Delivery) -> bool:
-    """Return whether a delivery has the forwarder's format, only valid envelopes, and a correct clock."""
+    """Return whether a delivery has the format of embedsink's forwarder, only valid envelopes, and a correct clock."""
     return delivery.body_format == "delivery" and delivery.skew_ms == 0 and not delivery.expected_reasons

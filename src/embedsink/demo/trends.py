@@ -67,7 +67,7 @@ class Behaviour:
 
     @property
     def dashboards(self) -> tuple[Dashboard, ...]:
-        """The dashboards that viewers open. UNUSED_DASHBOARD is included at ages from QUIET_AGE."""
+        """The dashboards that viewers open. Since QUIET_AGE days ago, they no longer open UNUSED_DASHBOARD."""
         return DASHBOARDS if self.age < QUIET_AGE else (*DASHBOARDS, UNUSED_DASHBOARD)
 
     def tenants(self, deployment: Deployment) -> list[str]:
@@ -75,9 +75,9 @@ class Behaviour:
         return [tenant for tenant in deployment.tenants if self._has_sessions(tenant)]
 
     def _has_sessions(self, tenant: str) -> bool:
-        """Return whether a tenant has sessions at this age.
+        """Return whether a tenant has sessions on this day, which is `age` days before now.
 
-        QUIET_TENANT has sessions only at ages from QUIET_AGE, and NEW_TENANT only at ages up to NEW_AGE.
+        QUIET_TENANT has had no sessions since QUIET_AGE days ago. NEW_TENANT has had sessions since NEW_AGE days ago.
         """
         if tenant == QUIET_TENANT:
             return self.age >= QUIET_AGE
@@ -86,10 +86,10 @@ class Behaviour:
         return True
 
     def _trend(self, *, now: float, growth_per_day: float) -> float:
-        """Return the value of a linear trend at this age.
+        """Return the value of a linear trend on this day, which is `age` days before now.
 
         Args:
-            now: the value at age 0.
+            now: the value today.
             growth_per_day: how much the value grows each day.
         """
         return now - growth_per_day * self.age
@@ -113,21 +113,22 @@ class Calendar:
     @property
     def synced_at(self) -> datetime:
         """The time at which the newest dbt sync ended: on a working day that follows a working day."""
+        # The age of a day is its number of days before today, so `age + 1` is the previous day.
         age = next(age for age in _SYNCED_AGES if self._is_working_day(age) and self._is_working_day(age + 1))
         return datetime.combine(self.day(age), _SYNCED_AT, UTC)
 
     @property
     def exported_at(self) -> datetime:
-        """The time at which one viewer exported unusually many rows."""
+        """The time at which one viewer exported unusually many rows: on one of the last working days."""
         age = next(age for age in _EXPORTED_AGES if self._is_working_day(age))
         return datetime.combine(self.day(age), _EXPORTED_AT, UTC)
 
     def day(self, age: int) -> datetime:
-        """Return the start of the day with this age, in UTC."""
+        """Return the start, in UTC, of the day that is `age` days before today."""
         return self._start_of_today - timedelta(days=age)
 
     def visit_count(self, age: int) -> int:
-        """Return the number of visits on the day with this age."""
+        """Return the number of visits on the day that is `age` days before today."""
         day_factor = 1 if self._is_working_day(age) else WEEKEND_FACTOR
         growth_factor = 1 - GROWTH_PER_DAY * age
         return round(WORKING_DAY_VISITS * day_factor * growth_factor)
@@ -138,5 +139,5 @@ class Calendar:
         return Behaviour(age, is_synced=at_ms >= self.synced_at.timestamp() * 1000)
 
     def _is_working_day(self, age: int) -> bool:
-        """Return whether the day with this age is from Monday to Friday."""
+        """Return whether the day that is `age` days before today is from Monday to Friday."""
         return self.day(age).weekday() < _SATURDAY

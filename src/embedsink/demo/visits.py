@@ -70,7 +70,7 @@ class Visit:
         }
 
     def step_count(self, longest: int) -> int:
-        """Return the number of steps, in proportion to the length. `longest` is the number for the longest visit."""
+        """Return the number of steps: at least 1, in proportion to the length, and `longest` for the longest visit."""
         return 1 + int(self.length * longest)
 
     def advance_clock(self, min_s: float, max_s: float) -> None:
@@ -196,6 +196,7 @@ def _new_session_id(rng: Random) -> str:
 def _visit_dashboard(visit: Visit) -> None:
     """Open a dashboard, and take steps there and on other dashboards."""
     rng, dashboards = visit.rng, visit.behaviour.dashboards
+    # The newest visits have one dashboard less.
     [dashboard] = rng.choices(dashboards, _DASHBOARD_WEIGHTS[: len(dashboards)])
     _open_dashboard(visit, dashboard)
     for _ in range(visit.step_count(STEPS_MAX)):
@@ -293,7 +294,9 @@ def _drill_down(visit: Visit, dashboard: Dashboard) -> None:
     """Add a drilldown into a measure, with a value of the dashboard's dimension or a number."""
     # The power makes the first measures more frequent.
     member = dashboard.members[int(len(dashboard.members) * visit.rng.random() ** 1.5)]
-    value = visit.rng.choice((visit.rng.choice(dashboard.values), visit.rng.randint(3, 90_000)))
+    dimension_value = visit.rng.choice(dashboard.values)
+    number = visit.rng.randint(3, 90_000)
+    value = visit.rng.choice((dimension_value, number))
     widget_index = visit.rng.randrange(len(dashboard.widgets))
     visit.add_event("drilldown", member=member, value=value, widgetId=f"w_{widget_index}")
 
@@ -304,6 +307,7 @@ def _download(visit: Visit, dashboard: Dashboard) -> None:
     if format == "pdf":
         visit.add_event("download", format=format, target="dashboard", title=dashboard.title)
         return
+    # An image has no row count.
     row_fields = {"rowCount": round(visit.rng.lognormvariate(6, 0.7))} if format != "png" else {}
     index = visit.rng.randrange(len(dashboard.widgets))
     title = dashboard.widgets[index]

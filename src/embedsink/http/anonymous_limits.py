@@ -37,7 +37,7 @@ class AnonymousLimits:
         self._delayed_count = 0
 
     def charge(self, scope: Scope, *, cost: float, is_probe: bool = False) -> Unavailable | None:
-        """Charge a request to the client's address. Beyond the rate, charge nothing, and return the error.
+        """Charge a request to the client's address. Beyond the rate, charge nothing and return the error; else None.
 
         Args:
             scope: the ASGI scope of the request.
@@ -87,9 +87,9 @@ class AnonymousLimitMiddleware:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a request with a valid key, or within the rate. Delay other requests.
+        """Pass on a request with a valid key, a request within the rate, and a POST of events. Delay other requests.
 
-        After the delay, pass on a probe, and answer 429 to the rest.
+        After the delay, pass on a probe (a health check), and answer 429 to the rest.
         """
         if scope["type"] != "http" or _is_delivery(scope) or has_valid_key(scope):
             await self._app(scope, receive, send)
@@ -112,7 +112,7 @@ class AnonymousLimitMiddleware:
 
 
 def _is_delivery(scope: Scope) -> bool:
-    """Return whether the ingest endpoint limits the rate of this request itself."""
+    """Return whether this request sends events. The ingest endpoint limits the rate of such requests itself."""
     is_delivery: bool = scope["path"] == INGEST_PATH and scope["method"] == "POST"
     return is_delivery
 
@@ -126,7 +126,8 @@ def has_valid_key(scope: Scope) -> bool:
     sessions: Sessions = scope["state"]["sessions"]
     for name, value in scope["headers"]:
         if name == b"authorization":
-            key = engine.keys.find(value.decode("latin-1").partition(" ")[2].strip())
+            _, _, token = value.decode("latin-1").partition(" ")
+            key = engine.keys.find(token.strip())
             return key is not None and key.kind is not KeyKind.INGEST
         if name == b"cookie" and sessions.key_of(Request(scope), engine.keys) is not None:
             return True

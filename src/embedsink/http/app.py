@@ -124,15 +124,18 @@ def create_app(
 def _create_lifespan(
     create_engine: Callable[[], Engine], components: _Components, *, is_demo: bool
 ) -> Callable[[Starlette], AbstractAsyncContextManager[State]]:
-    """Return the lifespan function, which opens the engine at the start, and closes all components at the end."""
+    """Return the lifespan function, which opens the engine and prepares the components at the start.
+
+    At the end, the function closes the engine and the components.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
         async with create_engine() as engine, aclosing(components["vega"]), aclosing(components["events"].worker):
-            if engine.store.is_open:
+            if engine.store.is_open:  # Otherwise, the first request for a dashboard checks the dashboards.
                 components["dashboards"].check(engine)
             if is_demo:
-                components["vega"].prepare()
+                components["vega"].prepare()  # Build the chart library now, so that the first dashboard opens fast.
             _tune_garbage_collector()
             yield State(engine=engine, **components)
 
@@ -145,6 +148,7 @@ def _create_components(folder: DataFolder, settings: Settings, transport: Transp
     dashboards = DashboardRegistry(folder.dashboards)
     vega = VegaBundle(folder)
     openapi = describe_api(settings)
+    demo_token = demo.dashboard_token if demo is not None else None
     return _Components(
         events=endpoint,
         admission=endpoint.admission,
@@ -152,7 +156,7 @@ def _create_components(folder: DataFolder, settings: Settings, transport: Transp
         sessions=Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none"),
         dashboards=dashboards,
         section_cache=SectionCache(),
-        dashboard_pages=DashboardPages(dashboards, vega, settings, demo_token=demo.dashboard_token if demo else None),
+        dashboard_pages=DashboardPages(dashboards, vega, settings, demo_token=demo_token),
         login_page=LoginPage(settings),
         docs=Docs(openapi),
         vega=vega,

@@ -50,7 +50,7 @@ def parse_bearer_token(authorization: list[str], query: str) -> str | None:
 
 
 def find_key(token: str | None, engine: Engine) -> Key:
-    """Return the live key with this token.
+    """Return the key with this token. The key must be live: neither revoked nor expired.
 
     Raises:
         Refused: the token is None (`no_credential`), or no live key has this token (`bad_credential`).
@@ -98,7 +98,7 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     key = session_key(request) if token is None else None
     if key is None:
         key = find_key(token, request.state.engine)  # Refuses a request without a token and without a session.
-    request.scope["state"]["key_id"] = key.key_id
+    request.scope["state"]["key_id"] = key.key_id  # for log lines
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
         check_origin(key, origin)

@@ -16,7 +16,7 @@ def cors_headers(request: Request) -> dict[str, str]:
     If no live ingest key allows the origin, return only `Vary`, so that the page can't read the response.
     """
     origin = request.headers.get("origin")
-    engine = request.scope.get("state", {}).get("engine")
+    engine = request.scope.get("state", {}).get("engine")  # None before the application has started
     if origin is None or engine is None or request.scope["path"] != INGEST_PATH:
         return {}
     if not is_origin_allowed(origin, engine):

@@ -76,6 +76,7 @@ async def run_query(
     async with slot, query_timeout(engine):
         running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, read)
         try:
+            # A cancellation does not end the thread. So keep the slot until the interrupted query has ended.
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             await interrupt_and_wait(running, interrupt)
@@ -109,7 +110,10 @@ async def query_timeout(engine: Engine) -> AsyncIterator[None]:
 
 
 async def interrupt_and_wait(running: asyncio.Future[Any], interrupt: Callable[[], None]) -> None:
-    """Interrupt a query repeatedly, and wait until its thread has ended. The caller holds the slot until then."""
+    """Interrupt a query, and wait until its thread has ended. The caller holds the slot until then.
+
+    Repeat the interrupt, because an interrupt between two SQL statements has no effect.
+    """
     while not running.done():
         interrupt()
         with contextlib.suppress(asyncio.CancelledError):  # The caller is already handling a cancellation.

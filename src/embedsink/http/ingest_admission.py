@@ -74,6 +74,7 @@ class RequestMeta:
                 authorization.append(value.decode("latin-1"))
             elif name == b"origin":
                 origin = value.decode("latin-1")
+                # A joined text matches no key's origin.
                 meta.origin = origin if meta.origin is None else f"{meta.origin}, {origin}"
             elif name == b"content-type":
                 meta.content_type = value.decode("latin-1")
@@ -124,7 +125,7 @@ class Admission:
         meta.is_ndjson = parse_media_type(meta.content_type, MEDIA_TYPES) == NDJSON
         self.bodies.check_headers(length=meta.length, encoding=meta.encoding)
         if meta.key is not None:
-            if meta.length > LOOP_BYTES_MAX:  # A worker will parse the body.
+            if meta.length > LOOP_BYTES_MAX:  # A worker will parse the body. Such work has a separate rate.
                 self.rates.check_work(meta.sender)
             self.rates.admit(meta.sender, meta.length)
             meta.charged_bytes = meta.length
@@ -147,6 +148,7 @@ class Admission:
         """
         if meta.key is not None:
             return await self.bodies.read(receive, meta.sender)
+        # The key is in the body, so the body reader calls `authenticate` with the first bytes of a large body.
         authenticate = partial(self._authenticate_by_body, meta)
         return await self.bodies.read(receive, Sender(client_address(meta.scope)), authenticate=authenticate)
 
@@ -159,6 +161,7 @@ class Admission:
         """
         if meta.key is None:
             self._authenticate_by_body(meta, body)
+        # `admit` has already checked and charged a declared length.
         uncharged_bytes = len(body) - meta.charged_bytes
         if uncharged_bytes > 0:
             self.bodies.check_size(len(body))
@@ -179,7 +182,7 @@ class Admission:
             detail = "key: the body contains another valid key. Send one key."
             raise Refused(Reason.BAD_CREDENTIAL, detail)
         if result.refusal is not None and not result.reasons:
-            raise result.refusal  # For example, the gzip stream is truncated.
+            raise result.refusal  # Refused before parsing. For example, the gzip stream is truncated.
         # The parser did not reach a key. Such a body is not stored, not even in the quarantine.
         cause = f" {result.refusal}" if result.refusal is not None else ""
         detail = f"authorization: is missing, and the body contains no key that can be read.{cause}"
@@ -193,6 +196,7 @@ class Admission:
                 send events from this origin (`wrong_kind`, `wrong_origin`).
             Unavailable: the key exceeds its rate (`rate_limited`).
         """
+        # The argument may be a whole body.
         beginning = beginning[:ANONYMOUS_BYTES_MAX]
         if meta.encoding == "gzip":
             beginning = inflate_prefix(beginning, bytes_max=ANONYMOUS_BYTES_MAX)
@@ -215,6 +219,6 @@ class Admission:
         key = find_key(token, meta.engine)
         meta.key = key
         meta.sender = Sender(client_address(meta.scope), key.key_id)
-        meta.scope["state"]["key_id"] = key.key_id
+        meta.scope["state"]["key_id"] = key.key_id  # Log lines and error responses use it.
         check_kind(key, (KeyKind.INGEST,))
         check_origin(key, meta.origin)

@@ -125,12 +125,14 @@ class LiveStream:
 
         Return None if nothing was loaded, if the loads contain nothing for this client, or if the query fails.
         """
+        # Clear before reading the position, so that no load is missed.
         self._wakeup.clear()
         span = SegmentRange(self._position, self._notifier.position)
         if span.last <= span.after:
             return None
         try:
             query = partial(_query_load, self._engine, self._filter, span, key_id=self._key_id)
+            # Streams with the same filter and span share one query.
             loaded = await self._engine.live_queries.run((self._filter, span), query)
         except Unavailable:
             return None  # The position is unchanged, so the next poll includes these events.
@@ -152,7 +154,7 @@ class LiveStream:
             await _wait_for_event(self._wakeup, min(ends_at, heartbeat_at) - time.monotonic())
 
     async def _recent_rows(self) -> list[dict[str, Any]]:
-        """Return the newest rows; none if the query fails. First search only the newest few segments."""
+        """Return the newest rows, oldest first; fewer if a query fails. First search only the newest few segments."""
         rows: list[dict[str, Any]] = []
         for span in self._recent_spans():
             with suppress(Unavailable):  # On an error, the stream begins with new events.
@@ -162,7 +164,7 @@ class LiveStream:
         return rows
 
     def _recent_spans(self) -> list[SegmentRange]:
-        """Return two ranges to search for recent rows: the newest few segments, and all segments within the limits."""
+        """Return two ranges to search for recent rows: the newest few journal segments, and all within the limits."""
         newest = SegmentRange(max(0, self._position - NEWEST_SEGMENTS), self._position)
         if self._filter.deployments is None:
             return [newest, SegmentRange(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
@@ -170,7 +172,7 @@ class LiveStream:
         return [newest, SegmentRange(0, self._position)]
 
     def _message_id(self) -> int | str:
-        """Return the visible position as a message id.
+        """Return the visible position, which is the newest segment that the key may learn of, as a message id.
 
         For a key with a scope, encrypt the position: the plain number would show how much was loaded for other
         deployments.
@@ -191,7 +193,7 @@ class LiveStream:
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(self._message_id()).encode(), name.encode(), data)
 
     def _heartbeat(self) -> bytes:
-        """Return a comment, which browsers ignore."""
+        """Return a comment, which browsers ignore. Without it, proxies would close a silent connection."""
         self._last_activity_at = time.monotonic()
         return b":\n\n"
 
@@ -211,6 +213,7 @@ def _find_visible_position(engine: Engine, filter: LiveFilter, position: int) ->
     if filter.deployments is None:
         return position
     newest_with_rows = engine.store.revisions.last_number(filter.deployments)
+    # Segments after `position` may already be loaded.
     return min(position, max(engine.load_notifier.first_position, newest_with_rows))
 
 

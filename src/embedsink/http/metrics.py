@@ -11,6 +11,7 @@ from embedsink.reasons import Reason
 
 def metrics_text(engine: Engine) -> bytes:
     """Return all metrics in the Prometheus text format."""
+    # With `auto_describe`, the registration would collect all metrics once more.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_EngineCollector(engine))
     ProcessCollector(registry=registry)

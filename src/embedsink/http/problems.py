@@ -103,6 +103,7 @@ async def answer_refusal(request: Request, error: EmbedsinkError) -> Response:
 
 async def answer_http_error(request: Request, error: HTTPException) -> Response:
     """Answer Starlette's own errors, such as 404 and 405, with a problem."""
+    # Any other error of Starlette is about an invalid request.
     reason = _REASON_BY_STATUS.get(error.status_code, Reason.BAD_PARAMETER)
     detail = f"{request.method} {preview(request.url.path)}: {reason.sentence}"
     headers = {} if error.headers is None else dict(error.headers)
@@ -195,9 +196,10 @@ def _count_and_log(request: Request, reason: Reason, request_id: str, bug: Excep
     state = request.scope.get("state", {})
     if "engine" in state:
         state["engine"].counters[f"refused.{reason}"] += 1
+    level, event = (logging.WARNING, "refused") if bug is None else (logging.ERROR, "bug")
     log.log(
-        logging.WARNING if bug is None else logging.ERROR,
-        "refused" if bug is None else "bug",
+        level,
+        event,
         exc_info=bug,
         extra={
             "reason": str(reason),

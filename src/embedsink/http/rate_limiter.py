@@ -37,6 +37,7 @@ class TokenBuckets:
 
     def take(self, name: object, amount: float, now: float) -> float:
         """Take tokens and return 0. If there are too few, take none and return the seconds until there are enough."""
+        # A bucket is stored as the time at which it will be full again. A past time means that it is full.
         full_at = self._full_at.get(name)
         if full_at is None:
             self._evict_beyond_limit(now)
@@ -77,7 +78,7 @@ class TokenBuckets:
         return max(0.0, self._full_at.get(name, now) - now)
 
     def _evict_beyond_limit(self, now: float) -> None:
-        """If there are `count_max` buckets, drop a full one, which has no effect, or else the oldest."""
+        """If there are `count_max` buckets, drop an old one: a full one, which has no effect, or else the oldest."""
         if len(self._full_at) < self._count_max:
             return
         candidates = list(islice(self._full_at, _EVICTION_CANDIDATES))
@@ -137,6 +138,7 @@ class RateLimiter:
         if wait_s > 0:
             limit = f"{self._key_byte_buckets.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
             raise _rate_error(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
+        # A sender is an address with a key. So this address can't use up the rate of other keys.
         wait_s = self._address_byte_buckets.take(sender, byte_count, now)
         if wait_s > 0:
             self._key_byte_buckets.refund(sender.key_id, byte_count)
@@ -156,13 +158,16 @@ class RateLimiter:
             raise self._event_rate_error(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
-        """Raise Unavailable (`rate_limited`) while the sender's work bucket is empty. Nothing is charged."""
+        """Raise Unavailable (`rate_limited`) while the sender's work bucket is empty. Nothing is charged.
+
+        The work bucket limits the bytes that a worker parses and rejected bytes, so that they delay no other bodies.
+        """
         wait_s = self._work_buckets.wait_s(sender, 1, time.monotonic())  # until 1 byte could be charged
         if wait_s > 0:
             raise self._address_rate_error(sender, wait_s)
 
     def charge_work(self, sender: Sender, byte_count: int) -> None:
-        """Charge bytes that the worker parses, or bytes that were rejected."""
+        """Charge bytes that a worker parses, or bytes that were rejected, to the sender's work bucket."""
         self._work_buckets.charge(sender, byte_count, time.monotonic())
 
     def _event_rate_error(self, key_id: str | None, wait_s: float) -> Unavailable:

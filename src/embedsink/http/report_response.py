@@ -67,9 +67,12 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     """Answer with all rows, or with one page of rows; 304 if the client already has the response."""
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
+    # In a thread, because the data of a time zone is read from a file.
     scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
-    page = parse_page(query, rows.name, None if key.deployments is None else engine.number_cipher)
+    # The numbers in a cursor would reveal the activity of other deployments, so encrypt them for a limited key.
+    cipher = None if key.deployments is None else engine.number_cipher
+    page = parse_page(query, rows.name, cipher)
     csv_options = parse_csv_options(query)
     etag = EtagCheck.of(request, key, depends_on_clock=rows.depends_on_clock or scope.is_relative)
     if etag.is_not_modified:
@@ -86,13 +89,14 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     file, next_cursor = await cancel_on_disconnect(
         request, spool_query(engine, scope.variables(), write, key_id=key.key_id)
     )
+    file_name = None if rows.format is Format.JSON else f"{file_stem(rows.name, scope)}.{rows.format}"
     return download_response(
         request,
         key,
         file,
         etag,
         media_type=MEDIA_TYPES[rows.format],
-        file_name=None if rows.format is Format.JSON else f"{file_stem(rows.name, scope)}.{rows.format}",
+        file_name=file_name,
         headers=_next_page_headers(request, next_cursor, page),
     )
 

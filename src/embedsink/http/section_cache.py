@@ -45,6 +45,7 @@ class SectionCache:
             key_id: the API key under which the query waits in the queue.
         """
         tag = current_tag()
+        # If the response is cached or its query is running, don't wait in the throttle.
         if tag in self._responses or (key_id, tag) in self._in_progress:
             return tag, await self._get_by_tag(tag, query, key_id)
 

@@ -69,6 +69,7 @@ class ListenOptions:
         if self.certificate is None or self.private_key is None:
             return
         try:
+            # OpenSSL asks for a password only if the private key is encrypted.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
                 self.certificate, self.private_key, password=self._refuse_password
             )
@@ -81,7 +82,7 @@ class ListenOptions:
             ) from None
 
     def _refuse_password(self) -> str:
-        """Raise Misconfigured, because the private key is encrypted."""
+        """Raise Misconfigured. `load_cert_chain` calls this for the password of an encrypted private key."""
         # A server that restarts automatically can't ask for a password.
         raise Misconfigured(f"--private-key {self.private_key}: is encrypted. Decrypt it: `openssl pkey -in … -out …`.")
 
@@ -99,7 +100,7 @@ class ListenOptions:
         with ExitStack() as stack:
             try:
                 sockets = self._bind_all(stack, read_timeout_s)
-            except (OSError, UnicodeError) as error:
+            except (OSError, UnicodeError) as error:  # UnicodeError: the text is not a host name.
                 raise Misconfigured(self._bind_error(error)) from None
             yield sockets
 
@@ -145,7 +146,8 @@ def serve(folder: DataFolder, settings: Settings, options: ListenOptions, *, dem
         demo: the additions of `embedsink demo`.
 
     Raises:
-        Misconfigured: the address, the certificate, the keys or the folder is invalid, or another server has it open.
+        Misconfigured: the address, the certificate, the keys or the folder is invalid, or another server has the folder
+            open.
     """
     options.check_encryption()
     options.check_certificate()
@@ -283,6 +285,7 @@ def connections_max(settings: Settings) -> int:
             "few_descriptors",
             extra={"detail": f"ulimit -n: is {descriptors:,}, and {required:,} are needed. Raise it."},
         )
+    # With too few descriptors, still accept one connection, so that the server can answer.
     return max(1, min(settings.connections_max, descriptors - _DESCRIPTORS_RESERVED))
 
 

@@ -60,6 +60,7 @@ async def spool_query(
             query.file.close()
             raise
         result = await running
+        # The file may have grown since the last check.
         if query.is_file_too_large():
             query.file.close()
             raise _no_space_error(_ALMOST_FULL)
@@ -80,7 +81,7 @@ class _SpooledQuery:
         self._variables = variables
         self._reader: Reader | None = None
         self.file: SpoolFile
-        # Some systems, such as macOS, have no files in memory.
+        # An almost full disk is left to the journal. Some systems, such as macOS, have no files in memory.
         if self._is_disk_almost_full() and hasattr(os, "memfd_create"):
             self.file = _MemoryFile(os.memfd_create("report"), "w+")
         else:
@@ -101,18 +102,20 @@ class _SpooledQuery:
             raise _no_space_error(str(error.strerror)) from error
         except BaseException as error:
             self.file.close()
+            # `interrupt` ended the query: because of the disk, or after a cancellation, which ignores this error.
             if self.file.refuses_writes:
                 raise _no_space_error(_ALMOST_FULL) from error
             raise
 
     def is_file_too_large(self) -> bool:
-        """Return whether a file in memory exceeds its limit, or the disk is almost full for a file on the disk."""
+        """Return whether a file in memory exceeds its limit, or a file is on a disk that is almost full."""
         if isinstance(self.file, _MemoryFile):
             return self.file.byte_count > IN_MEMORY_BYTES_MAX
+        # A smaller file is usually still in memory.
         return self.file.byte_count > SPOOLED_BYTES_MAX and self._is_disk_almost_full()
 
     def is_spilling_without_space(self) -> bool:
-        """Return whether queries spill to a disk on which the journal would soon refuse events."""
+        """Return whether queries write intermediate results to a disk on which the journal will soon refuse events."""
         return self._engine.store.is_spilling and self._is_disk_almost_full()
 
     def interrupt(self) -> None:
@@ -139,7 +142,7 @@ class _DiskFile(SpooledTemporaryFile[bytes]):
         self._folder = folder
 
     def open_scratch(self) -> IO[bytes]:
-        """Open a second temporary file, on the disk."""
+        """Open a second temporary file on the disk, which the Arrow format needs."""
         return TemporaryFile(dir=self._folder)
 
     @property
@@ -160,7 +163,7 @@ class _DiskFile(SpooledTemporaryFile[bytes]):
         return super().write(chunk)
 
     def writelines(self, chunks: Iterable[Any]) -> None:
-        """Write chunks, unless the query was interrupted."""
+        """Write chunks, unless the query was interrupted. The inherited method would bypass `write`."""
         for chunk in chunks:
             self.write(chunk)
 
@@ -172,13 +175,13 @@ class _MemoryFile(FileIO):
     _scratch: "_MemoryFile | None" = None
 
     def open_scratch(self) -> "_MemoryFile":
-        """Open a second temporary file, whose size counts as a part of this file."""
+        """Open a second temporary file, which the Arrow format needs. Its size counts as a part of this file."""
         self._scratch = _MemoryFile(os.memfd_create("scratch"), "w+")
         return self._scratch
 
     @property
     def byte_count(self) -> int:
-        """The size in memory, including the second file."""
+        """The size in memory, including the file of `open_scratch`."""
         file_bytes = 0 if self.closed else os.fstat(self.fileno()).st_size
         scratch_bytes = 0 if self._scratch is None else self._scratch.byte_count
         return file_bytes + scratch_bytes

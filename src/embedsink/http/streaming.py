@@ -60,7 +60,7 @@ class Download(StreamingResponse):
             try:
                 await super().stream_response(_send_while_live(send, self._is_key_live))
             finally:
-                await self._content.aclose()
+                await self._content.aclose()  # Starlette does not close an unfinished generator.
 
 
 class FileDownload(FileResponse):
@@ -165,6 +165,7 @@ async def _abort_when_revoked(scope: Scope, is_key_live: Callable[[], bool]) -> 
     finally:
         if next_check is not None:
             next_check.cancel()
+        # The key may have been revoked since the last check.
         if not is_key_live():
             abort()
             await asyncio.sleep(0)  # Let uvicorn notice the abort, so that it drops the rest of the response.

@@ -36,6 +36,7 @@ FieldErrors = list[tuple[str, str]]
 
 
 def _check_instant(text: str) -> str:
+    """Return the text. Raise PydanticCustomError if it is not a timestamp."""
     parse_instant_us(text)
     return text
 
@@ -125,6 +126,7 @@ def _sibling_file_count(value: Any) -> int:
 def _text_errors(value: Any) -> FieldErrors:
     """Return an error for each top-level field with text that the store can't contain."""
     members = value.items() if isinstance(value, dict) else [("body", value)]
+    # The name of a field is text too.
     bad_names = [name for name, child in members if has_bad_text({name: child})]
     return [(field_path((name,)), "a string contains a NUL or a lone surrogate. Remove it.") for name in bad_names]
 
@@ -150,6 +152,7 @@ def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
     except ValidationError as error:
         details = error.errors(include_url=False)
         return [(field_path(detail["loc"]), describe_error(detail)) for detail in details]
+    # Keys in the job id of the URL are already redacted.
     if redact_keys(value["syncJobId"]) != job_id:
         detail = f"{preview(value['syncJobId'])} is not {preview(job_id)}, the job in the URL. Correct one of them."
         return [("syncJobId", detail)]

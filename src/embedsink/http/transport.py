@@ -43,7 +43,7 @@ def is_https(request: Request) -> bool:
     """Return whether the browser uses HTTPS, to this server or to a proxy in front of it."""
     transport: Transport = request.scope["state"]["transport"]
     is_loopback_only = transport is Transport.ANYTHING
-    # A server that other machines can reach accepts keys over HTTPS only.
+    # A server that other machines can reach refuses plain HTTP, so a proxy has received the request over HTTPS.
     return request.scope["scheme"] == "https" or not is_loopback_only
 
 
