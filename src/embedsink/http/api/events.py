@@ -99,7 +99,7 @@ class IngestEndpoint:
         self.admission.rates.check_work(meta.sender)
         if _is_slow(content, is_ndjson=meta.is_ndjson):
             return None
-        job = replace(meta.parse_job(content), encoding="")
+        job = replace(meta.parse_job(content), encoding="")  # `content` is already decompressed.
         return parse_and_encode(job, rules, body_bytes_max=self._body_bytes_max)
 
     def _inflate_small(self, meta: RequestMeta, body: bytes) -> bytes | None:
@@ -171,7 +171,7 @@ class IngestEndpoint:
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
         """Answer with an error, or with a delayed 429 if the address sends too many requests without a valid key."""
         limits = self.admission.anonymous_limits
-        has_valid_key = "key_id" in scope["state"]
+        has_valid_key = "key_id" in scope["state"]  # Authentication sets this.
         is_bug = not isinstance(error, EmbedsinkError)
         if has_valid_key or is_bug:
             reply(error_response(scope, error))
