@@ -81,6 +81,7 @@ class Limiters:
         return cls(
             reports=ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=waiting_max),
             dashboards=Throttle(waiting_max=waiting_max),
+            # One at a time: a live query takes milliseconds, and has one thread.
             live=ConcurrencyLimiter(1, waiting_max=settings.live_max, subject="live", setting="EMBEDSINK_LIVE_MAX"),
             snapshots=ConcurrencyLimiter(
                 SNAPSHOT_DOWNLOADS_MAX,
@@ -89,6 +90,7 @@ class Limiters:
                 # No setting changes this limit, so the message names the limit.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
+            # One at a time: parsing a dbt sync occupies the interpreter.
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
             sync_lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=waiting_max, subject="syncs"),
         )
@@ -240,7 +242,10 @@ class Engine:
         self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
     def _on_sealed(self, number: int) -> None:
-        """Record the number of a sealed segment, and wake the loader. The journal calls this in its thread."""
+        """Record the number of a sealed segment (a complete journal file), and wake the loader.
+
+        The journal calls this in its thread.
+        """
         self._last_sealed.write(number)
         self.loader.on_sealed(number)
 

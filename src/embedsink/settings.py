@@ -195,7 +195,7 @@ class Settings(BaseModel):
             )
 
     def variables(self) -> dict[str, object]:
-        """Return the values that SQL views read as variables of the DuckDB session, in addition to a scope."""
+        """Return the settings that SQL views read as variables of the DuckDB session."""
         return {"session_gap_minutes": self.session_gap_minutes}
 
     def rules(self) -> Rules:

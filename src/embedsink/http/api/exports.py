@@ -58,7 +58,7 @@ async def show_summary(request: Request) -> Response:
     # In a thread: the first use loads all time zones, and searching them for a misspelt name is slow.
     scope = await run_in_threadpool(parse_report_scope, query, key)
     csv_options = parse_csv_options(query)
-    etag = EtagCheck.of(request, key, depends_on_clock=True)
+    etag = EtagCheck.of(request, key, depends_on_clock=True)  # A period such as 7d ends now.
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
 

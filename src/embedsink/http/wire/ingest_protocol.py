@@ -313,6 +313,7 @@ class _FastPathCycle:
     def __init__(self, connection: IngestProtocol) -> None:
         self.response_complete = False
         self.disconnected = False
+        # As in uvicorn, HTTP/1.0 has no keep-alive.
         self.keep_alive: bool = connection.parser.get_http_version() != "1.0" and connection.parser.should_keep_alive()
         self._connection = connection
 
