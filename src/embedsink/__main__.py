@@ -6,7 +6,7 @@ import sys
 def run() -> None:
     """Run the command line, `embedsink.cli.app`."""
     # Prevent DuckDB from importing pandas, which it does at the first query with a parameter, to compare the parameter
-    # with NaT. The import takes half a second and 60 MiB, and no command uses pandas.
+    # with NaT. The import takes half a second and 60 MiB, and no command uses pandas. With None, each import fails.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
         from embedsink.cli.app import main

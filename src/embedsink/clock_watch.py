@@ -54,12 +54,12 @@ async def watch_clock() -> None:
 
 
 def _format_utc(time_: datetime) -> str:
-    """Return a time as ISO 8601 with whole seconds."""
+    """Return a time in UTC as ISO 8601 with whole seconds."""
     return f"{time_:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _steady_clock_s() -> float:
-    """Return the seconds of a clock that can't be set."""
+    """Return the seconds of a clock that can't be set: the one that continues during sleep, if the system has it."""
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 

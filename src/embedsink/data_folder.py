@@ -198,7 +198,7 @@ class FolderLock:
         try:
             descriptor = _open_descriptor(self._lock_file_path, os.O_RDWR | os.O_CREAT, descriptors)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Overwrite in place: a full disk has no space for a new block.
+            # Overwrite in place, because a full disk has no space for a new block. Then remove the rest of a longer id.
             length = os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             os.ftruncate(descriptor, length)
         except OSError as error:
@@ -208,6 +208,7 @@ class FolderLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Close the descriptors, which releases the locks."""
         # Keep the file `lock`. If it were deleted, one process could lock the deleted file, which it has opened before,
         # while another process locks a new file.
         self._descriptors.close()

@@ -113,7 +113,7 @@ def _byte_count(path: Path) -> int:
     files = path.rglob("*") if path.is_dir() else [path]
     total = 0
     for file in files:
-        with suppress(FileNotFoundError):  # A server may have deleted it meanwhile.
+        with suppress(FileNotFoundError):  # A server may have deleted the file meanwhile.
             total += file.stat().st_size
     return total
 
@@ -124,7 +124,7 @@ def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
     `_examine_snapshot` reports a missing `analytics.duckdb`. The previous snapshot may be missing.
     """
     try:
-        damage = verify(snapshot)
+        damage = verify(snapshot)  # a description; None for an intact file
     except FileNotFoundError:
         return
     except (OSError, StoreRefused) as error:
@@ -163,7 +163,10 @@ def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
 
 
 def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
-    """Check the ledger, and run all checks of `sql/checks`, unless the snapshot lacks tables that these read."""
+    """Check the ledger of loaded segments, and run all checks of `sql/checks`.
+
+    A snapshot of an older version may lack tables that these queries read, so it is only reported.
+    """
     if _has_older_schema(reader):
         message = "are not checked, because an older version of embedsink created the snapshot."
         yield _problem("rows", f"{message} {_NEW_SNAPSHOT}")
@@ -175,12 +178,14 @@ def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
 
 def _has_older_schema(reader: Reader) -> bool:
     """Return whether the snapshot lacks migrations of this embedsink."""
+    # The names begin with a number of four digits, so the newest migration has the greatest name.
     last_applied, _ = reader.first_row("select max(name) as name from migration")
-    return bool(last_applied["name"] < max(read_sql("migrations")))
+    newest_name = max(read_sql("migrations"))
+    return bool(last_applied["name"] < newest_name)
 
 
 def _examine_ledger(reader: Reader) -> Finding:
-    """Report how many rows the ledger of loaded segments has, and how many envelopes were lost."""
+    """Report how many rows the ledger of loaded journal segments has, and how many envelopes were lost."""
     try:
         ledger, _ = reader.first_row(_LEDGER_SQL)
     except EmbedsinkError as error:
@@ -217,6 +222,7 @@ def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
     dashboards = read_dashboards(folder.dashboards, on_error=errors.__setitem__)
     own_names = [path.stem for path in dashboard_files(folder.dashboards)]
     if reader is not None and not missing_reports_warning(reader):
+        # `dashboards` contains the shipped dashboards too, but no invalid ones.
         own_dashboards = {name: dashboards[name] for name in own_names if name in dashboards}
         errors |= lint(own_dashboards, all_reports(reader))
     if errors:
@@ -228,12 +234,13 @@ def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
 
 
 def _examine_journal(folder: DataFolder) -> Finding:
-    """Check the segments in the journal, and compare their numbers with the snapshot."""
+    """Check the segments, which are the files in the journal, and compare their numbers with the snapshot."""
     try:
-        # Read `journal.last` first: each segment up to its number is in the journal until a snapshot covers it.
+        # Read this number first: each segment up to the number is in the journal until a snapshot contains it.
         last_sealed = LastSealed(folder.last_sealed).read()
         present = segment_numbers(folder.journal, folder.damaged)
         paths = sorted(path for path in folder.journal.iterdir() if path.suffix in (OPEN, SEALED))
+        # A list, so that this block also catches the errors of the generator.
         number_problems = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
     except OSError as error:
         return _problem("journal", f"can't be read ({error.strerror}). Run this as the server's user.")
@@ -247,17 +254,18 @@ def _examine_journal(folder: DataFolder) -> Finding:
 
 def _examine_segment(path: Path) -> str | None:
     """Return a message about a problem of a file in the journal; None if the file has no problem."""
-    if not number_of(path):
+    if not number_of(path):  # 0: the name is not that of a segment.
         return f"{path.name}: is not a segment and is ignored. Move it elsewhere."
     try:
         damage = inspect(path).damage
     except FileNotFoundError:
-        # The server has just sealed or deleted it, or it is a broken link.
+        # The server has just renamed or deleted the segment, or the path is a broken link.
         return f"{path.name}: is a broken link. Move it elsewhere." if path.is_symlink() else None
     except OSError as error:
         return f"{path.name}: can't be read ({error.strerror}). It is not loaded."
     if damage is None or (path.suffix == OPEN and not damage.was_complete):
-        return None  # The last group of an open segment may be incomplete.
+        # The last group of lines in an open segment may be incomplete: a server is writing it, or has crashed.
+        return None
     message = f"{path.name}: {damage.cause} (offset {damage.offset:,})"
     return f"{message}. The loader moves it to damaged/ and loads the rest."
 
@@ -273,22 +281,37 @@ def _compare_with_snapshot(
         paths: the segments in the journal.
         last_sealed: the highest number that was sealed.
     """
+    # An identity is the beginning of a segment's name: its number in twelve digits, and a random part.
     identities = {identity_of(path.name) for path in paths} - {""}  # "": other files
+    oldest_identity = min(identities, default="")
     try:
         with open_snapshot(folder.snapshot, EVERYTHING) as reader:
-            row, _ = reader.first_row(_SEGMENTS_SQL.format(from_segment=min(identities, default="")))
+            loaded, _ = reader.first_row(_SEGMENTS_SQL.format(from_segment=oldest_identity))
     except EmbedsinkError:
         if folder.snapshot.exists():
             return  # `_examine_snapshot` reports this.
         # Without a snapshot, no segment is loaded.
-        row = {"newest": None, "newest_compacted": None, "listed": None}
+        loaded = {"newest": None, "newest_compacted": None, "listed": None}
     # List the folders again, because a listing can miss a segment that is renamed meanwhile.
     present |= segment_numbers(folder.journal, folder.damaged)
-    gaps = find_gaps(present, after=_number_of_name(row["newest"]), before=max([last_sealed + 1, *present]))
+    # Numbers are consecutive. Check those after the newest loaded segment, up to the highest known number.
+    first_unchecked = max([last_sealed + 1, *present])
+    gaps = find_gaps(present, after=_number_of_name(loaded["newest"]), before=first_unchecked)
     if gaps:
         yield f"{describe_gaps(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
-    loaded_identities = {_number_of_name(name): identity_of(name) for name in row["listed"] or ()}  # by number
-    last_compacted_number = _number_of_name(row["newest_compacted"])
+    last_compacted_number = _number_of_name(loaded["newest_compacted"])
+    yield from _find_number_conflicts(identities, loaded["listed"] or [], last_compacted_number)
+
+
+def _find_number_conflicts(identities: set[str], loaded_names: list[str], last_compacted_number: int) -> Iterator[str]:
+    """Yield messages about segments that can't be loaded because the number of each belongs to a loaded segment.
+
+    Args:
+        identities: the number and the random part of the name of each segment in the journal.
+        loaded_names: the names of loaded segments, without the old segments that the ledger lists only as ranges.
+        last_compacted_number: the highest number in these ranges. All segments up to this number were loaded.
+    """
+    loaded_identities = {_number_of_name(name): identity_of(name) for name in loaded_names}  # by number
     for identity in sorted(identities):
         number = _number_of_name(f"{identity}{SEALED}")
         if number in loaded_identities:
@@ -336,4 +359,5 @@ def _examine_keys(folder: DataFolder) -> Finding:
         keys = KeyStore(folder.keys).keys()
     except EmbedsinkError as error:
         return _problem("keys", str(error))
-    return _ok("keys", f"live keys: {sum(key.is_live(time.time()) for key in keys):,} of {len(keys):,}.")
+    live_count = sum(key.is_live(time.time()) for key in keys)
+    return _ok("keys", f"live keys: {live_count:,} of {len(keys):,}.")

@@ -18,6 +18,7 @@ def rename_new(source: Path, target: Path) -> None:
         OSError: the file can't be renamed.
     """
     if os.path.lexists(target):
+        # The fourth argument is an error code of Windows.
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(source), None, str(target))
     source.rename(target)
 
@@ -62,6 +63,7 @@ def move_to_damaged(path: Path, *, damaged: Path) -> Path:
     damaged.mkdir(parents=True, exist_ok=True)
     target = free_path(damaged / path.name)
     path.rename(target)
+    # Sync the new entry first: after a power failure, the file then has at least one name.
     sync_folder(damaged)
     sync_folder(path.parent)
     return target

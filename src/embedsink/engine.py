@@ -73,11 +73,15 @@ class Limiters:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Create the limiters for the running event loop."""
+        """Create the limiters for the running event loop.
+
+        `subject` and `setting` are the words for the work and for the limit in the message when all slots are in use.
+        """
         waiting_max = settings.report_waiting_max
         return cls(
             reports=ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=waiting_max),
             dashboards=Throttle(waiting_max=waiting_max),
+            # One at a time: a live query takes milliseconds, and has one thread.
             live=ConcurrencyLimiter(1, waiting_max=settings.live_max, subject="live", setting="EMBEDSINK_LIVE_MAX"),
             snapshots=ConcurrencyLimiter(
                 SNAPSHOT_DOWNLOADS_MAX,
@@ -86,6 +90,7 @@ class Limiters:
                 # No setting changes this limit, so the message names the limit.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
+            # One at a time: parsing a dbt sync occupies the interpreter.
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
             sync_lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=waiting_max, subject="syncs"),
         )
@@ -163,7 +168,8 @@ class Engine:
         settings = self.settings
         self.store = Store(self.folder.store, _store_limits(settings))
         self.loader = self._create_loader()
-        closers.callback(self.reader_threads.shutdown, wait=False)  # Closing the store ends running queries.
+        # Don't wait for queries: the loader is closed first, and closes the store, which ends them.
+        closers.callback(self.reader_threads.shutdown, wait=False)
         closers.push_async_callback(asyncio.to_thread, self.loader.close)
         try:
             self.loader.open_store()
@@ -187,9 +193,11 @@ class Engine:
         closers.push_async_callback(self.journal.close)
         closers.callback(self.load_notifier.close)
         for watch in (_watch_keys(self.keys, self.folder, self.settings.keys_reload_s), watch_clock()):
-            closers.callback(asyncio.create_task(watch).cancel)
-        # Report the segments that were sealed before. Start the loader last: its callbacks use the other parts.
+            task = asyncio.create_task(watch)
+            closers.callback(task.cancel)
+        # The journal files of earlier processes are complete, and may not be loaded yet.
         self.loader.on_sealed(self.journal.last_number)
+        # Start the loader last, because its callbacks use the other parts.
         self.loader.start()
 
     def _create_loader(self) -> Loader:
@@ -200,6 +208,7 @@ class Engine:
             snapshot_interval_s=self.settings.snapshot_interval_s,
             closing_s_max=self._closing_s_max,
             on_loaded=self._on_loaded,
+            # The loader has deleted or moved a journal file.
             on_removed=lambda byte_count: self.journal.capacity.remove(byte_count),
             is_low_on_space=lambda: self.journal.capacity.is_low_on_space,
             quarantine_days=self.settings.quarantine_retention_days,
@@ -211,6 +220,7 @@ class Engine:
             self.folder.journal,
             damaged_folder=self.folder.damaged,
             limits=_journal_limits(self.settings),
+            # New journal files get higher numbers than all earlier ones, even if the folder was emptied.
             after_number=max(self.loader.last_number, self._last_sealed.read()),
             on_sealed=self._on_sealed,
             on_failure=self._on_journal_failure,
@@ -232,7 +242,10 @@ class Engine:
         self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
     def _on_sealed(self, number: int) -> None:
-        """Record the number of a sealed segment, and wake the loader. The journal calls this in its thread."""
+        """Record the number of a sealed segment (a complete journal file), and wake the loader.
+
+        The journal calls this in its thread.
+        """
         self._last_sealed.write(number)
         self.loader.on_sealed(number)
 

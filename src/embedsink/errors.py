@@ -101,6 +101,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     name_similarities = {candidate: _similarity(name, [candidate]) for candidate in candidates}
     word_similarities = {candidate: _similarity(name, _WORD.findall(candidate)) for candidate in candidates}
     for similarities in (name_similarities, word_similarities):
+        # Of equally similar names, choose the last in alphabetical order, so that the result is always the same.
         best = max(candidates, key=lambda candidate: (similarities[candidate], candidate), default=None)
         if best is not None and similarities[best] >= _SIMILARITY_MIN:
             return best

@@ -36,6 +36,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line. Control characters are escaped, long values are shortened, and keys are redacted."""
+        # Without a time zone, because `isoformat` would write +00:00 instead of Z.
         created_at = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
         fields: dict[str, Any] = {
             "at": f"{created_at.isoformat(timespec='milliseconds')}Z",
@@ -68,7 +69,7 @@ class LineLimit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write the record. A skipped record is counted for the next summary."""
-        event = str(record.msg)[:VALUE_CHARACTERS_MAX]
+        event = str(record.msg)[:VALUE_CHARACTERS_MAX]  # Libraries may log long messages.
         with self._lock:
             has_token = self._take_token(event)
             if not has_token:
@@ -102,6 +103,7 @@ class LineLimit(logging.Filter):
             skipped_counts = self._skipped_counts
             self._skipped_counts = Counter()
             self._summary_timer = None
+        # Log without the lock, because `filter` acquires the lock for each line.
         for event, count in skipped_counts.items():
             log.warning("lines_skipped", extra={"of": event, "count": count})
 

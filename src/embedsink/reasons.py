@@ -14,6 +14,7 @@ class Reason(StrEnum):
     sentence: str
 
     def __new__(cls, value: str, status: int | None, sentence: str) -> Self:
+        """Create a reason: the text `value` with two attributes."""
         reason = str.__new__(cls, value)
         reason._value_ = value
         reason.status = status

@@ -183,7 +183,9 @@ class Settings(BaseModel):
 
         The journal writes each event in a line with its context.
         """
+        # Each line repeats the context, and has members of its own.
         overhead_bytes_max = self.events_max * (self.context_bytes_max + _LINE_OVERHEAD_BYTES)
+        # An unreadable body is stored as a JSON string, whose escapes take up to six bytes for a byte.
         lines_bytes_max = _ESCAPED_BYTES_MAX * self.body_bytes_max + overhead_bytes_max
         if lines_bytes_max > self.pending_bytes_max:
             raise Misconfigured(
@@ -193,7 +195,7 @@ class Settings(BaseModel):
             )
 
     def variables(self) -> dict[str, object]:
-        """Return the values that SQL views read as variables of the DuckDB session, in addition to a scope."""
+        """Return the settings that SQL views read as variables of the DuckDB session."""
         return {"session_gap_minutes": self.session_gap_minutes}
 
     def rules(self) -> Rules:
@@ -265,6 +267,7 @@ def _allowed_values(name: str) -> str:
     if field.annotation is str:  # only `service_name`
         return "a name of lowercase letters, digits and hyphens, starting with a letter"
     kind = "an integer" if field.annotation is int else "a finite number"
+    # Pydantic stores each bound as an object with one attribute, such as `Ge(ge=4)`.
     bounds = [
         f"{words} {getattr(constraint, attribute):,}"
         for constraint in field.metadata

@@ -163,7 +163,7 @@ def _error_message(error: ValidationError, entry: object, path: str) -> str:
     if first_error["type"] == "missing":
         return f"{field}: is missing. The fields are {field_names}."
     if first_error["type"] == "value_error" and name == "origins":
-        origin_error = str(first_error["ctx"]["error"])  # It begins with "origin:", the end of the path.
+        origin_error = str(first_error["ctx"]["error"])  # It begins with "origin:", which completes the path.
         return _field_path(path, origin_error)
     return f"{field}: {preview(entry[name])} is not {KeyEntry.model_fields[name].description}."
 

@@ -109,16 +109,17 @@ class KeyStore:
         try:
             status = self.path.stat()
         except OSError:
-            return None  # The file is missing, or `keys` raises an error.
+            return None  # If the file exists, `keys` reports the error.
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     @contextmanager
     def _open_for_change(self, now: float) -> Iterator[list[Key]]:
-        """Lock the file, and yield the list of all keys. After the block, write the keys to retain.
+        """Exclude other processes, and yield the list of all keys. After the block, write the keys to retain.
 
         If the block raises, nothing is written.
         """
         try:
+            # Lock a separate file, because `_write` replaces the file with the keys.
             with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # Closing the file releases the lock.
                 keys = self.keys()
@@ -132,7 +133,7 @@ class KeyStore:
         from embedsink.auth.key_schema import to_document  # Loads pydantic.
 
         draft = self.path.with_name(f"{self.path.name}.new")
-        draft.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)  # A draft from before a crash would be overwritten only in part.
         with _open_private(draft) as file:
             json.dump(to_document(keys), file, indent=2, ensure_ascii=False)
             file.write("\n")
@@ -159,10 +160,13 @@ def _with_revocation(key: Key, now: float) -> Key:
 def _retained_keys(keys: list[Key], now: float) -> list[Key]:
     """Return all live keys, and up to `ENDED_KEYS_MAX` keys that ended most recently, within `ENDED_DAYS_MAX` days."""
     ended_since = now - ENDED_DAYS_MAX * SECONDS_PER_DAY
-    recently_ended = [
-        (ended_at, key.key_id) for key in keys if (ended_at := key.ended_at(now)) is not None and ended_at > ended_since
-    ]
-    retained_ids = {key_id for _, key_id in sorted(recently_ended)[-ENDED_KEYS_MAX:]}
+    recently_ended: list[tuple[float, str]] = []
+    for key in keys:
+        ended_at = key.ended_at(now)
+        if ended_at is not None and ended_at > ended_since:
+            recently_ended.append((ended_at, key.key_id))
+    most_recently_ended = sorted(recently_ended)[-ENDED_KEYS_MAX:]
+    retained_ids = {key_id for _, key_id in most_recently_ended}
     return [key for key in keys if key.is_live(now) or key.key_id in retained_ids]
 
 

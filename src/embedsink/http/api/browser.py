@@ -21,9 +21,9 @@ UNVERSIONED_MAX_AGE_S = 300
 async def show_file(request: Request) -> Response:
     """Answer with a browser module or its TypeScript types. The version in the file name is optional."""
     name = request.url.path.removeprefix("/")
-    if file := browser_files().get(name):
+    if file := browser_files().get(name):  # a name without a version
         return await _file_response(request, file, f"public, max-age={UNVERSIONED_MAX_AGE_S}")
-    if file := versioned_files().get(name):
+    if file := versioned_files().get(name):  # a name with a version that this server has
         return await _file_response(request, file, IMMUTABLE)
     if file := browser_files().get(plain_name(name)):
         # After a downgrade or during a rolling upgrade, pages request the version of a newer server. A 404 would lose
@@ -36,6 +36,7 @@ async def show_file(request: Request) -> Response:
 
 
 async def _file_response(request: Request, file: BrowserFile, cache_control: str) -> Response:
+    """Return a browser module or its types, which pages of any origin may load; 304 if the client has the file."""
     headers = {
         "Cache-Control": cache_control,
         # Pages load module scripts with CORS, and these files are public.

@@ -75,12 +75,14 @@ async def show_section(request: Request) -> Response:
     """Answer with the data of a section in the reader's scope; 304 if the client already has the data."""
     key = require_key(request, KeyKind.READ)
     section = _find_section(request)
+    # In a thread: the first use loads all time zones, and searching them for a misspelt name is slow.
     period = await run_in_threadpool(parse_period, request, key)
     etag = _etag_check(request, key)
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
     if all(isinstance(tile, Gauge) for tile in section.tiles):
-        # All tiles are current values of the server, so the response needs no query and must not be cached.
+        # All tiles are current values of the server, so the response needs no query and must not be cached. It is built
+        # in a thread, because the first use of a time zone reads a file.
         content = await run_in_threadpool(_section_content, request, section, period, now=datetime.now(UTC), charts={})
         headers = NO_CACHE | {"Cache-Control": "no-store"}
         return Response(orjson.dumps(content), media_type="application/json", headers=headers)
@@ -133,6 +135,7 @@ async def _cached_section(request: Request, key: Key, section: Section) -> tuple
     cache: SectionCache = request.state.section_cache
     return await cache.get(
         representation_key(request, key),
+        # A load during the wait for a slot changes the tag, so the cache calls this again before the query.
         current_tag=lambda: _etag_check(request, key).tag,
         query=lambda: _query_section(request, key, section),
         throttle=engine.limiters.dashboards,

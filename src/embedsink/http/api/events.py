@@ -100,7 +100,7 @@ class IngestEndpoint:
         self.admission.rates.check_work(meta.sender)
         if _is_slow(content, is_ndjson=meta.is_ndjson):
             return None
-        job = replace(meta.parse_job(content), encoding="")
+        job = replace(meta.parse_job(content), encoding="")  # `content` is already decompressed.
         return parse_and_encode(job, rules, body_bytes_max=self._body_bytes_max)
 
     def _inflate_small(self, meta: RequestMeta, body: bytes) -> bytes | None:
@@ -141,7 +141,7 @@ class IngestEndpoint:
 
     def _journal(self, meta: RequestMeta, result: ParseResult, reply: Reply) -> None:
         """Journal a validated body, and answer after the fsync: a 202 promises that the events survive power loss."""
-        rejected_count = result.rejected_count
+        rejected_count = result.rejected_count  # a sum, so it is computed once
         self._charge_rejections(meta, result, rejected_count)
         key = self.admission.check_key(meta, result)
         event_count = result.accepted_count + rejected_count
@@ -172,7 +172,7 @@ class IngestEndpoint:
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
         """Answer with an error, or with a delayed 429 if the address sends too many requests without a valid key."""
         limits = self.admission.anonymous_limits
-        has_valid_key = "key_id" in scope["state"]
+        has_valid_key = "key_id" in scope["state"]  # Authentication sets this.
         is_bug = not isinstance(error, EmbedsinkError)
         if has_valid_key or is_bug:
             reply(error_response(scope, error))

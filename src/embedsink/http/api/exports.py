@@ -55,15 +55,17 @@ async def show_summary(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS))
+    # In a thread: the first use loads all time zones, and searching them for a misspelt name is slow.
     scope = await run_in_threadpool(parse_report_scope, query, key)
     csv_options = parse_csv_options(query)
-    etag = EtagCheck.of(request, key, depends_on_clock=True)
+    etag = EtagCheck.of(request, key, depends_on_clock=True)  # A period such as 7d ends now.
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, csv=csv_options)
 
+    # The second value is what `write` returns, which is None.
     file, _ = await cancel_on_disconnect(
         request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
     )

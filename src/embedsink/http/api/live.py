@@ -43,7 +43,7 @@ async def show_live(request: Request) -> Response:
         raise Unavailable(Reason.NOT_READY, "store: is being opened. Retry.", retry_after_s=2)
     with ExitStack() as stack:
         wakeup = stack.enter_context(engine.load_notifier.listener(key.key_id))
-        if request.method == "HEAD":
+        if request.method == "HEAD":  # Answer after the same checks as GET, and release the slot of the listener.
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = LiveStream(engine, key, filter, resume_after, wakeup)
         is_key_live = partial(engine.keys.is_live, key)
@@ -54,15 +54,17 @@ async def show_live(request: Request) -> Response:
 def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
     """Return the position after which a client resumes; None for a new client.
 
-    A position is the number of a loaded segment. Clients send the position back as the id of the last received message.
+    A position is the number of a loaded journal file. Clients send back the position in the id of the last message.
 
     Raises:
         Refused: the client sent a text that does not have the form of an id (`bad_parameter`).
     """
+    # A browser that reconnects sends the header, and repeats the URL, whose position is older by then.
     last_id = request.headers.get("last-event-id") or request.query_params.get("after")
     if last_id is None:
         return None
     if key.deployments is not None:
+        # The key has a scope, so the id is encrypted: a number would show how much other deployments send.
         return _parse_opaque_id(last_id, engine)
     is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= _POSITION_DIGITS_MAX
     if not is_number:

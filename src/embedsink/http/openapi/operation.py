@@ -52,7 +52,8 @@ class OperationResponse:
     def as_openapi(self) -> Schema:
         """Return the Response Object (OpenAPI 3.1.0, section 4.8.17)."""
         is_error = bool(self.reasons)
-        response: Schema = {"description": f"{', '.join(self.reasons)}. {self.meaning}" if is_error else self.meaning}
+        reasons_text = f"{', '.join(self.reasons)}. " if is_error else ""
+        response: Schema = {"description": reasons_text + self.meaning}
         if self.contents:
             response["content"] = content(self.contents)
         headers = headers_of(self.headers)
@@ -116,6 +117,7 @@ class Operation:
         success = OperationResponse(
             self.success.status, self.success.description, self.success.content, self.response_headers
         )
+        # Only 206 (Partial Content) sends the same content as the success.
         other_responses = [
             OperationResponse(status, meaning, self.success.content if status == HTTPStatus.PARTIAL_CONTENT else {})
             for status, meaning in self.other_statuses.items()
@@ -143,6 +145,7 @@ class Group:
 def _error_response(status: int, reasons: Sequence[Reason]) -> OperationResponse:
     """Return the response for an error status: its reasons, the advice on each, and the schema of the problem."""
     reason_names = tuple(sorted({str(reason) for reason in reasons}))
+    # A few reasons have a schema of their own, whose problem has extra members.
     schema_name = next((_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS), "Problem")
     members = {"status": {"const": status}, "reason": {"enum": list(reason_names)}}
     schema = {"allOf": [ref(schema_name), {"properties": members}]}

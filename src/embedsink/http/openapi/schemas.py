@@ -23,12 +23,15 @@ def schemas(settings: Settings) -> dict[str, Schema]:
     """Return, by name, all schemas to which operations refer."""
     catalog = catalog_for(settings.service_name)
     request_schemas = _request_schemas(catalog, result_type(settings.service_name))
+    # The Python type of a delivery does not restrict the events, because each event is validated separately.
     request_schemas["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
-    mapping = {name: ref(envelope.__name__)["$ref"] for name, envelope in catalog.envelope_types.items()}
+    reference_by_type = {
+        type_name: ref(envelope.__name__)["$ref"] for type_name, envelope in catalog.envelope_types.items()
+    }
     request_schemas["Envelope"] = {
         "description": f"One protocol message, as JSON at most {settings.envelope_bytes_max:,} bytes long.",
-        "oneOf": [{"$ref": reference} for reference in mapping.values()],
-        "discriminator": {"propertyName": "type", "mapping": mapping},
+        "oneOf": [{"$ref": reference} for reference in reference_by_type.values()],
+        "discriminator": {"propertyName": "type", "mapping": reference_by_type},
     }
     all_schemas = request_schemas | _problem_schemas() | _receipt_schemas() | _read_schemas()
     return dict(sorted(all_schemas.items()))

@@ -92,6 +92,7 @@ class DashboardPages:
             Refused: a parameter is misspelt, and ignoring a misspelt filter would show all data (`bad_parameter`).
         """
         check_transport(request.scope)
+        # Pages of other sites may link to a dashboard, because showing a page changes nothing.
         key = session_key(request, allow_cross_site_navigation=True) or self._demo_key(request)
         if key is None:
             return RedirectResponse(_login_url(request), 303, headers=self.headers)
@@ -208,7 +209,8 @@ def _chart_config(chart: Chart) -> dict[str, Any]:
     fields = list(_tooltip_fields(spec))
     time_fields = [field for field in fields if field.get("type") == "temporal"]
     for field in time_fields:
-        field["format"] = "%Q"  # Epoch milliseconds, which the page formats in the reader's locale.
+        # In `spec`, which contains the field: epoch milliseconds, which the page formats in the reader's locale.
+        field["format"] = "%Q"
     return {
         "empty": chart.empty,
         "spec": spec,
@@ -257,7 +259,7 @@ async def show_dashboard(request: Request) -> Response:
     name = request.path_params["name"]
     dashboard = pages.dashboards.find(name)
     reports = await run_in_threadpool(pages.dashboards.reports, request.state.engine, name)
-    pages.vega.prepare()
+    pages.vega.prepare()  # Starts to load the chart library, which the page requests next.
     return await pages.page(
         request,
         "dashboard.html",

@@ -28,6 +28,7 @@ def examples(service_name: str) -> list[Example]:
     view = _event(service_name, "view", "dashboard", {"surface": "dashboard", "path": "/d/sales"})
     drilldown = _event(service_name, "drilldown", "dashboard", {"member": "orders.revenue"})
     question = _event(service_name, "ai-query", "chat", {"query": "Revenue by region?", "status": "submitted"})
+    array_items = [_event_with_line_breaks(event, indent=" ") for event in (drilldown, question)]
     return [
         Example(
             "one-envelope",
@@ -41,7 +42,7 @@ def examples(service_name: str) -> list[Example]:
             "An array",
             "Several envelopes in a JSON array.",
             "application/json",
-            "[" + ",\n ".join(_event_with_line_breaks(event, indent=" ") for event in (drilldown, question)) + "]",
+            "[" + ",\n ".join(array_items) + "]",
         ),
         Example(
             "ndjson",
@@ -101,5 +102,6 @@ def _event_with_line_breaks(event: dict[str, Any], *, indent: str) -> str:
     """
     text = json.dumps(event)
     for name in ("source", "timestamp"):
+        # One more space aligns the name with the first name, after the brace.
         text = text.replace(f', "{name}": ', f',\n{indent} "{name}": ')
     return text

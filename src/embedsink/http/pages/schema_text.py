@@ -61,7 +61,10 @@ def _enum_text(values: list[str]) -> str:
 
 
 def _bounds_text(minimum: float | None, maximum: float | None, unit: str) -> str:
-    """Return the bounds of a number or a length, such as `, 1 to 1,000`, or an empty text if there are no bounds."""
+    """Return the bounds of a number or a length, such as `, 1 to 1,000`, or an empty text if there are no bounds.
+
+    A bound of 2**53 - 1 or more is omitted: it applies to all integers in JSON.
+    """
     has_minimum = minimum is not None and abs(minimum) < EXACT_INTEGER_MAX
     has_maximum = maximum is not None and abs(maximum) < EXACT_INTEGER_MAX
     if has_minimum and has_maximum:

@@ -126,6 +126,7 @@ async def _build_in_child() -> bytes:
     Raises:
         Unavailable: the build failed or took too long (`not_ready`).
     """
+    # The child runs `main` of this module.
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
@@ -192,8 +193,9 @@ def main() -> None:
     """Build the bundle, and write it to stdout, compressed with gzip."""
     import vl_convert
 
-    os.nice(_NICENESS)
+    os.nice(_NICENESS)  # The server needs the processor more urgently.
     bundle = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]  # the stub requires more arguments
+    # Without the time, equal bundles give equal bytes.
     sys.stdout.buffer.write(gzip.compress(bundle.encode(), mtime=0))
 
 

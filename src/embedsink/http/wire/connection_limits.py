@@ -77,7 +77,7 @@ class LimitedConnection(IngestProtocol):
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         self._start_receive_timer()
         self._registry.add_waiting(self)
-        self._registry.evict_beyond_limit(len(self.connections))
+        self._registry.evict_beyond_limit(len(self.connections))  # all connections of the server
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers, leave the registry, and complete a delayed response, which is no longer sent."""
@@ -114,7 +114,10 @@ class LimitedConnection(IngestProtocol):
         self._stop_waiting_if_busy()
 
     def delay_response(self, delay_s: float, respond: Callable[[], None]) -> None:
-        """Call `respond` after a delay, or when the connection ends. Until then the connection may be evicted."""
+        """Call `respond` after a delay, or earlier if the connection ends or the server stops.
+
+        Until then the registry may close the connection, to make room for others.
+        """
         if self._is_shutting_down:
             respond()
             return
@@ -143,11 +146,14 @@ class LimitedConnection(IngestProtocol):
                 self._feed_chunk(data[start : start + HEAD_BYTES_MAX])
 
     def _feed_chunk(self, data: bytes) -> None:
-        """Parse a chunk, then apply the limits to the request in which the chunk ends."""
+        """Parse a chunk, then apply the limits to the request in which the chunk ends.
+
+        A cycle is a request with its response. Deferred parts are the first parts of the body of an ingest request.
+        """
         previous_cycle = self.cycle
         # Measuring a head is slow, so it is done only if the head may exceed the limit.
         self._may_exceed_head_limit = self._head_bytes_at_most + len(data) > HEAD_BYTES_MAX
-        self._body_bytes = 0
+        self._body_bytes = 0  # `on_body` adds the body bytes of this chunk.
         super()._feed(data)
         if self.transport.is_closing():
             return  # The request was invalid, or its response closes the connection.
@@ -157,7 +163,7 @@ class LimitedConnection(IngestProtocol):
         elif self._has_complete_head():
             self._head_bytes_at_most = 0
             self._limit_body(len(data))
-        # The head begins in this chunk if no timer ran, another request ended in the chunk, or a body was dropped.
+        # An incomplete head begins in this chunk if no timer ran, or if another request or a dropped body ended in it.
         elif self._receive_timer is None or self.cycle is not previous_cycle or self._dropped_bytes:
             self._begin_head(len(data))
         else:
@@ -175,7 +181,7 @@ class LimitedConnection(IngestProtocol):
         self._start_receive_timer()
 
     def _continue_head(self, byte_count: int) -> None:
-        """Add bytes to an incomplete head. Refuse the head if it is too large."""
+        """Add bytes to an incomplete head. Refuse the head if it is certainly too large."""
         self._head_bytes_at_least += byte_count
         self._head_bytes_at_most += byte_count
         if self._head_bytes_at_least > HEAD_BYTES_MAX:
@@ -184,7 +190,7 @@ class LimitedConnection(IngestProtocol):
     def _limit_body(self, byte_count: int) -> None:
         """Apply the limits to the body of a request. The body may be complete, or still arrive after the response."""
         if not self.cycle.more_body:
-            self._request_bytes = self._framing_bytes = 0
+            self._request_bytes = self._framing_bytes = 0  # The body is complete, so count the next request.
         else:
             self._limit_request_size(byte_count)
             if self.cycle.response_complete:
@@ -196,7 +202,7 @@ class LimitedConnection(IngestProtocol):
 
     def on_response_complete(self) -> None:
         """Wait again after a response, unless the next request has already arrived."""
-        is_last = not self.pipeline
+        is_last = not self.pipeline  # Read this before the next request starts.
         super().on_response_complete()
         if not is_last:
             self._stop_waiting_if_busy()
@@ -231,7 +237,10 @@ class LimitedConnection(IngestProtocol):
         raise ConnectionAbortedError  # Stops the parser.
 
     def _is_refused(self) -> bool:
-        """Return whether the current request is refused, and only its response is delayed. Its body can be dropped."""
+        """Return whether the current request is refused, and only its response is delayed. Its body can be dropped.
+
+        `cycle` is the request that is being received, and `_active_cycle` is the one with the next response.
+        """
         return self._delayed_response is not None and self.cycle is self._active_cycle
 
     def _head_size(self) -> int:
@@ -247,7 +256,7 @@ class LimitedConnection(IngestProtocol):
         self.transport.close()
 
     def _limit_request_size(self, byte_count: int) -> None:
-        """Close the connection if the request or its framing is too large."""
+        """Close the connection if the request or its framing, which is all that is not body, is too large."""
         self._request_bytes += byte_count
         self._framing_bytes += byte_count - self._body_bytes
         if self._request_bytes > self._request_bytes_max or self._framing_bytes > FRAMING_BYTES_MAX:

@@ -72,16 +72,19 @@ class IngestProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Return whether the transport stays open for a pending response, after the client has closed its side."""
+        """Return whether the transport stays open for a pending response, after the client has closed its side.
+
+        Only requests on the fast path are answered then. uvicorn ends all others.
+        """
         cycle: Any = self.cycle  # None before the first request
         is_response_pending = isinstance(cycle, _FastPathCycle) and not cycle.response_complete
         if not is_response_pending or self.scheme == "https":
             return False  # Closes the transport. TLS can't close one side only.
-        cycle.keep_alive = False
+        cycle.keep_alive = False  # Close the connection after the response.
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data. Pass an ingest request to uvicorn if its body is incomplete."""
+        """Parse received data. Then pass an ingest request whose body is still incomplete to uvicorn."""
         self._idle_since = None
         self._used_fast_path = False
         self._feed(data)
@@ -89,7 +92,10 @@ class IngestProtocol(HttpToolsProtocol):
             self._pass_to_uvicorn(self._deferred_parts)
 
     def on_headers_complete(self) -> None:
-        """Defer a request that may use the fast path, and pass others to uvicorn. Abort if too many requests wait."""
+        """Defer a request that may use the fast path until its body is parsed, and pass others to uvicorn.
+
+        Abort the connection if too many requests wait.
+        """
         self._part_count = 0
         if self._may_exceed_head_limit:
             self._check_head_size()
@@ -149,12 +155,13 @@ class IngestProtocol(HttpToolsProtocol):
         This method replaces uvicorn's, which starts a timer after each response. A timer takes 2 µs.
         """
         self.server_state.total_requests += 1
-        self._active_cycle.body = b""
+        self._active_cycle.body = b""  # Free the body: `cycle` still refers to the request.
         self._active_cycle = None
         if self.transport.is_closing():
             return
+        # Take the oldest request. uvicorn adds new ones on the left.
         next_request = self.pipeline.pop() if self.pipeline else None
-        self.flow.resume_reading()
+        self.flow.resume_reading()  # This has no effect while further requests wait.
         if next_request is not None:
             self._start_asgi_task(*next_request)
             return
@@ -246,7 +253,7 @@ class IngestProtocol(HttpToolsProtocol):
 
     def _log_refusal(self, detail: str) -> None:
         """Count and log a request that is not valid HTTP."""
-        if "engine" in self.app_state:
+        if "engine" in self.app_state:  # A test may use the protocol without the application.
             self.app_state["engine"].counters["not_http"] += 1
         log.warning("not_http", extra={"detail": detail})
 
@@ -256,7 +263,10 @@ class IngestProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _head_without_upgrade(self) -> bytes:
-        """Return the head of the current request without the upgrade, and create a new parser to parse the head."""
+        """Return the head of the current request without the upgrade, and create a new parser to parse the head.
+
+        The old parser expects data of the other protocol.
+        """
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":
@@ -303,6 +313,7 @@ class _FastPathCycle:
     def __init__(self, connection: IngestProtocol) -> None:
         self.response_complete = False
         self.disconnected = False
+        # As in uvicorn, HTTP/1.0 has no keep-alive.
         self.keep_alive: bool = connection.parser.get_http_version() != "1.0" and connection.parser.should_keep_alive()
         self._connection = connection
 

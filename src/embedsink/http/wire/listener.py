@@ -78,7 +78,7 @@ class Listener:
             oldest = next(iter(self._handshakes))
             oldest.cancel()
         handshake = self._loop.create_task(self._connect(accepted))
-        self._handshakes[handshake] = None
+        self._handshakes[handshake] = None  # A dict keeps the order, oldest first.
 
         def on_end(ended: asyncio.Task[Any]) -> None:
             self._handshakes.pop(ended, None)

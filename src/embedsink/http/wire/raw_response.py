@@ -35,7 +35,7 @@ class RawResponse(NamedTuple):
         lines = [_STATUS_LINES[self.status], *header_lines]
         if not keep_alive:
             lines.append(b"connection: close")
-        return b"\r\n".join((*lines, b"", self.body))
+        return b"\r\n".join((*lines, b"", self.body))  # An empty line ends the headers.
 
 
 Reply = Callable[[RawResponse], None]

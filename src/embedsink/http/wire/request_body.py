@@ -104,7 +104,10 @@ class BodyReader:
     async def _read_rest(
         self, first_part: bytes, receive: Receive, sender: Sender, authenticate: Authenticate | None
     ) -> bytes:
-        """Read a body of several parts. Count the bytes of the body until it is complete."""
+        """Read a body of several parts, and count the bytes in memory until the body is complete.
+
+        Bytes of a sender whose key is not known yet have a separate limit.
+        """
         parts = [first_part]
         size = 0
         has_more = True
@@ -148,7 +151,7 @@ class InflightBytes:
         self._bytes_max = bytes_max
         self._body_bytes_max = body_bytes_max
         three_quarters = bytes_max * 3 // 4
-        self._key_bytes_max = max(three_quarters, body_bytes_max)
+        self._key_bytes_max = max(three_quarters, body_bytes_max)  # A key may always send one body.
         self._by_sender: Counter[Sender] = Counter()
         self._by_key: Counter[str | None] = Counter()
         self._total = 0
@@ -162,6 +165,7 @@ class InflightBytes:
         # Senders without a key have their own `InflightBytes`, and may use all of it.
         key_bytes_max = self._key_bytes_max if sender.key_id else self._bytes_max
         key_bytes_free = key_bytes_max - self._by_key[sender.key_id]
+        # A sender may use as many bytes as its key has free, but always one body.
         sender_bytes_max = max(key_bytes_free, self._body_bytes_max)
         if (
             self._total + byte_count > self._bytes_max
@@ -179,6 +183,7 @@ class InflightBytes:
         self._total -= byte_count
         self._by_sender[sender] -= byte_count
         self._by_key[sender.key_id] -= byte_count
+        # Remove zeros: a counter keeps them, and there may be any number of addresses.
         if not self._by_sender[sender]:
             del self._by_sender[sender]
         if not self._by_key[sender.key_id]:
