@@ -24,6 +24,7 @@ class SegmentRange:
 
     def variables(self) -> dict[str, object]:
         """Return the session variables that select the rows of these segments."""
+        # The views select each ingest_seq above `after`, up to and including `up_to`.
         return {"after": _last_ingest_seq(self.after), "up_to": _last_ingest_seq(self.last)}
 
 
@@ -57,7 +58,7 @@ class IngestedCounts:
 def count_ingested(reader: Reader) -> IngestedCounts:
     """Count the ingested rows in the reader's scope."""
     counts = IngestedCounts()
-    # Sort the rows, because DuckDB's order would depend on the events of other deployments.
+    # Sort the rows, so that the order of types in the counters does not depend on the events of other deployments.
     for row in sorted(reader.dicts("ingested_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":
