@@ -50,7 +50,8 @@ class Cursor:
 
         Args:
             query_id: a text that identifies the report and its scope.
-            cipher: encrypts `after`, for a scoped key. Such a cursor can't be forged, and expires with the process.
+            cipher: encrypts `after`, for a key that is limited to some deployments. Such a cursor can't be forged, and
+                expires with the process.
         """
         period = (_to_epoch_us(self.since), _to_epoch_us(self.until))
         digest = _digest((_VERSION, self.after, *period), query_id, cipher)

@@ -44,7 +44,7 @@ class IngestedCounts:
     def by_outcome(self, *, includes_duplicates: bool) -> dict[str, int | None]:
         """Return the counts by outcome. The count of duplicates is None if `includes_duplicates` is false.
 
-        Duplicates are not attributed to deployments, so a scoped key must not get their count.
+        Duplicates are not attributed to deployments, so a key with a scope of deployments must not get their count.
         """
         duplicate_count = self.outcomes["duplicate"] if includes_duplicates else None
         return {"duplicate": duplicate_count} | {outcome: self.outcomes[outcome] for outcome in OUTCOMES}

@@ -266,6 +266,7 @@ class Store:
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,
+            # Whether to store rejected envelopes whose id is known with other content. Otherwise they are only counted.
             "keeps_conflicts": free_bytes >= self.limits.quarantine_free_bytes_min,
         }
 
@@ -301,6 +302,7 @@ class Store:
                 connection.execute(f"set variable {name} = $1", [value])
             with transaction(connection):
                 load_rows(connection)
+                # Usual rollups omit segments that are loaded later than their successors.
                 roll_up_late(connection, [segment.number for segment in segments])
                 # Count inside the transaction: if counting failed after the commit, the segments would be loaded again.
                 return _Loaded(count_load(connection), changed_deployments(connection))
@@ -316,7 +318,7 @@ class Store:
         self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def roll_up(self) -> bool:
-        """Roll up a batch of loaded events. Return False if there are too few events for a batch.
+        """Add a batch of loaded events to the rollups, which reports read. Return False if there are too few events.
 
         Raises:
             StoreRefused, StoreBroken: nothing was rolled up.
@@ -417,7 +419,7 @@ class Store:
             if self._has_wide_rows:
                 stack.enter_context(self._readers.paused())
                 half_bytes = self.limits.counted_bytes_max // 2
-                # DuckDB does not accept a limit below the memory in use.
+                # DuckDB does not accept a limit below the memory in use, so this finds whether half of it is free.
                 may_lack_memory = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
                 if may_lack_memory:
                     self._end_readers()

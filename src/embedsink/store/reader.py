@@ -171,7 +171,7 @@ class Reader:
     def dicts(self, view: str) -> list[dict[str, Any]]:
         """Return all rows of a view as dictionaries. Use it for views that limit the number of their rows."""
         names = [column.name for column in self.columns(view)]
-        return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
+        return [dict(zip(names, row, strict=True)) for batch in self.rows(view) for row in batch]
 
     def page(self, selection: SelectQuery) -> int | None:
         """Set the variable `up_to` to the end of a page. Return the page's last ingest_seq; None for the last page.
@@ -203,7 +203,7 @@ class Reader:
         self._execute(f"create or replace temp table {TEMP_PAGE} as {rows}", [row_count])
 
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
-        """Return the rows of a view as a data frame, and the SQL type of each column."""
+        """Return the rows of a view as a data frame in portable types, and the SQL type of each column."""
         with unavailable_if_broken():
             return frame_of(self._execute_select(selection, _PORTABLE_EXPRESSIONS))
 
@@ -252,7 +252,7 @@ class Reader:
         return dict(zip(names, first_row, strict=True)), row_count
 
     def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:
-        """Write the rows of a view as Parquet: to a path, or into an open file of the operating system."""
+        """Write the rows of a view as Parquet in portable types: to a path, or into an open file of the system."""
         sql, parameters = self._select_sql(selection, _PORTABLE_EXPRESSIONS)
         # Write to the file itself: a temporary file can't replace an open file.
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"

@@ -64,8 +64,8 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
     """Validate stored rejections again, and write those that are valid now to the journal.
 
     The replay first waits until all acknowledged events are loaded, including rejections and earlier replays. The
-    envelopes of a rejection and its replay record become durable together. An envelope without an id gets an id that is
-    derived from the quarantine id, so a second replay counts no event twice.
+    envelopes of a rejection become durable together with the mark that the rejection was replayed. An envelope without
+    an id gets an id that is derived from the quarantine id, so a second replay counts no event twice.
 
     Args:
         engine: the engine of the open data folder.
@@ -116,8 +116,8 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
 async def purge(engine: Engine, selected: PurgeFilter) -> int:
     """Delete the rejections that match the filter `selected` durably, and return their number.
 
-    The ledgers and the report `rejections` keep the counts. The purge first waits until all acknowledged events are
-    loaded.
+    The table `loaded_segment` and the report `rejections` keep the counts. The purge first waits until all acknowledged
+    events are loaded.
 
     Raises:
         Unavailable: loading stalls, the store can't be written, or the server is stopping. Rejections that were purged
