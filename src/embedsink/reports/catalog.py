@@ -118,7 +118,10 @@ def check_report_name(name: str) -> str:
 
 
 def unknown_report_message(name: str, known: Iterable[str]) -> str:
-    """Return the error message for a report that does not exist. It suggests the most similar name."""
+    """Return the error message for a report that does not exist. It suggests the most similar name.
+
+    For the former name of a renamed report, it suggests the current name.
+    """
     return f"report {preview(name)} does not exist. {suggestion(_CURRENT_NAMES.get(name, name), known)}"
 
 

@@ -62,9 +62,8 @@ def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions
     # A parser would skip an empty line, so a single empty field is quoted.
     empty_line = '""' if len(columns) == 1 else ""
     for rows in reader.rows(selection):
-        yield "".join(
-            [f"{','.join(fields) or empty_line}\r\n" for fields in convert_columns(rows, converters)]
-        ).encode()
+        lines = [",".join(fields) or empty_line for fields in convert_columns(rows, converters)]
+        yield "".join([f"{line}\r\n" for line in lines]).encode()
 
 
 def _converter_for(type_: str, *, guard: bool) -> Converter:
@@ -90,6 +89,7 @@ def _guarded_field(value: Any) -> str:
         return f"{cell_end[0]}'" if _begins_formula(text, cell_end.end()) else cell_end[0]
 
     guarded = _CELL_END.sub(guard, text)
+    # Some spreadsheets also run formulas after a tab or a line break at the start.
     if text[0] in _CONTROLS or _begins_formula(text):
         guarded = f"'{guarded}"
     return _quoted(guarded)
@@ -119,7 +119,7 @@ def _verbatim_field(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotation marks if CSV requires them."""
+    """Return a text in quotation marks if it contains one, or a character that may separate cells or lines."""
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
 
 

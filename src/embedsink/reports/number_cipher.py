@@ -21,14 +21,17 @@ class NumberCipher:
         self.secret = secrets.token_bytes(_SECRET_BYTES)
 
     def encrypt(self, number: int) -> int:
-        """Return the encrypted number."""
+        """Return the encrypted number: in each round, swap the halves, and mix one half with the other (Feistel)."""
         left, right = number >> _HALF_BITS, number & _HALF_MASK
         for round_number in _ROUNDS:
             left, right = right, left ^ self._round_function(round_number, right)
         return left << _HALF_BITS | right
 
     def decrypt(self, encrypted: int) -> int:
-        """Return the number whose encryption is `encrypted`. Any number from 0 to 2⁶⁴ − 1 is accepted."""
+        """Return the number whose encryption is `encrypted`: undo the rounds of `encrypt` in reverse order.
+
+        Any number from 0 to 2⁶⁴ − 1 is accepted.
+        """
         left, right = encrypted >> _HALF_BITS, encrypted & _HALF_MASK
         for round_number in reversed(_ROUNDS):
             left, right = right ^ self._round_function(round_number, left), left

@@ -51,10 +51,12 @@ class Cursor:
 
         Args:
             query_id: a text that identifies the report and its scope.
-            cipher: encrypts `after`, for a scoped key. Such a cursor can't be forged, and expires with the process.
+            cipher: encrypts `after`, for a key that is limited to some deployments. Such a cursor can't be forged, and
+                expires with the process.
         """
         period = (_to_epoch_us(self.since), _to_epoch_us(self.until))
         digest = _digest((_VERSION, self.after, *period), query_id, cipher)
+        # The cipher returns an unsigned number, and the cursor stores a signed one.
         after = self.after if cipher is None else cipher.encrypt(self.after) - _SIGN_OFFSET
         content = _CURSOR_STRUCT.pack(_VERSION, after, *period, digest)
         return base64.urlsafe_b64encode(content).decode().rstrip("=")
@@ -72,6 +74,7 @@ class Cursor:
             padding = "=" * (-len(text) % 4)
             content = base64.b64decode(text + padding, altchars=b"-_", validate=True)
             version, stored_after, since_us, until_us, digest = _CURSOR_STRUCT.unpack(content)
+            # The cursor stores a signed number, and the cipher needs an unsigned one.
             after = stored_after if cipher is None else cipher.decrypt(stored_after + _SIGN_OFFSET)
             cursor = cls(after, _from_epoch_us(since_us), _from_epoch_us(until_us))
         except (ValueError, OverflowError, binascii.Error, struct.error):
@@ -117,8 +120,9 @@ class PageRequest:
         if not selection.is_page:
             return selection, None
         if cursor:
+            # The period is that of the first page: an age such as `7d` would now mean a later one.
             reader.set_variables(after=cursor.after, since=cursor.since, until=cursor.until)
-        last_ingest_seq = reader.page(selection)
+        last_ingest_seq = reader.page(selection)  # None for the last page
         if last_ingest_seq is None:
             return selection, None
         return selection, Cursor(last_ingest_seq, since=reader.variable("since"), until=reader.variable("until"))
@@ -146,6 +150,7 @@ class PageRequest:
 
     def _page_query(self, view: str, columns: tuple[str, ...], limit: int | None) -> SelectQuery:
         """Return the query of a page with at most `limit` rows; `LIMIT_MAX` if `limit` is None."""
+        # Reading a few rows of such a view takes as long as reading all.
         is_expensive = uses_window_functions(view)
         return SelectQuery(
             view, columns, LIMIT_MAX if limit is None else limit, is_page=True, is_expensive=is_expensive
@@ -168,7 +173,7 @@ def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1
 
 def _digest(numbers: tuple[int, ...], query_id: str, cipher: NumberCipher | None) -> bytes:
     """Return a digest of the numbers and the query of a cursor. With a cipher, only this process can compute it."""
-    content = f"{numbers} {query_id}".encode(errors="surrogatepass")
+    content = f"{numbers} {query_id}".encode(errors="surrogatepass")  # A lone surrogate must not raise an error.
     key = b"" if cipher is None else cipher.secret
     return blake2s(content, digest_size=_DIGEST_BYTES, key=key).digest()
 

@@ -24,6 +24,7 @@ class SegmentRange:
 
     def variables(self) -> dict[str, object]:
         """Return the session variables that select the rows of these segments."""
+        # The views select each ingest_seq above `after`, up to and including `up_to`.
         return {"after": _last_ingest_seq(self.after), "up_to": _last_ingest_seq(self.last)}
 
 
@@ -43,7 +44,7 @@ class IngestedCounts:
     def by_outcome(self, *, includes_duplicates: bool) -> dict[str, int | None]:
         """Return the counts by outcome. The count of duplicates is None if `includes_duplicates` is false.
 
-        Duplicates are not attributed to deployments, so a scoped key must not get their count.
+        Duplicates are not attributed to deployments, so a key with a scope of deployments must not get their count.
         """
         duplicate_count = self.outcomes["duplicate"] if includes_duplicates else None
         return {"duplicate": duplicate_count} | {outcome: self.outcomes[outcome] for outcome in OUTCOMES}
@@ -57,7 +58,7 @@ class IngestedCounts:
 def count_ingested(reader: Reader) -> IngestedCounts:
     """Count the ingested rows in the reader's scope."""
     counts = IngestedCounts()
-    # Sort the rows, because DuckDB's order would depend on the events of other deployments.
+    # Sort the rows, so that the order of types in the counters does not depend on the events of other deployments.
     for row in sorted(reader.dicts("ingested_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":

@@ -63,7 +63,7 @@ class Scope:
         """Return the session variables that the views read."""
         deployments = None if self.deployments is None else sorted(self.deployments)
         variables = asdict(self) | {"deployments": deployments}
-        del variables["is_relative"]
+        del variables["is_relative"]  # No view reads it.
         return variables
 
     def local_time(self, instant: datetime) -> datetime:
@@ -101,14 +101,14 @@ def parse_scope(
     tenant = _parse_tenant(params.get("tenant"))
     since, until = params.get("since"), params.get("until")
     timezone = _parse_timezone(params.get("timezone"))
-    first = _parse_time_or_age("since", since, timezone, now)
+    start = _parse_time_or_age("since", since, timezone, now)
     end = _parse_time_or_age("until", until, timezone, now)
-    if first and end and first > end:
+    if start and end and start > end:
         raise Refused(
             Reason.BAD_PARAMETER, f"since: {preview(since)} is later than until, {preview(until)}. Swap them."
         )
     return Scope(
-        since=first,
+        since=start,
         until=end,
         surface=_parse_choice("surface", params.get("surface"), SURFACES),
         deployments=requested_deployments,
@@ -124,6 +124,7 @@ def parse_scope(
 def timezones() -> frozenset[str]:
     """Return the names of the time zones that both the IANA database (the package tzdata) and DuckDB have."""
     iana_names = files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
+    # `_UNSET_ZONE` is in both, but it only marks a machine whose time zone is not set.
     return (timezone_names() & frozenset(iana_names)) - {_UNSET_ZONE}
 
 
@@ -133,6 +134,7 @@ def _parse_timezone(name: str | None) -> str | None:
         return name
     # Comparing long texts is slow, and no time zone has a name that long.
     similar = get_close_matches(name[:PREVIEW_CHARACTERS_MAX], sorted(timezones()), n=1, cutoff=_SIMILARITY_MIN)
+    # `_UNSET_ZONE` is not a misspelt name, so don't suggest a similar one.
     advice = f'Did you mean "{similar[0]}"?' if similar and name != _UNSET_ZONE else "Example: Europe/Berlin."
     raise Refused(Reason.BAD_PARAMETER, f"timezone: {preview(name)} is not a time zone of the IANA database. {advice}")
 

@@ -82,7 +82,7 @@ class Store:
         self._spill = path.with_suffix(".spill")
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._closing_connection: duckdb.DuckDBPyConnection | None = None  # closed when its readers have ended
-        self._unwritten_bytes = 0  # the size of the segments loaded since the last checkpoint
+        self._unwritten_bytes = 0  # the size of the segments and rollups added since the last checkpoint
         self._bytes_since_attach = 0  # the size of the segments loaded since the file was attached
         self._file_inode: tuple[int, int] | None = None  # the device and inode of the attached file
         self._has_wide_rows = False  # whether a checkpoint needs more memory
@@ -154,6 +154,7 @@ class Store:
         """
         with self._lock:
             if self._connection is not None:
+                # Keep it until it is closed, so that a later call can continue.
                 self._closing_connection = self._connection
                 self._connection = None
         if self._closing_connection is None:
@@ -242,7 +243,7 @@ class Store:
             self.revisions.renew()  # The commit may have succeeded.
             raise
         if loaded.changed_deployments is None:
-            self.revisions.renew()
+            self.revisions.renew()  # It is unknown which deployments have changed.
             self.revisions.record_change((), number=segments[-1].number)
         else:
             self.revisions.record_change(loaded.changed_deployments, number=segments[-1].number)
@@ -259,12 +260,13 @@ class Store:
         return {
             "segments": describe_segments(segments),
             "segment_paths": [str(segment.path) for segment in segments],
-            "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # No line is longer than its group.
+            "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # A line is part of a group.
             "loaded_from": first_ingest_seq(min(segment.number for segment in segments)),
             "loaded_until": first_ingest_seq(max(segment.number for segment in segments) + 1),
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,
+            # Whether to store rejected envelopes whose id is known with other content. Otherwise they are only counted.
             "keeps_conflicts": free_bytes >= self.limits.quarantine_free_bytes_min,
         }
 
@@ -289,7 +291,7 @@ class Store:
         """Load segments, unless an earlier try committed them before it failed."""
         # One transaction commits all segments, so it is enough to check the first.
         if self._is_loaded(segments[0]):
-            return _Loaded(count_load(self._load_connection()), changed_deployments=None)
+            return _Loaded(count_load(self._load_connection()), changed_deployments=None)  # None: unknown
         return self._load(segments, variables)
 
     def _load(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> _Loaded:
@@ -300,6 +302,7 @@ class Store:
                 connection.execute(f"set variable {name} = $1", [value])
             with transaction(connection):
                 load_rows(connection)
+                # Usual rollups omit segments that are loaded later than their successors.
                 roll_up_late(connection, [segment.number for segment in segments])
                 # Count inside the transaction: if counting failed after the commit, the segments would be loaded again.
                 return _Loaded(count_load(connection), changed_deployments(connection))
@@ -315,7 +318,7 @@ class Store:
         self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def roll_up(self) -> bool:
-        """Roll up a batch of loaded events. Return False if there are too few events for a batch.
+        """Add a batch of loaded events to the rollups, which reports read. Return False if there are too few events.
 
         Raises:
             StoreRefused, StoreBroken: nothing was rolled up.
@@ -333,6 +336,7 @@ class Store:
         """Roll up at most `batch_rows` events in one transaction. Return False if there are too few events."""
         with duckdb_errors_translated(), transaction(self._load_connection()):
             row_count = roll_up(self._load_connection(), from_count=self.limits.rollup_from_count, at_once=batch_rows)
+        # Like loaded segments, rollup rows take memory until the next checkpoint.
         self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0
 
@@ -346,14 +350,14 @@ class Store:
             with self._raised_memory(), transaction(self._load_connection()):
                 count, deployments = purge_rejections(self._load_connection(), selected)
         except (StoreRefused, StoreBroken):
-            self.revisions.renew()
+            self.revisions.renew()  # The commit may have succeeded.
             raise
         if count:
-            self.revisions.record_change(deployments, number=0)
+            self.revisions.record_change(deployments, number=0)  # 0: no segment was loaded
         return count
 
     def reset_derived_tables(self) -> None:
-        """Delete the rollups, which the loader recomputes, and recompute `session_ready` from the events."""
+        """Delete the rollups, which the loader recomputes. Recompute `session_ready` from the `ready` events."""
         with self._raised_memory(), transaction(self._load_connection()):
             discard_rollups(self._load_connection())
             fill_session_ready(self._load_connection())
@@ -372,16 +376,16 @@ class Store:
         with self._raised_memory():
             salvaged = salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
             with transaction(connection):
-                fill_session_ready(connection)
+                fill_session_ready(connection)  # A table that is computed from the events.
             return salvaged
 
     @property
     def unwritten_bytes(self) -> int:
-        """The size of the segments loaded since the last checkpoint, in bytes. Their rows are in memory only."""
+        """The size of the segments and rollups added since the last checkpoint, in bytes. Their rows are in memory."""
         return self._unwritten_bytes
 
     def checkpoint_when_due(self) -> None:
-        """Checkpoint if the segments loaded since the last checkpoint exceed `checkpoint_bytes`."""
+        """Checkpoint if the segments and rollups added since the last checkpoint reach `checkpoint_bytes`."""
         if self._unwritten_bytes >= self.limits.checkpoint_bytes:
             self.checkpoint()
 
@@ -415,7 +419,7 @@ class Store:
             if self._has_wide_rows:
                 stack.enter_context(self._readers.paused())
                 half_bytes = self.limits.counted_bytes_max // 2
-                # DuckDB does not accept a limit below the memory in use.
+                # DuckDB does not accept a limit below the memory in use, so this finds whether half of it is free.
                 may_lack_memory = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
                 if may_lack_memory:
                     self._end_readers()
@@ -424,6 +428,8 @@ class Store:
 
     def _reattach_when_due(self) -> None:
         """Attach the file again after `_REATTACH_BYTES` loaded bytes, unless it has readers. This takes milliseconds.
+
+        DuckDB then frees memory that it retains for written rows as long as the file is attached.
 
         Raises:
             StoreBroken: the file was moved or replaced; or attaching failed, and the store is closed.

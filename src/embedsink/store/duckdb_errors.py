@@ -72,7 +72,11 @@ def unavailable_if_broken() -> Iterator[None]:
 
 
 def _error_type(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
-    """Return the class of this module's error that corresponds to an error of DuckDB."""
+    """Return the class of this module's error that corresponds to an error of DuckDB.
+
+    An error can match several conditions, so the order matters: for example, the error of an invalidated
+    database may also name a lack of memory.
+    """
     if opening:
         # A sound store must not count as broken because the disk is full, or another process has it open.
         return StoreRefused if _contains_any(error, _OPENING_REFUSED) else StoreBroken
@@ -88,7 +92,7 @@ def _error_type(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
         return SqlFailed
     if isinstance(error, duckdb.InternalException | duckdb.SerializationException):
         return StoreBroken
-    return StoreRefused
+    return StoreRefused  # Other errors, such as a full disk, are temporary.
 
 
 def _contains_any(error: Exception, texts: Iterable[str]) -> bool:

@@ -22,9 +22,9 @@ def frame_of(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", lis
 
 
 def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
-    """Read a file of `Reader.write_parquet`, and return what `Reader.frame` returns."""
+    """Return the rows of a Parquet file as a data frame, and the SQL type of each column."""
     with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute("set timezone = 'UTC'")
+        connection.execute("set timezone = 'UTC'")  # The times of the frame have the time zone of the session.
         return frame_of(connection.execute("select * from read_parquet($1)", [str(path)]))
 
 

@@ -29,17 +29,18 @@ _REQUIRED_ROWS = {
 
 
 def first_ingest_seq(segment_number: int) -> int:
-    """Return the smallest `ingest_seq` of a segment."""
+    """Return the smallest `ingest_seq` of a segment: its number, followed by 32 bits for the number of a line."""
     return segment_number << LINE_BITS
 
 
 def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
-    """Insert the rows and the names of the segments that the variable `segments` describes.
+    """Insert the rows and the names of the segments that the SQL variable `segments` describes.
 
     Args:
         connection: a connection to the database, in a transaction, with the variables that `sql/load/` reads.
     """
     for name, sql in read_sql("load").items():
+        # Skip a file that would insert nothing, because most files parse the segments again.
         if name not in _REQUIRED_ROWS or _has_rows(connection, _REQUIRED_ROWS[name]):
             connection.execute(sql)
 
@@ -51,6 +52,7 @@ def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
         connection: a connection to the database, in the transaction that loads, after `load_rows`.
     """
     queries = ["deployments_of_rows"]
+    # Run the other queries only if they can find deployments. `incoming_line` has the lines of this load.
     if _has_rows(connection, "incoming_line where kind = 'replayed'"):
         queries.append("deployments_of_replays")
     if _has_rows(connection, "incoming_line where kind = 'counted'"):
@@ -61,13 +63,16 @@ def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     for name in queries:
         rows = connection.execute(read_sql("revisions")[name]).fetchall()
         deployments |= {deployment for (deployment,) in rows}
-    return {deployment for deployment in deployments if deployment is not None}
+    return {deployment for deployment in deployments if deployment is not None}  # Some rows have no deployment.
 
 
 def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
-    """Compute `session_ready` again from the events of all segments, in a transaction."""
+    """Compute `session_ready` again from all events: the deployments and tenants that `ready` events give to sessions.
+
+    The connection has to be in a transaction.
+    """
     connection.execute("truncate session_ready")
-    connection.execute("truncate ready_fact")
+    connection.execute("truncate ready_fact")  # It records whether reports need `session_ready`.
     # Bounds that include each ingest_seq.
     connection.execute("set variable loaded_from = -1")
     connection.execute("set variable loaded_until = 9223372036854775807")

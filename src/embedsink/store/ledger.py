@@ -43,14 +43,21 @@ class Ledger:
         self._connection = connection
 
     def loaded_segment_sizes(self, *, from_number: int = 0) -> dict[str, int]:
-        """Return the sizes of the loaded segments from number `from_number` on, by identity, without compacted rows."""
+        """Return the sizes in bytes of the loaded segments from number `from_number` on, without compacted segments.
+
+        The keys are identities: the parts of a segment's file name that never change. Compacted segments share one row,
+        so only a range of their numbers is known.
+        """
         segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
         with duckdb_errors_translated():
             rows = self._connection().execute(segments, [f"{from_number:012d}"]).fetchall()
         return {identity_of(name): byte_count for name, byte_count in rows}
 
     def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:
-        """Return the first and the last segment number of each row whose last number is greater than `after`."""
+        """Return the first and the last segment number of each row whose last number is greater than `after`.
+
+        A row stands for one segment, or for a range of compacted segments.
+        """
         ranges = f"select coalesce(first_number, {_NUMBER}), {_NUMBER} from loaded_segment where {_NUMBER} > $1"  # noqa: S608
         with duckdb_errors_translated():
             return self._connection().execute(ranges, [after]).fetchall()
@@ -60,7 +67,7 @@ class Ledger:
         return self._highest_number("true")
 
     def last_compacted_number(self) -> int:
-        """Return the highest number of a segment in a compacted row; 0 without such a row."""
+        """Return the highest segment number in a compacted row, which stands for several segments; 0 without one."""
         return self._highest_number("first_number is not null")
 
     def _highest_number(self, condition: str) -> int:
@@ -71,7 +78,7 @@ class Ledger:
         return int(number)
 
     def compact(self, *, before: int) -> None:
-        """Compact the rows of old segments if the ledger has `LEDGER_ROWS_MAX` rows or more.
+        """Compact the rows of old segments to about one a day if the ledger has `LEDGER_ROWS_MAX` rows or more.
 
         Args:
             before: the number of the first segment that has to retain a row of its own.
@@ -85,6 +92,7 @@ class Ledger:
             [(row_count, last_number)] = connection.execute(query).fetchall()
             if row_count < LEDGER_ROWS_MAX:
                 return
+            # Retain the rows of the newest `LEDGER_ROWS_MIN` segments, and of the segments from `before` on.
             compact_below = min(before, last_number - LEDGER_ROWS_MIN + 1)
             connection.execute("set variable compact_below = $1", [compact_below])
             with transaction(connection):
@@ -102,4 +110,4 @@ def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:
         "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"
     )
     [row] = counts.fetchall()
-    return LoadCounts(*map(int, row))
+    return LoadCounts(*map(int, row))  # The query selects the counts in the order of the fields.

@@ -43,12 +43,12 @@ class StoreLimits:
 
     @property
     def counted_bytes(self) -> int:
-        """DuckDB's usual memory limit, with the part of a buffer that it counts but does not use."""
+        """The value of DuckDB's usual memory limit: `memory_bytes` and a buffer that DuckDB counts but does not use."""
         return self.memory_bytes + _UNUSED_BUFFER_BYTES
 
     @property
     def counted_bytes_max(self) -> int:
-        """DuckDB's higher memory limit.
+        """The value of DuckDB's raised memory limit, for expensive work. It is never below the usual limit.
 
         It is half of the process's memory, because DuckDB does not count the rest of the process, nor the freed memory
         that its allocator retains.
@@ -63,12 +63,15 @@ class RaisableSetting:
         self._name = name
         self._usual_value = usual
         self._raised_value = raised
-        self._raised_count = 0
+        self._raised_count = 0  # the callers that need the raised value at the moment
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def raised(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
-        """Raise the setting in this block, unless `only_if` is false."""
+        """Raise the setting in this block. Several blocks may do so at the same time; the last one to end lowers it.
+
+        If `only_if` is false, set the current value again without raising it.
+        """
         added_count = 1 if only_if else 0
         with self._lock:
             self._raised_count += added_count
@@ -84,11 +87,11 @@ class RaisableSetting:
                 self._apply(connection)
 
     def accepts(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
-        """Return whether DuckDB accepts a value, such as a limit above the memory in use. Restore the old value."""
+        """Try a value, and return whether DuckDB accepts it, such as a limit above the memory in use."""
         with self._lock:
             try:
                 connection.execute(f"set global {self._name} = '{value}'")
-                self._apply(connection)
+                self._apply(connection)  # Restore the old value.
             except duckdb.OutOfMemoryException:
                 return False
         return True

@@ -22,8 +22,8 @@ class OpenReaders:
     def __init__(self, lock: threading.RLock) -> None:
         self._changed = threading.Condition(lock)
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
-        self._paused_count = 0
-        self.count = 0
+        self._paused_count = 0  # the running blocks of `paused`
+        self.count = 0  # the open readers
 
     def add(self, reader: Reader) -> None:
         """Register a reader, so that it can be interrupted."""
@@ -61,6 +61,7 @@ class OpenReaders:
         with self._changed:
             while self.count > 0 and time.monotonic() < started_at + timeout_s:
                 if time.monotonic() >= started_at + patience_s:
+                    # Interrupt after each wait again, because a reader may begin another query.
                     for reader in list(self._readers):
                         reader.interrupt()
                 self._changed.wait(_POLL_INTERVAL_S)

@@ -45,6 +45,7 @@ def select_sql(
     """
     column_list = ", ".join(_column_sql(column, expressions) for column in columns)
     if selection.is_page:
+        # SQL variables select the rows of a page, so there are no parameters.
         return f"select {column_list} from {page_from_clause(page_source(selection))}", []  # noqa: S608
     sql = f'select {column_list} from "{selection.view}"'  # noqa: S608
     parameters: list[object] = []

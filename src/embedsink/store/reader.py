@@ -163,7 +163,7 @@ class Reader:
         return [columns[name] for name in selection.columns]
 
     def rows(self, selection: str | SelectQuery) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a view, `ROWS_AT_ONCE` at a time."""
+        """Yield the rows of a view in lists of at most `ROWS_AT_ONCE`, with UUIDs as text."""
         result = self._execute_select(selection, _PYTHON_EXPRESSIONS)
         while rows := _fetch_rows(result):
             yield rows
@@ -171,19 +171,21 @@ class Reader:
     def dicts(self, view: str) -> list[dict[str, Any]]:
         """Return all rows of a view as dictionaries. Use it for views that limit the number of their rows."""
         names = [column.name for column in self.columns(view)]
-        return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
+        return [dict(zip(names, row, strict=True)) for batch in self.rows(view) for row in batch]
 
     def page(self, selection: SelectQuery) -> int | None:
         """Set the variable `up_to` to the end of a page. Return the page's last ingest_seq; None for the last page.
+
+        The page begins after the ingest_seq in the variable `after`; at the first row if that is null.
 
         Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row with a smaller ingest_seq
         that becomes visible later is skipped: see embedsink.reports.pagination.
         """
         # A page ends at a row, so it has at least one row.
         limit = 1 if selection.limit is None else max(selection.limit, 1)
-        self.set_variables(requested_columns=None)
+        self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
         if selection.is_expensive:
-            self._create_temp_page(selection, row_count=limit + 1)
+            self._create_temp_page(selection, row_count=limit + 1)  # with the first row of the next page
         # The last row of the page, and the first row of the next page.
         sql = f"select ingest_seq from {page_from_clause(page_source(selection))} limit 2 offset $1"  # noqa: S608
         ingest_seqs = [ingest_seq for (ingest_seq,) in self._fetch_all(sql, [limit - 1])]
@@ -196,12 +198,12 @@ class Reader:
         """Store the first rows of a page in a temporary table, which exists until the connection is closed."""
         names = [column.name for column in self.selected_columns(selection)]
         if "ingest_seq" not in names:
-            names.append("ingest_seq")
+            names.append("ingest_seq")  # It selects and orders the rows of a page.
         rows = f"select {', '.join(names)} from {page_from_clause(selection.view)} limit $1"  # noqa: S608
         self._execute(f"create or replace temp table {TEMP_PAGE} as {rows}", [row_count])
 
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
-        """Return the rows of a view as a data frame, and the SQL type of each column."""
+        """Return the rows of a view as a data frame in portable types, and the SQL type of each column."""
         with unavailable_if_broken():
             return frame_of(self._execute_select(selection, _PORTABLE_EXPRESSIONS))
 
@@ -221,7 +223,7 @@ class Reader:
             Refused: DuckDB can't run the SQL. The error has DuckDB's whole message.
             Unavailable: the SQL needs more memory than the limit.
         """
-        self.set_variables(requested_columns=None)
+        self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
         try:
             with duckdb_errors_translated(whole=True):
                 result = execute_as(caller, self._connection, sql, parameters)
@@ -237,7 +239,7 @@ class Reader:
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
         """Run a query of `sql/checks`. Return the first row by column (empty without rows), and the number of rows."""
-        self.set_variables(requested_columns=None)
+        self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
         result = self._execute(sql)
         with unavailable_if_broken():
             names = [name for name, *_ in result.description or ()]
@@ -250,8 +252,9 @@ class Reader:
         return dict(zip(names, first_row, strict=True)), row_count
 
     def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:
-        """Write the rows of a view as Parquet: to a path, or into an open file of the operating system."""
+        """Write the rows of a view as Parquet in portable types: to a path, or into an open file of the system."""
         sql, parameters = self._select_sql(selection, _PORTABLE_EXPRESSIONS)
+        # Write to the file itself: a temporary file can't replace an open file.
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
         self._fetch_all(f"copy ({sql}) to '{_sql_path(file)}' ({options})", parameters)
 
@@ -285,7 +288,7 @@ class Reader:
 
         The end of the block drops a table of `materialize`.
         """
-        self._drop_temp_table()
+        self._drop_temp_table()  # Its rows are of an earlier state.
         self._execute("begin transaction")
         try:
             yield
@@ -343,7 +346,12 @@ class Reader:
     def _execute_select(
         self, selection: str | SelectQuery, expressions: Mapping[str, str]
     ) -> duckdb.DuckDBPyConnection:
-        """Execute the statement of a selection. Return the connection, which has the result."""
+        """Execute the statement of a selection. Return the connection, which has the result.
+
+        Args:
+            selection: the view and the rows to select.
+            expressions: the expressions that convert columns, by SQL type.
+        """
         sql, parameters = self._select_sql(selection, expressions)
         return self._execute(sql, parameters)
 
@@ -364,7 +372,10 @@ class Reader:
         return select_sql(selection, self.selected_columns(selection), expressions)
 
     def _set_rollup_variables(self) -> None:
-        """Set the variables for the newest rollup batch. They are null in snapshots of an embedsink without rollups."""
+        """Set the variables for the newest rollup batch, so that all queries of this reader ignore later batches.
+
+        The variables are null in snapshots of an embedsink without rollups.
+        """
         batch_id = watermark = None
         with contextlib.suppress(duckdb.CatalogException):
             # Read both in one query, because a batch may be added between two queries.
@@ -374,7 +385,7 @@ class Reader:
             self._connection.execute(f"set variable {name} = $1", [value])
 
     def _apply_variables(self, variables: Mapping[str, object]) -> None:
-        """Set variables and the option `hides_ingest_seq`, and drop a temporary table that does not cover them.
+        """Set variables and the option `hides_ingest_seq`. Drop the table of `materialize` if it lacks rows for them.
 
         Raises:
             ValueError: a name is not in `VARIABLES`.
@@ -398,7 +409,8 @@ class Reader:
             return self._connection.execute(sql, parameters)
 
     def _fetch_all(self, sql: str, parameters: list[object] | None = None) -> list[tuple[Any, ...]]:
-        with unavailable_if_broken():
+        """Execute a statement and return all rows."""
+        with unavailable_if_broken():  # Fetching may fail too.
             return self._execute(sql, parameters).fetchall()
 
 

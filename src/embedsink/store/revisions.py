@@ -17,13 +17,13 @@ class Revisions:
     """The last change of each deployment's rows, by a load or a purge. One thread writes; any thread may read."""
 
     def __init__(self) -> None:
-        self._random_part = ""
+        self._random_part = ""  # a part of every revision
         self._last_change = _Change(0, 0)
         self._default_change = self._last_change  # for deployments without an entry
         self._changes: dict[int, _Change] = {}  # by deployment
 
     def renew(self) -> None:
-        """Change the revisions of all deployments."""
+        """Change the revisions of all deployments, by a new random text that is a part of each revision."""
         self._random_part = secrets.token_hex(8)
 
     def record_change(self, deployments: Iterable[int], *, number: int) -> None:
@@ -36,7 +36,8 @@ class Revisions:
         change_number = self._last_change.change_number + 1
         self._last_change = _Change(change_number, max(self._last_change.segment_number, number))
         if len(self._changes) >= DEPLOYMENTS_MAX:
-            self._default_change = self._last_change  # Every revision changes once.
+            # Discard all entries, to limit memory. The default makes every revision change once.
+            self._default_change = self._last_change
             self._changes = {}
         self._changes |= dict.fromkeys(deployments, self._last_change)
 
@@ -51,7 +52,10 @@ class Revisions:
         return f"{self._random_part} {change_numbers}"
 
     def last_number(self, deployments: Collection[int]) -> int:
-        """Return the number of the newest segment at the last change of these deployments; 0 without a change."""
+        """Return the number of the newest loaded segment when rows of these deployments last changed.
+
+        Return 0 if these rows have not changed since the process started.
+        """
         return max((self._change_of(deployment).segment_number for deployment in deployments), default=0)
 
     def _change_of(self, deployment: int) -> _Change:

@@ -11,6 +11,8 @@ from embedsink.store.sql_files import read_sql
 def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable[int]) -> None:
     """Roll up segments that are loaded late: they begin below the watermark, so no later batch includes them.
 
+    The watermark is the highest `ingest_seq` that the batches so far cover.
+
     Args:
         connection: a connection to the database, in the transaction that loads.
         loaded_numbers: the numbers of the segments that the transaction loads.
@@ -19,13 +21,16 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable
     late_numbers = [number for number in loaded_numbers if first_ingest_seq(number) <= watermark]
     late_batch_id = batch_id + 1
     for number in late_numbers:
-        _insert_rollups(connection, late_batch_id, first_ingest_seq(number), first_ingest_seq(number + 1) - 1)
+        last_ingest_seq = first_ingest_seq(number + 1) - 1
+        _insert_rollups(connection, late_batch_id, first_ingest_seq(number), last_ingest_seq)
     if late_numbers:
         _insert_batch(connection, late_batch_id, watermark)
 
 
 def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:
     """Roll up the oldest events above the watermark. Return the number of rollup rows; 0 with too few events.
+
+    The watermark is the highest `ingest_seq` that the batches so far cover.
 
     Args:
         connection: a connection to the database, in a transaction.
@@ -35,6 +40,7 @@ def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: 
     batch_id, watermark = _last_batch(connection)
     # A variable is a constant for the planner, so older row groups are skipped.
     _set_variables(connection, rollup_from=watermark + 1)
+    # DuckDB returns rows in the order in which they were inserted, so these are the oldest events.
     events = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
     [(count,)] = connection.execute(f"select count(*) from ({events})", [from_count]).fetchall()  # noqa: S608
     if count < from_count:

@@ -92,7 +92,9 @@ def salvage(
     journal_numbers: list[int],
     on_step: Callable[[], None] = lambda: None,
 ) -> Salvaged:
-    """Copy the rows of missing segments, and write ledger rows for these segments.
+    """Copy the rows of missing segments, and write rows for these segments into the ledger (table `loaded_segment`).
+
+    A segment is missing if neither the intact database nor the journal has it.
 
     If the process is killed meanwhile, begin again with a new store: the store has only a part of the rows.
 
@@ -103,13 +105,14 @@ def salvage(
         on_step: called between steps; an exception that it raises ends the salvage.
     """
     connection.execute("set variable journal_numbers = $1", [journal_numbers])
-    connection.execute(read_sql("salvage")["missing"])
+    connection.execute(read_sql("salvage")["missing"])  # Create the table of the missing segments.
     row_count = 0
     for path in files:
         with _attached(connection, path) as is_readable:
             if is_readable:
                 row_count += _DamagedFile(connection, on_step).copy()
     with transaction(connection):
+        # Delete incomplete rejections first, so that the ledger counts them as lost.
         connection.execute(read_sql("salvage")["rejection"])
         connection.execute(read_sql("salvage")["ledger"])
     lost = f"select coalesce(sum(lost_count), 0) from loaded_segment where {_IS_LEDGER_ROW_MISSING}"
@@ -143,11 +146,15 @@ class _DamagedFile:
             "select table_name, list(column_name) from duckdb_columns() where database_name = 'damaged' group by all"
         )
         self._columns: dict[str, list[str]] = dict(connection.execute(columns).fetchall())
+        # `salvage` has created the table `missing`, with the ranges of the missing segment numbers.
         [(first_number,)] = connection.execute("select min(first_number) from missing").fetchall()
         self._first_ingest_seq = first_ingest_seq(first_number)
 
     def copy(self) -> int:
-        """Copy the rows of missing segments. Return the number of rows, without those of dependent tables."""
+        """Copy the rows of missing segments. Return the number of rows, without those of dependent tables.
+
+        The rows of a dependent table belong to rows of an owner table, such as the files of a sync.
+        """
         row_count = 0
         for table in _TABLES_BY_SEGMENT:
             if self._may_have_missing_rows(self._from_item(table)):
@@ -155,13 +162,16 @@ class _DamagedFile:
         for table, (owner, condition) in _DEPENDENT_TABLES.items():
             if self._may_have_missing_rows(owner):  # the rows that were just copied into the store
                 self._for_row_ranges(table, partial(self._insert, table, condition))
+        # Mark the rejections in the store that were replayed according to the damaged file.
         self._for_row_ranges("quarantine", partial(self._run, _UPDATE_REPLAYED))
+        # `salvage` computes the new ledger rows from these after the last file.
         is_new = f"{_IS_LEDGER_ROW_MISSING} and segment not in (select segment from salvaged_ledger)"
         self._for_row_ranges("loaded_segment", partial(self._insert, "loaded_segment", is_new, into="salvaged_ledger"))
         return row_count
 
     def _may_have_missing_rows(self, from_item: str) -> bool:
         """Return whether a table may have rows of missing segments. The check is fast, and usually a table has none."""
+        # The lowest ingest_seq of a missing segment is a constant, so DuckDB skips older row groups.
         sql = f"select 1 from {from_item} where ingest_seq >= {self._first_ingest_seq:d} and {_IS_ROW_MISSING} limit 1"
         try:
             with duckdb_errors_translated():
@@ -206,8 +216,9 @@ class _DamagedFile:
             with duckdb_errors_translated():
                 sizes = "select estimated_size from duckdb_tables() where database_name = 'damaged' and table_name = $1"
                 [(size,)] = self._connection.execute(sizes, [table]).fetchall()
-            counts = [_ROW_GROUP_ROWS] * (size // _ROW_GROUP_ROWS + 1)
-        yield from pairwise(accumulate(counts, initial=0))
+            counts = [_ROW_GROUP_ROWS] * (size // _ROW_GROUP_ROWS + 1)  # The last one may be partly filled.
+        starts_and_end = accumulate(counts, initial=0)
+        yield from pairwise(starts_and_end)
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
         """From a range of rows, copy those of missing segments that the store lacks. Return the number of copies."""
@@ -228,6 +239,7 @@ class _DamagedFile:
         """Insert the rows in a range of a damaged table that match a condition: into the same table, or into `into`."""
         target = into if into else table
         source = f"{self._from_item(table)} where rowid >= $1 and rowid < $2 and {condition}"
+        # `_from_item` may select the rowid as a column, which the target does not have.
         rows = f"select columns(lambda c: c <> 'rowid') from {source}"
         return self._run(f"insert into {target} by name {rows}", start, end)
 

@@ -25,6 +25,7 @@ def check_duckdb_version() -> None:
     Raises:
         Misconfigured: the version is not supported.
     """
+    # Skip parts of pre-releases, such as `0rc1`.
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_VERSION_MIN <= version < DUCKDB_VERSION_BELOW:
         raise Misconfigured(
@@ -34,6 +35,10 @@ def check_duckdb_version() -> None:
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     """Migrate the schema, and create all macros and views again if their SQL has changed.
+
+    Args:
+        connection: a connection to the database.
+        name: the name of the file, for the error message.
 
     Returns:
         Whether anything was written. An up-to-date store is not written to, so it opens on a full disk.
@@ -61,6 +66,7 @@ def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
         return False
     with transaction(connection):
         create_views(connection)
+        # `are_views_current` compares this digest of the SQL.
         connection.execute(f"comment on table migration is '{_views_digest()}'")
     return True
 
@@ -138,7 +144,7 @@ def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> Non
     """Raise Misconfigured if the database has an unknown migration."""
     unknown = applied_migrations(connection) - read_sql("migrations").keys()
     if unknown:
-        newest = max(unknown)
+        newest = max(unknown)  # Names begin with a number.
         raise Misconfigured(
             f"{name}: has the schema {newest}, which is newer than this version of embedsink. Upgrade embedsink."
         )

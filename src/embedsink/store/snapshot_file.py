@@ -43,7 +43,7 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
 
     Args:
         path: the file; it is opened read-only.
-        numbers: the numbers of the segments to look for.
+        numbers: the numbers of the segments to return besides the newest ones.
 
     Raises:
         Misconfigured: a row can't be read.
@@ -56,7 +56,11 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
 
 
 def find_segments(path: Path, *, numbers: Collection[int]) -> Segments:
-    """Return the segments of a snapshot without reading every row. Raise Misconfigured if a read fails."""
+    """Return the newest segments of a snapshot and those with these numbers, without reading every row.
+
+    Raises:
+        Misconfigured: a read fails.
+    """
     with _opened_snapshot(path) as connection:
         return _read_segments(connection, numbers)
 
@@ -77,7 +81,7 @@ def _unreadable_message(error: Exception) -> str:
 
 
 def _read_segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
-    """Read the segments from the ledger: the newest ones, and those with these numbers."""
+    """Read the segments from the ledger (table `loaded_segment`): the newest ones, and those with these numbers."""
     # The name of a segment begins with its number, in twelve digits.
     query = (
         "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
@@ -92,7 +96,10 @@ def _read_segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[in
 
 
 def _last_compacted_number(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the highest segment number in a compacted row of the ledger; 0 without such a row."""
+    """Return the highest segment number in a compacted row of the ledger; 0 without such a row.
+
+    A compacted row stands for several old segments, and has the lowest of their numbers in `first_number`.
+    """
     columns = "select 1 from duckdb_columns() where table_name = 'loaded_segment' and column_name = 'first_number'"
     if not connection.execute(columns).fetchall():
         return 0  # The snapshot is from an embedsink that did not compact the ledger.
@@ -100,7 +107,10 @@ def _last_compacted_number(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def _highest_number(connection: duckdb.DuckDBPyConnection, condition: str) -> int:
-    """Return the highest segment number of the ledger rows that match a condition; 0 without such a row."""
+    """Return the highest segment number of the ledger rows that match a SQL condition; 0 without such a row.
+
+    The number is the first twelve digits of the segment's name.
+    """
     numbers = f"select coalesce(max(left(segment, 12)::bigint), 0) from loaded_segment where {condition}"  # noqa: S608
     [(number,)] = connection.execute(numbers).fetchall()
     return int(number)

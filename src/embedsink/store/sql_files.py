@@ -11,7 +11,10 @@ _ORDER_PREFIX = re.compile(r"^\d+_")
 
 @cache
 def sql_folder() -> Path:
-    """Return the folder with `migrations/`, `load/`, `reports/` and the others."""
+    """Return the folder with `migrations/`, `load/`, `reports/` and the others.
+
+    It is in the package when that is installed, otherwise at the top of the checkout.
+    """
     installed = Path(__file__).parents[1] / "sql"
     in_checkout = Path(__file__).parents[3] / "sql"
     return installed if installed.is_dir() else in_checkout

@@ -25,7 +25,10 @@ class TempTable:
     variables: Mapping[str, Any]
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Create the table, and over it a temporary view that selects the period by `occurred_at`."""
+        """Store the rows of the view in a temporary table, and hide the view by a temporary view of the same name.
+
+        The temporary view selects rows of the table by `occurred_at`, because later queries may have a shorter period.
+        """
         connection.execute(f"create or replace temp table temp_{self.view} as from {self.view}")
         connection.execute(f"create temp view {self.view} as from temp_{self.view} where is_in_period(occurred_at)")
 

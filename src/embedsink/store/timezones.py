@@ -40,6 +40,6 @@ def utc_of(local: datetime, timezone: str) -> datetime:
     """
     with duckdb.connect(config={"threads": 1}) as connection:
         [(instant,)] = connection.execute(_UTC_QUERY, [timezone, local]).fetchall()
-    if not isinstance(instant, datetime):
+    if not isinstance(instant, datetime):  # DuckDB returns a `datetime` only for the years that Python has.
         raise OverflowError(str(instant))
     return instant

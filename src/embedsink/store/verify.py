@@ -29,7 +29,7 @@ def read_every_row(path: Path, *, on_step: Callable[[], None] = lambda: None) ->
     try:
         with duckdb_errors_translated(opening=True):
             connection = duckdb.connect(str(path), read_only=True, config=config)
-    except StoreBroken as error:
+    except StoreBroken as error:  # A file that can't be opened counts as damaged.
         raise StoreDamaged(str(error)) from error
     with contextlib.closing(connection), duckdb_errors_translated():
         connection.execute("set enable_progress_bar = false")
@@ -38,7 +38,7 @@ def read_every_row(path: Path, *, on_step: Callable[[], None] = lambda: None) ->
             [(end,)] = connection.execute(f'select coalesce(max(rowid) + 1, 0) from "{table}"').fetchall()  # noqa: S608
             for start in range(0, end, _ROWS_AT_ONCE):
                 # The numbers are not parameters, because DuckDB imports pandas for a query with parameters.
-                rows = f"where rowid >= {start} and rowid < {start + _ROWS_AT_ONCE}"
+                where = f"where rowid >= {start} and rowid < {start + _ROWS_AT_ONCE}"
                 # DuckDB reads only the values that a query uses, so hash whole rows.
-                connection.execute(f'select bit_xor(hash(t)) from "{table}" t {rows}').fetchall()  # noqa: S608
+                connection.execute(f'select bit_xor(hash(t)) from "{table}" t {where}').fetchall()  # noqa: S608
                 on_step()

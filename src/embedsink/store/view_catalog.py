@@ -34,7 +34,7 @@ class View:
 def read_catalog(connection: duckdb.DuckDBPyConnection) -> dict[str, View]:
     """Return all views and tables of a database by name.
 
-    DuckDB reads its whole catalog for a single view too, which takes longer than a small report.
+    Cache the result: it takes longer than a small report, and reading a single view would not be faster.
     """
     columns: dict[str, list[Column]] = defaultdict(list)
     for view, name, sql_type, comment in connection.execute(_COLUMNS_SQL).fetchall():

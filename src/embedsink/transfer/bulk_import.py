@@ -83,16 +83,16 @@ async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], count
         Unavailable: the journal stays full for `RETRY_TIMEOUT_S`, or writing fails (reason `storage_failed`).
     """
     batches = _join_small(batch for delivery in deliveries for batch in _line_batches_of(engine, delivery))
-    running: asyncio.Task[None] | None = None
+    writing: asyncio.Task[None] | None = None
     try:
         # Parsing runs in a thread while the previous batch becomes durable.
         while batch := await asyncio.to_thread(next, batches, None):
-            if running:
-                await running
-            running = asyncio.create_task(_append_durably(engine, batch, counts))
+            if writing:
+                await writing
+            writing = asyncio.create_task(_append_durably(engine, batch, counts))
     finally:
-        if running:
-            await running
+        if writing:
+            await writing  # Also after an error, so that `counts` includes every durable batch.
 
 
 def import_to_server(
@@ -142,6 +142,7 @@ def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]
     if delivery.problem is not None:
         yield _LineBatch(b"", _unsent_counts(delivery, delivery.problem))
         return
+    # `read_lines` truncates a line that is too long, so only an unparsed line (`raw`) can be too long here.
     if delivery.raw is not None and len(delivery.raw) > engine.settings.body_bytes_max:
         problem = f"is longer than {engine.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
         yield _LineBatch(b"", _unsent_counts(delivery, problem, Reason.BODY_TOO_LARGE))
@@ -163,6 +164,7 @@ def _batch_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
     """Return the journal lines of a parsed delivery: the accepted envelopes and the rejections."""
     # Each envelope has an id already, so only rejections need new ids.
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
+    # The `delivery_id` deduplicates the counts of lost events.
     lines = delivery_lines(
         parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, rejection_ids), delivery_id=delivery.id_names[0]
     )
@@ -185,7 +187,10 @@ def _batch_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) 
 
 
 def _join_small(batches: Iterable[_LineBatch]) -> Iterator[_LineBatch]:
-    """Join appends in order, up to `WRITE_BYTES_MAX` bytes of lines, so that small appends share an fsync."""
+    """Join batches in order, up to `WRITE_BYTES_MAX` bytes of lines, so that small batches share an fsync.
+
+    The last batch may have no lines.
+    """
     lines: list[bytes] = []
     byte_count = 0
     counts = ImportCounts()
@@ -236,7 +241,7 @@ def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_ti
     event_count = len(delivery.events)
     try:
         response = _post_with_retries(remote, delivery, retry_timeout_s)
-    except NothingAccepted as refusal:
+    except NothingAccepted as refusal:  # All envelopes were rejected, and the response lists the rejections.
         _count_response(delivery, refusal.response, counts)
     except Refused as refusal:
         message = delivery.describe(None, refusal.reason, str(refusal))
@@ -247,7 +252,7 @@ def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_ti
         elif refusal.reason in _ONE_DELIVERY_REASONS:
             counts.add_unsent(event_count, message)
         elif is_invalid:
-            counts.add_rejected(event_count, message)
+            counts.add_rejected(event_count, message)  # The server has quarantined it.
         else:
             raise
     else:

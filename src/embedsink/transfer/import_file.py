@@ -87,11 +87,13 @@ class Delivery:
 
     def rejection_id(self, index: int | None) -> UUID:
         """Return the quarantine id of an event, or of the whole delivery if `index` is None. The id is stable."""
+        # Only a delivery with one event is rejected as a whole, so this event can have the same id.
         return uuid5(_ID_NAMESPACE, f"rejected:{self.id_names[index or 0]}")
 
     def describe(self, index: int | None, reason: str, detail: str) -> str:
         """Return the error message for an event, or for the whole delivery if `index` is None, with the line number."""
         line = self.line_numbers[0]
+        # An unparsed line has one line number, but the receiver may find several events in it.
         if index is not None and index < len(self.line_numbers):
             line = self.line_numbers[index]
         return f"line {line:,}: {reason}: {detail}"
@@ -125,15 +127,19 @@ def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]
 
 
 def _numbered_lines(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the content of each line that is not blank. A line that is too long is cut."""
+    """Yield the number and the content of each line that is not blank.
+
+    A line that is longer than `bytes_max` is cut to one byte more, so that it is still too long.
+    """
     number = 0
     while line := file.readline(bytes_max + len(b"\r\n")):
         number += 1
-        if not line.endswith(b"\n"):
+        if not line.endswith(b"\n"):  # a part of a longer line, or the last line
             _skip_line(file, bytes_max)
         content = line.removesuffix(b"\n").removesuffix(b"\r")
+        is_too_long = len(content) > bytes_max
         if content.strip():
-            yield number, content.strip() if len(content) <= bytes_max else content[: bytes_max + 1]
+            yield number, content[: bytes_max + 1] if is_too_long else content.strip()
 
 
 def _skip_line(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> None:
@@ -171,7 +177,10 @@ def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remo
 
 
 def import_rules(rules: Rules) -> Rules:
-    """Return rules with higher limits of bytes and nesting, so that exported envelopes are accepted again."""
+    """Return rules with higher limits of bytes and nesting, so that exported envelopes are accepted again.
+
+    An export adds an id to an envelope, and puts it into the `events` of a delivery.
+    """
     return replace(
         rules,
         envelope_bytes_max=rules.envelope_bytes_max + ADDED_BYTES_MAX,
@@ -197,12 +206,12 @@ def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
     envelopes = shared.pop("events")
     received_at = _pop_received_at(shared)
     problem = None
-    if "receivedAt" in shared:
+    if "receivedAt" in shared:  # `_pop_received_at` leaves an invalid value.
         quoted = preview(shared["receivedAt"])
         problem = f"receivedAt: {quoted} is not a past time in epoch milliseconds. Correct the file."
     shared.pop("key", None)  # The key of the first sender. An import sends another key, in the header.
     delivery = _delivery_of(number, line, envelopes)
-    if delivery.raw is not None:
+    if delivery.raw is not None:  # Without envelopes, the receiver parses the unchanged line.
         return replace(delivery, shared=shared)
     return replace(delivery, shared=shared, received_at=received_at, problem=problem)
 
@@ -218,7 +227,10 @@ def _delivery_of(number: int, line: bytes, envelopes: Any) -> Delivery:
 
 
 def _unparsed_delivery(number: int, line: bytes) -> Delivery:
-    """Return a delivery of the unchanged line, which the receiver parses again and quarantines with the reason."""
+    """Return a delivery of the unchanged line, which the receiver parses again and quarantines with the reason.
+
+    The delivery counts as one event, None.
+    """
     return Delivery([number], [f"{number}:0:{sha256(line).hexdigest()}"], [None], raw=line)
 
 
@@ -254,7 +266,7 @@ def _with_skew(delivery: Delivery) -> Delivery:
     shared_members = dict(delivery.shared)
     sent_at = shared_members.pop("sentAt", None)
     skew_ms = delivery.received_at - sent_at if isinstance(sent_at, int | float) else 0
-    is_skewed = abs(skew_ms) > SKEW_MS_MIN
+    is_skewed = abs(skew_ms) > SKEW_MS_MIN  # Smaller differences may be transit time, and are not corrected.
     return replace(delivery, shared=shared_members, received_at=None, skew_ms=skew_ms if is_skewed else None)
 
 
@@ -270,7 +282,8 @@ def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
         and first.problem is None
         and "lost" not in first.shared
         and (first.received_at, first.skew_ms) == (second.received_at, second.skew_ms)
-        # Compared as JSON, because True == 1 in Python.
+        # Compared as JSON, because True == 1 in Python. Equal members also mean that the second has no `lost`, and no
+        # invalid `receivedAt`, which is the only problem.
         and encode(first.shared) == encode(second.shared)
         and len(first.events) + len(second.events) <= min(EVENTS_MAX, rules.events_max)
     )

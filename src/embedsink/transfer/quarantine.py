@@ -64,8 +64,8 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
     """Validate stored rejections again, and write those that are valid now to the journal.
 
     The replay first waits until all acknowledged events are loaded, including rejections and earlier replays. The
-    envelopes of a rejection and its replay record become durable together. An envelope without an id gets an id that is
-    derived from the quarantine id, so a second replay counts no event twice.
+    envelopes of a rejection become durable together with the mark that the rejection was replayed. An envelope without
+    an id gets an id that is derived from the quarantine id, so a second replay counts no event twice.
 
     Args:
         engine: the engine of the open data folder.
@@ -116,8 +116,8 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
 async def purge(engine: Engine, selected: PurgeFilter) -> int:
     """Delete the rejections that match the filter `selected` durably, and return their number.
 
-    The ledgers and the report `rejections` keep the counts. The purge first waits until all acknowledged events are
-    loaded.
+    The table `loaded_segment` and the report `rejections` keep the counts. The purge first waits until all acknowledged
+    events are loaded.
 
     Raises:
         Unavailable: loading stalls, the store can't be written, or the server is stopping. Rejections that were purged
@@ -126,6 +126,7 @@ async def purge(engine: Engine, selected: PurgeFilter) -> int:
     await _wait_until_loaded(engine)
     total = 0
     while True:
+        # Only the loader's thread writes to the store.
         purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_batch, engine, selected)))
         total += purged
         if purged < PURGED_AT_ONCE:
@@ -179,7 +180,7 @@ def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -
     with engine.store.reader(
         {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
     ) as reader:
-        rows = reader.dicts(REPLAYABLE_VIEW)
+        rows = reader.dicts(REPLAYABLE_VIEW)  # The view limits the size of a batch.
     if not rows:
         return None
     lines = []
@@ -214,6 +215,7 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     key = engine.keys.by_id(row["key_id"])  # An import has no key, and no limit of deployments.
     if key is None and row["key_id"] != IMPORT_KEY_ID:
         return None  # The key was deleted, so the scope is unknown.
+    # A rejected envelope is stored without the context of the delivery, which is in these columns.
     context = {name: row[name] for name in _CONTEXT_FIELDS if row[name] is not None}
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
@@ -234,7 +236,7 @@ def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
 
 
 def _stable_ids(quarantine_id: UUID) -> Iterator[UUID]:
-    """Yield an id for each envelope that lacks one. Each replay of the same rejection yields the same ids."""
+    """Yield ids, endlessly, for envelopes that lack one. Each replay of the same rejection yields the same ids."""
     yield quarantine_id
     for number in count(1):
         yield uuid5(quarantine_id, str(number))
