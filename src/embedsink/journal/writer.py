@@ -193,7 +193,7 @@ class Journal:
     def _commit_until_closed(self) -> None:
         """Commit a group whenever lines are submitted, until the journal is closed or fails."""
         is_last = False
-        self._check_disk()
+        self._check_disk()  # before the first wait, so that a full disk refuses lines from the start
         while self.failure is None and not is_last:
             self._wake.wait(self._seconds_to_wait())
             self._wake.clear()
@@ -252,7 +252,8 @@ class Journal:
         failure = self._write_durably(lines + trailer(lines))
         if lines and failure is None and self._segment:  # The probes of `/readyz` have no lines.
             self._segment.has_lines = True
-            self.last_number = self._next_number  # before the callbacks, which may read it
+            # The open segment has the number `_next_number`. Set this before the callbacks, which may read it.
+            self.last_number = self._next_number
         self._committed_bytes += len(lines)  # after a failure too: these bytes are no longer pending
         # Answer only after the fsync: a 202 promises that the event survives power loss.
         self._call_soon(_answer, group, failure)
