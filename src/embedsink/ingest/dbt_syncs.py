@@ -183,6 +183,7 @@ class DbtSyncs:
 
     def _find_loaded_jobs(self, jobs: list[Job]) -> set[Job]:
         """Return the subset of the jobs whose results the store has."""
+        # A scope limits what a reader reads: here to these job ids, in all deployments.
         scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in jobs]}
         with self._store.reader(scope, uses_one_thread=True) as reader:
             loaded = {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(_LOADED_JOBS_VIEW)}
@@ -190,7 +191,7 @@ class DbtSyncs:
         return loaded.intersection(jobs)
 
     async def _find_loaded(self, job: Job, key_id: str) -> StoredResult | None:
-        """Return the result of a job in the store, or None. Concurrent lookups are limited, with fair shares for keys."""
+        """Return the result of a job in the store, or None. Lookups are limited, with fair shares for keys."""
         async with self._lookups.slot(key_id):
             return await asyncio.to_thread(self._query_store, job)
 

@@ -353,8 +353,8 @@ class Journal:
         """End the journal. Return the error for the senders of lines that are not durable."""
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
-        # A part of the last group may be in the file, and its senders get an error. Remove it, because the next start
-        # would load it. If the disk can't do that, a retry of an event with an id still counts once.
+        # The last group may be in the file, although its senders get an error. Remove the group, because the next start
+        # would load the group. If the disk can't do that, a retry of an event with an id still counts once.
         with contextlib.suppress(OSError):
             if self._segment:
                 self._segment.undo_write()

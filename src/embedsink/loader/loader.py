@@ -183,7 +183,7 @@ class Loader:
             self.tasks.close()
 
     def _run_until_closed(self) -> None:
-        """Load and publish whenever a segment is sealed or a step is due."""
+        """Load and publish whenever a segment is sealed, or a retry, a snapshot or a purge is due."""
         is_last = False
         while not is_last:
             self._wake.wait(self._seconds_to_next())
@@ -313,7 +313,7 @@ class Loader:
         is_damaged = isinstance(failure, StoreDamaged)
         if not is_damaged:
             self.status.reopened_count += 1
-        self._publisher.reset()
+        self._publisher.reset()  # A running copy is one of the broken store.
         self._store.close()
         if is_damaged:
             self._rebuild(str(failure))

@@ -91,8 +91,8 @@ class CopyProcess:
             only_for_source: whether to wait only until the child no longer needs the source.
         """
         while True:
-            is_done = not (self.needs_source if only_for_source else self.is_running)
-            if is_done:
+            must_wait = self.needs_source if only_for_source else self.is_running
+            if not must_wait:
                 return True
             if self.stalled_s >= STALLED_S or time.monotonic() >= until:
                 return False
