@@ -67,8 +67,8 @@ class DbtSyncs:
         self._lookups = lookups
         self._unloaded: dict[Job, StoredResult] = {}
         self._unloaded_bytes = 0
-        self._recording: dict[Job, asyncio.Task[bool]] = {}
-        self._unread_segments: list[Path] = []
+        self._recording: dict[Job, asyncio.Task[bool]] = {}  # the running task of each job
+        self._unread_segments: list[Path] = []  # segments from which `_recover` has still to read
         self._recovered_store_number = 0  # the value of `store.opened_count` when the segments were listed
         self._recovery_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -100,6 +100,7 @@ class DbtSyncs:
                 not stored.
         """
         job = (sync.deployment, sync.job_id)
+        # While another request records a result of the job, wait: its result may be equal.
         while job in self._recording:
             await asyncio.wait([self._recording[job]])
         # A separate, shielded task goes on if this request is cancelled. It stays in `_recording`, so that the next
@@ -182,6 +183,7 @@ class DbtSyncs:
 
     def _find_loaded_jobs(self, jobs: list[Job]) -> set[Job]:
         """Return the subset of the jobs whose results the store has."""
+        # A scope limits what a reader reads: here to these job ids, in all deployments.
         scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in jobs]}
         with self._store.reader(scope, uses_one_thread=True) as reader:
             loaded = {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(_LOADED_JOBS_VIEW)}
@@ -189,7 +191,7 @@ class DbtSyncs:
         return loaded.intersection(jobs)
 
     async def _find_loaded(self, job: Job, key_id: str) -> StoredResult | None:
-        """Return the result of a job in the store, or None. The number of concurrent lookups is limited."""
+        """Return the result of a job in the store, or None. Lookups are limited, with fair shares for keys."""
         async with self._lookups.slot(key_id):
             return await asyncio.to_thread(self._query_store, job)
 
@@ -216,6 +218,7 @@ def _read_segment(segment: Path) -> list[Sync]:
     except FileNotFoundError:
         return []  # The segment was loaded and deleted meanwhile, so the store has the results.
     syncs = list(read_syncs(content))
+    # Most segments have no results, and the check for damage reads every byte.
     if not syncs or damage_of(segment.name, content) is not None:
         return []
     return syncs

@@ -50,21 +50,24 @@ class FairQueue(Generic[T]):
         )
 
     def _evict(self, key: str, address: str) -> T:
-        """Remove and return the newest item of the sender with the most items, in favour of the given sender.
+        """Remove and return an item of a sender that has more items than the given sender.
+
+        Of the key with the most items, the address with the most items loses its newest item. If that key has not at
+        least two items more than the given key, an address of the given key loses an item.
 
         Raises:
-            Unavailable: no sender has at least two items more than the given sender.
+            Unavailable: no other key, and no other address of this key, has at least two items more.
         """
         largest_key = max(self._items, key=self._count_by_key.__getitem__)
         if self._count_by_key[largest_key] <= self._count_by_key[key] + 1:
-            # No key has many more items than this key, but an address of this key may have many of them.
+            # With a difference of one item, the two keys would only evict each other's items in turn.
             largest_key = key
         addresses = self._items.get(largest_key)
         if not addresses:  # This key has no item that could be evicted.
             raise self.queue_full_error()
         largest_address = max(addresses, key=lambda name: len(addresses[name]))
-        sender_items = len(addresses.get(address, ()))
-        if largest_key == key and len(addresses[largest_address]) <= sender_items + 1:
+        sender_count = len(addresses.get(address, ()))
+        if largest_key == key and len(addresses[largest_address]) <= sender_count + 1:
             raise self.queue_full_error()
         item = addresses[largest_address].pop()
         if not addresses[largest_address]:
@@ -78,7 +81,7 @@ class FairQueue(Generic[T]):
         self._count_by_key[key] -= 1
         if self._count_by_key[key] == 0:
             del self._count_by_key[key]
-            self._items.pop(key, None)
+            self._items.pop(key, None)  # `_pop` has removed the key already, `_evict` has not.
 
     async def get(self) -> T:
         """Wait for the next item, remove it and return it."""

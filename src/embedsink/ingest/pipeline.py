@@ -174,6 +174,6 @@ def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: in
     """Return the result of a refused body, with a rejection line if the reason is one of `_QUARANTINED_REASONS`."""
     if refusal.reason not in _QUARANTINED_REASONS:
         return ParseResult(refusal=refusal, body_bytes=body_bytes)
-    rejection = Rejection(None, refusal.reason, str(refusal), body)
+    rejection = Rejection(None, refusal.reason, str(refusal), body)  # None: a whole body has no index.
     line = body_rejection_line(rejection, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
     return ParseResult(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, body_bytes=body_bytes)

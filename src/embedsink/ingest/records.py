@@ -30,13 +30,13 @@ _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_PREFIX), re.MULTILINE)
 
 
 def delivery_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
-    """Return the lines of a delivery: `accepted_lines`, then `rejection_lines`."""
+    """Return the journal lines of a delivery: `accepted_lines`, then `rejection_lines`."""
     accepted = accepted_lines(parsed, key_id=key_id, new_id=new_id, delivery_id=delivery_id)
     return accepted + rejection_lines(parsed, key_id=key_id, new_id=new_id)
 
 
 def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
-    """Return a line for each accepted envelope and each reason of loss.
+    """Return a journal line for each accepted envelope, and for each reason for which the client lost events.
 
     Args:
         parsed: the delivery.
@@ -44,7 +44,7 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
         new_id: returns an id (a UUIDv7) for an envelope without one.
         delivery_id: the id for the deduplication of losses, if no envelope of the delivery has an id.
     """
-    shared = _shared_members(parsed, key_id)
+    shared = _shared_members(parsed, key_id)  # JSON without braces
     lines = _envelope_lines(parsed, shared + b',"envelope":', new_id)
     if parsed.lost:
         lines += _loss_lines(parsed, shared, _first_id(parsed) or delivery_id)
@@ -53,7 +53,7 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
 
 def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> bytes:
     """Return a line for each rejection. `new_id` returns the id of a rejection in the quarantine."""
-    shared = _shared_members(parsed, key_id)
+    shared = _shared_members(parsed, key_id)  # JSON without braces
     return _redact_api_keys(b"".join([_rejection_line(rejection, shared, new_id) for rejection in parsed.rejected]))
 
 
@@ -129,7 +129,7 @@ def _envelope_lines(parsed: ParsedDelivery, shared: bytes, new_id: NewId) -> lis
 
     Args:
         parsed: the delivery.
-        shared: the members that all lines have, up to the name of the envelope's member.
+        shared: the members that all lines have, as JSON without braces, and `,"envelope":` at the end.
         new_id: returns an id for an envelope without one.
     """
     pieces: list[bytes] = []
@@ -160,7 +160,7 @@ def _unknown_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
 
 
 def _loss_lines(parsed: ParsedDelivery, shared: bytes, delivery_id: str | None) -> Iterator[bytes]:
-    """Yield a line for each reason of loss.
+    """Yield a journal line for each reason for which the client lost events. `shared` is JSON without braces.
 
     The id of a line is derived from the delivery's id. So if a delivery is resent, the loader deduplicates its losses.
     Without `delivery_id`, the lines have no ids.
@@ -168,6 +168,7 @@ def _loss_lines(parsed: ParsedDelivery, shared: bytes, delivery_id: str | None) 
     for reason, count in parsed.lost.items():
         loss: dict[str, Any] = {"reason": reason, "lost_count": count}
         if delivery_id is not None:
+            # A client may resend a UUID with letters of another case.
             source = f"loss:{delivery_id.lower()}:{reason}"
             loss["id"] = blake2s(source.encode(), digest_size=16).hexdigest()
         yield b'{"kind":"lost",%b,%b\n' % (shared, encode(loss)[1:])  # without the opening brace
@@ -184,7 +185,10 @@ def _first_id(parsed: ParsedDelivery) -> str | None:
 
 
 def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes:
-    """Return the line of a rejection. Large input is truncated; the line then has the size and digest of the input."""
+    """Return the line of a rejection. `shared` is JSON without braces.
+
+    Large input is truncated. The line then has the size and the digest of the whole input.
+    """
     raw = rejection.raw
     members: dict[str, Any] = {
         "quarantine_id": str(new_id()),
@@ -232,4 +236,5 @@ def _redact_api_keys(raw: bytes) -> bytes:
     """Return the bytes with all API keys redacted, so that a stolen data folder contains no usable key."""
     if _KEY_PREFIX not in raw:
         return raw
+    # `surrogateescape` preserves bytes that are not UTF-8.
     return redact_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")

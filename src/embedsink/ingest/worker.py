@@ -122,7 +122,7 @@ def main() -> None:
         signal.signal(signal_number, signal.SIG_IGN)
     lower_priority()
     _, rules, body_bytes_max = sys.argv
-    connection = socket.socket(fileno=sys.stdin.fileno())
+    connection = socket.socket(fileno=sys.stdin.fileno())  # The server passes a socket as the standard input.
     serve(connection, Rules(**json.loads(rules)), body_bytes_max=int(body_bytes_max))
 
 

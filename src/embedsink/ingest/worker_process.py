@@ -125,8 +125,8 @@ class _ChildProcess:
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
         self._arguments = [rules_argument(rules), str(body_bytes_max)]
         self._child: subprocess.Popen[bytes] | None = None
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
+        self._reader: asyncio.StreamReader  # set by `_start`
+        self._writer: asyncio.StreamWriter  # set by `_start`
 
     @property
     def pid(self) -> int | None:
@@ -173,6 +173,7 @@ class _ChildProcess:
     async def _start(self) -> None:
         """Start the process, connected by a pair of sockets."""
         server_side, worker_side = socket.socketpair()
+        # The process gets a copy of `worker_side`. Close this one, so that the connection ends with the process.
         with worker_side:
             self._reader, self._writer = await asyncio.open_connection(sock=server_side, limit=_READ_BYTES)
             try:

@@ -12,7 +12,10 @@ fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 class OpenSegment:
-    """A segment file that is being written. Its first `durable_bytes` are durable, and end with a whole group."""
+    """A segment file that is being written. Its first `durable_bytes` are durable.
+
+    A group consists of lines and their checksum. The durable bytes end with a whole group.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -47,12 +47,12 @@ def recover(folder: Path, *, damaged_folder: Path, after_number: int = 0) -> Rec
     """Recover a journal folder. The operation is idempotent, even after a kill.
 
     Open segments are sealed; an incomplete group at the end is first moved to `damaged/`. Sealed segments are read
-    only if two have the same identity: the loader checks each segment before loading.
+    only if two have the same identity (number and random part): the loader checks each segment before loading.
 
     Args:
         folder: the folder of the segments; it is created if missing.
         damaged_folder: the folder `damaged/`.
-        after_number: the highest segment number that was used before, by the store. New segments get higher ones.
+        after_number: the highest segment number that was used before. New segments get higher numbers.
 
     Raises:
         OSError: a file can't be read, written or renamed. The next attempt continues.
@@ -68,6 +68,7 @@ def recover(folder: Path, *, damaged_folder: Path, after_number: int = 0) -> Rec
     # Include `damaged/`: a segment there may have been the newest.
     paths = [*folder.iterdir(), *damaged_folder.iterdir()]
     recovery.last_number = max([after_number, *map(number_of, paths)])
+    # Only now is the next free number known.
     for path, sealed in recovery.conflicts:
         _renumber(path, sealed, recovery)
     _resolve_duplicates(folder, recovery)
@@ -86,7 +87,7 @@ def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
     """
     deferred = recovery.deferred
     recovery.deferred = []
-    recovery.conflicts = []
+    recovery.conflicts = []  # those of an earlier recovery, which are resolved
     for path in deferred:
         _recover_or_defer(path, damaged_folder, recovery)
     for path, sealed in recovery.conflicts:
@@ -98,7 +99,11 @@ def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
     recovered = [path for path in deferred if path not in recovery.deferred]
     for folder in {path.parent for path in recovered}:
         sync_folder(folder)
-    return [sealed for path in recovered for sealed in _sealed_files(path.parent, identity=path.stem)]
+    sealed_segments: list[Path] = []
+    for path in recovered:
+        # The name of an open segment without the suffix is the segment's identity.
+        sealed_segments += _sealed_files(path.parent, identity=path.stem)
+    return sealed_segments
 
 
 def _recover_or_defer(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
@@ -135,7 +140,7 @@ def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
         return
     is_whole_segment_damaged = damage.was_complete and damage.offset == 0
     if is_whole_segment_damaged or has_intact_group(content, damage.offset):
-        # A crash leaves damage only at the end, so this is a disk failure. An operator has to decide what is valid.
+        # A crash leaves only an incomplete last group, so this is a disk failure. An operator decides what is valid.
         move_to_damaged(path, damaged=damaged_folder)
         action = "The segment was moved to damaged/"
         recovery.damaged.append(_damage_message(path, damage, content, state="is damaged", action=action))
@@ -146,9 +151,10 @@ def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
 
 
 def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
-    """Return the intact sealed segment that begins with the content of an open one of the same identity, or None.
+    """Return the intact sealed segment that has the identity of an open one and begins with its content, or None.
 
-    Both exist in a copy of a live folder if the server sealed the segment while the folder was copied.
+    The identity is the number and the random part of the name. Both files exist in a copy of a live folder if the
+    server sealed the segment meanwhile.
     """
     for sealed in _sealed_files(path.parent, identity=path.stem):
         if _is_intact_and_starts_with(sealed, content):
@@ -159,7 +165,7 @@ def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
 def _sealed_files(folder: Path, identity: str) -> list[Path]:
     """Return all sealed files of the segment with this identity.
 
-    There can be more than one if a backup was copied over the folder.
+    There can be more than one if a backup was copied over the folder. Their names then differ in the size.
     """
     paths = [path for path in folder.iterdir() if identity_of(path.name) == identity]
     return [path for path in paths if path.suffix == SEALED and path.is_file()]
@@ -201,7 +207,7 @@ def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged_fold
     """Move everything after the last intact group to a file in `damaged/`.
 
     A group that was once complete may have been acknowledged, so an operator has to check it. An incomplete group needs
-    no action. The suffix of the file's name is `.ndjson` for a complete group only.
+    no action. Only the file of a complete group has the suffix `.ndjson`, with which it counts as not loaded.
     """
     suffix = f".group-{damage.offset}{SEALED}" if damage.was_complete else f".tail-{damage.offset}"
     last_group = content[damage.offset :]
@@ -249,10 +255,12 @@ def _damage_message(path: Path, damage: Damage, content: bytes, *, state: str, a
 
 
 def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
-    """Leave one sealed file for each identity. A backup that was copied over the folder can add a second file.
+    """Leave one sealed file for each identity, the number and random part of the name.
 
-    Copies of the beginning of the longest file are deleted. Files with other content get a new number.
+    A backup that was copied over the folder can add a second file. Copies of the beginning of the longest file are
+    deleted. Files with other content get a new number.
     """
+    # The identity of a file that is not a segment is empty.
     counts = Counter(identity_of(path.name) for path in folder.iterdir() if path.suffix == SEALED)
     duplicates = sorted(identity for identity, count in counts.items() if identity != "" and count > 1)
     for identity in duplicates:
@@ -269,7 +277,7 @@ def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
 def _renumber(path: Path, namesake: Path, recovery: Recovery) -> None:
     """Give a segment the next number, so that it is loaded in addition to `namesake`, which has the same identity.
 
-    No event counts twice, because events have ids.
+    An open segment, which `_seal` has synced, is sealed. Events in both segments count once, because they have ids.
     """
     recovery.last_number += 1
     identity = new_identity(recovery.last_number)

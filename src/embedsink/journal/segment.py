@@ -106,6 +106,7 @@ def has_intact_group(content: bytes, start: int) -> bool:
     """Return whether an intact group begins at the offset `start` or after it."""
     for match in _find_trailers(content, start):
         byte_count, checksum = int(match[1]), int(match[2], 16)
+        # `max` cuts off a group that begins before `start`, so that its length does not match.
         lines = content[max(start, match.start() - byte_count) : match.start()]
         if len(lines) == byte_count and zlib.crc32(lines) == checksum:
             return True
@@ -115,7 +116,7 @@ def has_intact_group(content: bytes, start: int) -> bool:
 def _inspect_content(name: str, content: bytes) -> tuple[Damage | None, int]:
     """Return the first damage in a segment, or None, and the size of the largest group before the damage."""
     damage, group_bytes_max = _inspect_groups(content)
-    sealed_bytes = sealed_bytes_of(name)
+    sealed_bytes = sealed_bytes_of(name)  # the size in the name; None if the name omits it
     if sealed_bytes is None and not content and not name.endswith(OPEN):
         damage = Damage(0, "it is empty")  # No segment is sealed without a group.
     elif sealed_bytes is not None and sealed_bytes != len(content):
@@ -133,7 +134,8 @@ def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
         has_length = int(match[1]) == len(lines)
         has_checksum = int(match[2], 16) == zlib.crc32(lines)
         if not (has_length and has_checksum):
-            # If one of the two values matches, the trailer belongs to this group, so the whole group was written.
+            # If one of the two values matches, the trailer belongs to this group, so the whole group was written. But a
+            # page of zeros never reached the disk.
             was_complete = (has_length or has_checksum) and _UNWRITTEN not in bytes(lines)
             return Damage(group_start, "its checksum does not match", was_complete), group_bytes_max
         group_bytes_max = max(group_bytes_max, match.end() - group_start)

@@ -193,7 +193,7 @@ class Journal:
     def _commit_until_closed(self) -> None:
         """Commit a group whenever lines are submitted, until the journal is closed or fails."""
         is_last = False
-        self._check_disk()
+        self._check_disk()  # before the first wait, so that a full disk refuses lines from the start
         while self.failure is None and not is_last:
             self._wake.wait(self._seconds_to_wait())
             self._wake.clear()
@@ -252,7 +252,8 @@ class Journal:
         failure = self._write_durably(lines + trailer(lines))
         if lines and failure is None and self._segment:  # The probes of `/readyz` have no lines.
             self._segment.has_lines = True
-            self.last_number = self._next_number  # before the callbacks, which may read it
+            # The open segment has the number `_next_number`. Set this before the callbacks, which may read it.
+            self.last_number = self._next_number
         self._committed_bytes += len(lines)  # after a failure too: these bytes are no longer pending
         # Answer only after the fsync: a 202 promises that the event survives power loss.
         self._call_soon(_answer, group, failure)
@@ -352,8 +353,8 @@ class Journal:
         """End the journal. Return the error for the senders of lines that are not durable."""
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
-        # A part of the last group may be in the file, and its senders get an error. Remove it, because the next start
-        # would load it. If the disk can't do that, a retry of an event with an id still counts once.
+        # The last group may be in the file, although its senders get an error. Remove the group, because the next start
+        # would load the group. If the disk can't do that, a retry of an event with an id still counts once.
         with contextlib.suppress(OSError):
             if self._segment:
                 self._segment.undo_write()

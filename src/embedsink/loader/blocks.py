@@ -46,10 +46,10 @@ class Block:
 
 
 def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: None) -> list[Block]:
-    """Return the blocks and headers whose checksum does not match, and the missing blocks.
+    """Return the suspect parts of a file: blocks and headers whose checksum does not match, and missing blocks.
 
-    Blocks of the free list are omitted, because DuckDB leaves any content in free blocks. If the free list is damaged,
-    a suspect block may be free. Then only reading every row shows whether the file is damaged.
+    Free blocks are omitted: DuckDB leaves any content in the blocks that its free list names. If the free list is
+    damaged, a suspect block may be free. Then only reading every row shows whether the file is damaged.
 
     Args:
         path: the file.
@@ -67,13 +67,15 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
             return [Block(len(content), _HEADERS_BYTES - len(content))]
         headers = numpy.frombuffer(content, "<u8").reshape(_HEADER_COUNT, -1)
         suspect_headers = [Block(index * HEADER_BYTES, HEADER_BYTES) for index in _mismatch_indexes(headers)]
+        # DuckDB writes the last two headers alternately. The newer one has the higher number.
         # Words of a header: checksum, header number, metadata pointer, free list pointer, number of blocks, block size.
         last_two_headers: list[list[int]] = headers[1:, :6].tolist()
         newer_header = max(last_two_headers, key=lambda header: header[1])
         _, _, _, free_list_pointer, block_count, block_bytes = newer_header
-        if block_bytes not in BLOCK_BYTES:  # Without the size of the blocks, no block can be checked.
+        if block_bytes not in BLOCK_BYTES:  # Without the size of the blocks, only headers can be checked.
             return suspect_headers or [Block(0, _HEADERS_BYTES)]
         suspects = list(_scan_blocks(file, block_count, block_bytes, on_step))
+        # A suspect header may have a wrong pointer to the free list.
         if suspects and not suspect_headers:
             suspect_offsets = {block.offset for block in suspects}
             free_numbers = _read_free_list(file, free_list_pointer, block_bytes, suspect_offsets)
@@ -82,13 +84,18 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
 
 
 def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Callable[[], None]) -> Iterator[Block]:
-    """Read all blocks. Yield each block whose checksum does not match, and the missing end of the file as one block."""
+    """Yield each block whose checksum does not match, and the missing end of the file as one block.
+
+    The position of the file must be the end of the headers.
+    """
+    # One block per row, as words of 8 bytes.
     buffer = numpy.empty((_READ_BYTES // block_bytes, block_bytes // 8), "<u8")
     read_count = 0
     while read_count < block_count:
         offset = _HEADERS_BYTES + read_count * block_bytes
         unread_count = block_count - read_count
-        new_count = min(file.readinto(buffer.data) // block_bytes, unread_count)  # type: ignore[attr-defined]
+        byte_count = file.readinto(buffer.data)  # type: ignore[attr-defined]
+        new_count = min(byte_count // block_bytes, unread_count)  # The file may be longer than its blocks.
         if new_count == 0:
             yield Block(offset, unread_count * block_bytes)
             return
@@ -102,7 +109,7 @@ def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Ca
 
 
 def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offsets: Collection[int]) -> set[int]:
-    """Return the numbers of the free blocks; an empty set if a part of the free list is suspect.
+    """Return the numbers of the free blocks; an empty set if a part of the free list is missing or in a suspect block.
 
     The format is that of DuckDB's src/storage/single_file_block_manager.cpp. The list consists of 64-bit words in
     pieces of blocks. The first word is the number of free blocks. Each piece begins with a pointer to the next piece:
@@ -111,6 +118,7 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
     # A piece has whole words of 8 bytes.
     piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8
     words: list[int] = []
+    # The first word is the number of free blocks, so the list is complete when it has one word more.
     while not words or len(words) <= words[0]:
         piece_index, block_number = divmod(pointer, 1 << 56)
         offset = _HEADERS_BYTES + block_number * block_bytes
@@ -134,14 +142,20 @@ def _is_free(block: Block, block_bytes: int, free_numbers: Collection[int]) -> b
 
 
 def has_valid_checksum(block: bytes) -> bool:
-    """Return whether the checksum of a block matches."""
+    """Return whether a block matches the checksum in its first 8 bytes."""
     return not _mismatch_indexes(numpy.frombuffer(block, "<u8").reshape(1, -1))
 
 
 def _mismatch_indexes(blocks: NDArray[numpy.uint64]) -> list[int]:
-    """Return the indexes of the blocks, one per row, whose checksum does not match."""
+    """Return the indexes of the blocks whose checksum does not match.
+
+    A checksum is the xor of `_SEED` and the products of all other words and `_FACTOR`, modulo 2^64.
+
+    Args:
+        blocks: one block per row, as words of 8 bytes.
+    """
     products = blocks * _FACTOR
-    # The first word of a block is the stored checksum. A second xor cancels its product, so only other words count.
+    # The first word of a block is the stored checksum. A second xor with the product of this word cancels that product.
     checksums = numpy.bitwise_xor.reduce(products, axis=1) ^ products[:, 0] ^ _SEED
     indexes: list[int] = numpy.flatnonzero(checksums != blocks[:, 0]).tolist()
     return indexes

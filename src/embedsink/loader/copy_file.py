@@ -71,7 +71,7 @@ def _read_step(file: BinaryIO) -> bytes:
 
 
 def _require_space(target: Path, byte_count: int) -> None:
-    """Raise OSError if the disk has no space for a copy of this size."""
+    """Raise OSError if the disk has no space for a copy of this size and the reserve `FREE_BYTES_MIN`."""
     disk = os.statvfs(target.parent)
     if disk.f_bavail * disk.f_frsize < byte_count + FREE_BYTES_MIN:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for a copy of {byte_count:,} bytes")
@@ -79,6 +79,7 @@ def _require_space(target: Path, byte_count: int) -> None:
 
 def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | None:
     """Return a description of the damage in a durable database file; None if the file is intact."""
+    # Import numpy late, so that the program starts in 20 ms.
     from embedsink.loader.blocks import find_suspect_blocks
 
     suspect_count = len(find_suspect_blocks(path, on_step=on_step))
@@ -97,16 +98,18 @@ def verify(path: Path, *, on_step: Callable[[], None] = lambda: None) -> str | N
 
 
 def _has_suspect_blocks(source: Path) -> bool:
-    """Return whether the source has suspect blocks or is unreadable. Otherwise only the copy is damaged.
+    """Return whether the source has a block whose checksum does not match, or is unreadable.
 
-    The rows of the source can't be read to decide, because the server has the file open.
+    Such a block may be free, which `verify` finds out by opening the database. Here it counts as damage, because the
+    server has the source open.
     """
+    # Import numpy late, so that the program starts in 20 ms.
     from embedsink.loader.blocks import find_suspect_blocks
 
     try:
         return bool(find_suspect_blocks(source, on_step=lambda: _print(STEP)))
     except OSError as error:
-        return error.errno == errno.EIO
+        return error.errno == errno.EIO  # Other errors, such as too many open files, are not damage.
 
 
 def _print(line: str) -> None:
@@ -116,7 +119,11 @@ def _print(line: str) -> None:
 
 
 def _predecessor_damage(predecessor: Path) -> str | None:
-    """Return the damage in the predecessor, as the predicate of a sentence; None if it is intact or missing."""
+    """Return the damage in the file that the copy will replace, as the predicate of a sentence.
+
+    Return None if the file is intact or missing.
+    """
+    # Import late, so that the program starts in 20 ms.
     from embedsink.errors import EmbedsinkError
 
     try:
@@ -129,19 +136,20 @@ def _predecessor_damage(predecessor: Path) -> str | None:
 
 
 def _copy_damage(target: Path) -> str | None:
-    """Return the damage in the copy, such as an unreadable block; None if the copy is intact."""
+    """Return the damage in the copy; None if the copy is intact. An unreadable block counts as damage."""
     try:
         return verify(target, on_step=lambda: _print(STEP))
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        return f"{target.name}: {error.strerror}"  # With a reflink, the source shares the unreadable blocks.
+        # With a reflink, the source shares the unreadable block. The caller checks the source.
+        return f"{target.name}: {error.strerror}"
 
 
 def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
-    """Copy the source, then verify the copy and the predecessor. Return the exit code.
+    """Copy the source, then verify the copy and its predecessor, which is the file that the copy will replace.
 
-    It is 0 after success, `DAMAGED` if the source is damaged, and 1 if only the copy is damaged.
+    Return the exit code: 0 after success, `DAMAGED` if the source is damaged, and 1 if only the copy is damaged.
     """
     started_at = time.monotonic()
     try:
@@ -150,10 +158,10 @@ def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
         sys.stderr.write(f"{source.name}: {error.strerror}\n")
         return DAMAGED
     _print(COPIED)
+    # Import here what `verify` needs. Subtract the time of the import: it waits for the CPU, not for the disk.
     import_started_at = time.monotonic()
     import embedsink.loader.blocks  # noqa: F401
 
-    # Subtract the time of this import: it waits for the CPU, not for the disk.
     import_s = time.monotonic() - import_started_at
     damage = _copy_damage(target)
     if damage:
@@ -162,7 +170,8 @@ def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
     predecessor_damage = _predecessor_damage(predecessor) if predecessor else None
     if predecessor_damage:
         _print(f"{PREDECESSOR_DAMAGED} {predecessor_damage}")
-    _print(f"{VERIFIED} {time.monotonic() - started_at - import_s:.3f}")
+    disk_busy_s = time.monotonic() - started_at - import_s
+    _print(f"{VERIFIED} {disk_busy_s:.3f}")
     return 0
 
 

@@ -52,10 +52,11 @@ class DamagedFiles:
 
         Args:
             journal: the folder of the segments.
-            after: the number before the checked range.
-            before: the number after it.
+            after: only greater numbers are checked.
+            before: only smaller numbers are checked.
             loaded_ranges: the first and the last number of each range of loaded segments.
         """
+        # Segments in the folder `damaged/` are not lost.
         present = segment_numbers(journal, self._folder)
         gaps = find_gaps(present, after=after, before=before, loaded_ranges=loaded_ranges)
         if gaps:
@@ -69,22 +70,22 @@ class DamagedFiles:
         log.error("segment_damaged", extra={"detail": message})
 
     def link_database(self, path: Path, why: str) -> None:
-        """Add a hard link to a damaged database file. The file keeps its name until another file replaces it."""
+        """Link a damaged database file into `damaged/`. Its old name remains until another file replaces it."""
         free_path(self._folder / path.name).hardlink_to(path)
         sync_folder(self._folder)
         log.error("store_damaged", extra={"detail": f"{path.name}: {why}. A copy is in damaged/."})
         self.delete_old_databases()
 
     def databases(self) -> list[Path]:
-        """Return the database files, oldest first."""
+        """Return the database files in `damaged/`, in the order in which they were linked into this folder."""
         databases = [path for path in self._paths() if _DATABASE_NAME.fullmatch(path.name)]
-        # The creation of the hard link set the ctime; the mtime is that of the original file.
+        # Linking a file sets its ctime. Its mtime is the time of the last write.
         return sorted(databases, key=lambda path: path.stat().st_ctime_ns)
 
     def delete_old_databases(self, *, now: float | None = None) -> None:
         """Delete all database files but the two newest, and any that is older than 30 days.
 
-        Nothing readable is lost, because the readable rows were salvaged.
+        Nothing readable is lost, because the readable rows were salvaged into the store.
         """
         now = time.time() if now is None else now
         databases = self.databases()
@@ -113,6 +114,7 @@ class DamagedFiles:
     def record_loss(self, message: str) -> None:
         """Write a note about a loss, and report it now and at each start until an operator moves the note."""
         message = f"{message} Restore a backup, or accept the loss and move this file elsewhere."
+        # An earlier check, or a note of an earlier run, reports this loss already.
         if any(message in reported for reported in self._messages):
             return
         path = self._folder / f"{LOSS_NOTE_PREFIX}{time.time_ns()}.txt"
@@ -134,6 +136,7 @@ def _delete(path: Path, why: str) -> None:
 
 def has_unloaded_events(name: str) -> bool:
     """Return whether a file in `damaged/` is a segment or a part of a segment, with events that were not loaded."""
+    # Search within the name: a number may follow the suffix, as in `.ndjson.1`.
     return OPEN in name or SEALED in name
 
 
@@ -149,12 +152,12 @@ def segment_numbers(*folders: Path) -> set[int]:
 def find_gaps(
     present: Iterable[int], *, after: int, before: int, loaded_ranges: Iterable[tuple[int, int]] = ()
 ) -> list[tuple[int, int]]:
-    """Return the first and the last number of each gap between the numbers `after` and `before`.
+    """Return the first and the last number of each gap. The numbers of a gap are neither present nor loaded.
 
     Args:
         present: the numbers of the segments on the disk.
-        after: the number before the checked range.
-        before: the number after it.
+        after: only greater numbers are checked.
+        before: only smaller numbers are checked.
         loaded_ranges: the first and the last number of each range of loaded segments.
     """
     present_ranges = [(number, number) for number in present if after < number < before]
@@ -164,7 +167,7 @@ def find_gaps(
     for range_first, range_last in [*ranges, (before, before)]:  # `before` ends the last gap.
         if range_first > last_number + 1:
             gaps.append((last_number + 1, range_first - 1))
-        last_number = max(last_number, range_last)
+        last_number = max(last_number, range_last)  # Ranges may overlap.
     return gaps
 
 

@@ -27,7 +27,10 @@ class StoreDiskSpace:
             raise StoreRefused(f"less than {self._required_bytes:,} bytes are free on its disk")
 
     def raise_requirement(self) -> None:
-        """Double the requirement, or require twice the free space if that is more: a write has filled the disk."""
+        """Raise the requirement, because a write has filled the disk although the required space was free.
+
+        Require twice as much as before, or twice the free space if that is more; at most `REQUIRED_BYTES_MAX`.
+        """
         self._required_bytes = min(2 * max(self._required_bytes, self._free_bytes()), REQUIRED_BYTES_MAX)
 
     def reset_requirement(self) -> None:

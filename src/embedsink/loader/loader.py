@@ -47,7 +47,7 @@ class Loader:
         on_loaded: called in the loader's thread after each load.
         on_removed: called in that thread with the size in bytes of each segment that leaves the journal.
         closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
-        is_low_on_space: returns whether the journal needs the space of covered segments now.
+        is_low_on_space: returns whether the journal needs space now, even that of segments in only one snapshot.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
     """
 
@@ -75,7 +75,7 @@ class Loader:
         self._checks = SegmentChecks(folder.journal, store, pending=self._pending, damaged=self._damaged_files)
         self._disk_space = StoreDiskSpace(folder.path)
         self._last_sealed_number = 0  # the highest sealed number that the journal has reported
-        self._rollup_due_at = 0.0
+        self._rollup_due_at = 0.0  # the earliest time of the next rollup, in monotonic seconds
         self._is_closing = False
         self._load_until = math.inf  # in monotonic seconds; finite when closing
         self._wake = threading.Event()
@@ -120,6 +120,7 @@ class Loader:
         if self._thread.is_alive():
             timeout_s = None if self._closing_s_max is None else self._seconds_to_end()
             self._thread.join(timeout_s)
+        # A copy may still run, if there was no time to wait for its end.
         self._publisher.abandon()
         if self._thread.is_alive():
             detail = "loader: is not responding. The server exits without waiting for it. Check the disk"
@@ -141,7 +142,7 @@ class Loader:
             self._rebuild("is missing")
         else:
             try:
-                self._open_existing()
+                self._open_and_read_ledger()
             except StoreBroken as error:
                 self._rebuild(str(error))
         # Publish even if nothing is loaded: the snapshot may be missing, damaged or older than the store.
@@ -152,13 +153,14 @@ class Loader:
         return self._pending.waiting_since
 
     def load_pending(self) -> Iterator[None]:
-        """Load all pending segments, oldest first. Yield after each transaction."""
+        """Load all pending segments, oldest first. Yield after each transaction. Then report lost segments."""
         # Read this before the folder is listed: a segment up to this number that the listing lacks was lost.
         sealed_number = self._last_sealed_number
         for batch in self._pending.batches():
             self._load(self._checks.check_batch(batch))
             yield
         self._checks.check_up_to(sealed_number)
+        # No reader has to wait for a segment up to this number: each one is loaded, rejected or lost.
         self._advance_to(sealed_number)
 
     def publish(self) -> None:
@@ -181,7 +183,7 @@ class Loader:
             self.tasks.close()
 
     def _run_until_closed(self) -> None:
-        """Load and publish whenever a segment is sealed or a step is due."""
+        """Load and publish whenever a segment is sealed, or a retry, a snapshot or a purge is due."""
         is_last = False
         while not is_last:
             self._wake.wait(self._seconds_to_next())
@@ -199,7 +201,8 @@ class Loader:
         self.status.load_error = self._run_step(self._load_round)
         # If the store broke while loading, `load_error` already reports it.
         if self.status.load_error is None and self._store.is_open:
-            self._run_publisher(self._publish_last if is_last else self._publisher.advance)
+            step = self._publish_last if is_last else self._publisher.advance
+            self._run_publisher(step)
 
     def _run_publisher(self, step: Callable[[], None]) -> None:
         """Run a step of the publisher, and set `snapshot_error`. An error remains until a snapshot is published."""
@@ -215,7 +218,7 @@ class Loader:
             self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 
     def _load_round(self) -> None:
-        """Load all pending segments. Afterwards do a bounded part of the other work: rollups, and the purge.
+        """Load all pending segments. Then do a bounded part of the other work: rollups, else the quarantine's purge.
 
         While the server is closing, stop after the transaction that exceeds the time limit.
         """
@@ -310,13 +313,14 @@ class Loader:
         is_damaged = isinstance(failure, StoreDamaged)
         if not is_damaged:
             self.status.reopened_count += 1
-        self._publisher.reset()
+        self._publisher.reset()  # A running copy is one of the broken store.
         self._store.close()
         if is_damaged:
             self._rebuild(str(failure))
 
     def report_error(self, message: str) -> None:
         """Report why the store can't be opened. The loader retries."""
+        # Log first: `_log_error` compares the message with the error in the status.
         self._log_error(message)
         self.status.load_error = message
 
@@ -327,10 +331,11 @@ class Loader:
         logged = {_DIGITS.sub("", text) for text in present_errors}
         if _DIGITS.sub("", message) not in logged:
             log.error("loader_failed", extra={"detail": message})
+        # If the error is one of the snapshot, the next round must not retry it at once.
         self._publisher.postpone(RETRY_AFTER_S)
 
     def _load(self, segments: list[Segment]) -> None:
-        """Load segments in one transaction, and update the status. If SQL fails, find the segment by bisection."""
+        """Load segments in one transaction, and update the status. If SQL fails on a segment, find it by bisection."""
         if not segments:
             return
         started_at = time.monotonic()
@@ -357,7 +362,10 @@ class Loader:
             self._load(segments[half:])
 
     def _read_loaded_segments(self) -> None:
-        """Read from the ledger which segments of the journal's folder are loaded, and the highest loaded number."""
+        """Read which segments of the journal's folder are loaded, and the highest loaded number.
+
+        The ledger is the store's table of loaded segments. Gaps up to the highest loaded number are not reported.
+        """
         oldest_number = self._pending.oldest_number()
         if oldest_number is None:
             self._pending.loaded_sizes = {}
@@ -372,7 +380,8 @@ class Loader:
         rebuilt = rebuild(
             self._folder, self._store.limits, damaged_files=self._damaged_files, why=why, on_step=self._check_deadline
         )
-        self._open_existing()
+        self._open_and_read_ledger()
+        # Gaps up to the number of the snapshot were reported before the snapshot was published.
         self._checks.report_gaps_in_rebuilt_store(after=rebuilt.snapshot_number)
         salvaged = rebuilt.salvaged
         if salvaged.row_count or salvaged.lost_count:
@@ -383,8 +392,8 @@ class Loader:
         if time.monotonic() >= self._load_until:
             raise StoreRefused("the server is stopping, and the next start rebuilds the store")
 
-    def _open_existing(self) -> None:
-        """Open the store, and read which segments the store has. If the reading fails, close the store again."""
+    def _open_and_read_ledger(self) -> None:
+        """Open the store or create it, and read which segments it has. If the reading fails, close the store again."""
         self._store.open()
         try:
             self._read_loaded_segments()
@@ -397,10 +406,11 @@ class Loader:
         if self.status.load_error:
             return RETRY_AFTER_S
         snapshot_due_s = self._publisher.seconds_to_next()
+        # The purge of the quarantine can wait for the round of the snapshot.
         return self.quarantine.seconds_to_next() if snapshot_due_s is None else snapshot_due_s
 
     def _seconds_to_end(self) -> float:
-        """Return how long `close` waits for the thread."""
+        """Return the seconds for which `close` waits: for loading, the last snapshot and the end of the thread."""
         return max(0.0, self._load_until - time.monotonic()) + LAST_SNAPSHOT_S_MAX + _THREAD_END_S_MAX
 
 

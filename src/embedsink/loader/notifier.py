@@ -82,7 +82,7 @@ class LoadNotifier:
             del self._listeners[loaded]
 
     def note_acknowledged(self, deployment: int | None) -> None:
-        """Record that events of a deployment are durable; None if they name no deployment."""
+        """Record that the newest segment has durable events of this deployment; None if they name no deployment."""
         if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
             # Limit the memory. Deployments without an entry wait for the present newest segment.
             self._acknowledged_numbers.clear()
@@ -96,7 +96,7 @@ class LoadNotifier:
 
         Args:
             timeout_s: the longest wait in seconds.
-            key_id: the id of the waiting key.
+            key_id: the id of the waiting client's key.
             deployments: the deployments to wait for; None for all. Events that name no deployment are waited for too,
                 because their deployment is known only after loading.
 
@@ -116,10 +116,15 @@ class LoadNotifier:
         return self.position >= target_position
 
     def _last_acknowledged_number(self, deployments: Collection[int] | None) -> int:
-        """Return the number of the newest segment with acknowledged events of these deployments; None means all."""
+        """Return the number of the newest segment with acknowledged events of these deployments.
+
+        Args:
+            deployments: the deployments; None for all. Events that name no deployment are included.
+        """
         if deployments is None:
             return self._journal.last_number
-        # None: events that name no deployment.
+        # The key None is that of events that name no deployment. A deployment without an entry may have events in any
+        # segment up to `_default_number`.
         return max(
             self._acknowledged_numbers.get(deployment, self._default_number) for deployment in (None, *deployments)
         )

@@ -21,7 +21,8 @@ class PendingSegments:
     """
 
     def __init__(self, folder: Path, *, on_removed: Callable[[int], None]) -> None:
-        # The bytes that the store has loaded of each segment in the folder, by identity.
+        # The bytes that the store has loaded of each segment in the folder. The key is the segment's identity, which is
+        # the number and the random part of its name.
         self.loaded_sizes: dict[str, int] = {}
         self._folder = folder
         self._on_removed = on_removed
@@ -30,7 +31,7 @@ class PendingSegments:
         self._sealed_at: float | None = None
 
     def on_sealed(self) -> None:
-        """Record that a segment was sealed."""
+        """Record when the first segment after the last listing was sealed."""
         if self._sealed_at is None:
             self._sealed_at = time.time()
 
@@ -43,8 +44,9 @@ class PendingSegments:
     def batches(self) -> Iterator[list[Path]]:
         """Yield the pending segments, oldest first, in batches for one transaction each."""
         self._sealed_at = None  # before the listing, so that a segment sealed after it sets this again
-        # The slice is the identity.
+        # The slice is the identity (the number and the random part). For 100,000 names, `identity_of` is too slow.
         names = sorted(name for name in self._names() if name[:IDENTITY_LENGTH] not in self.loaded_sizes)
+        # The identity of a file that is not a segment is empty.
         paths = (self._folder / name for name in names if identity_of(name))
         for batch in _batches(path for path in paths if path.is_file()):
             self._oldest_listed_at = batch[0].stat().st_mtime
@@ -53,6 +55,7 @@ class PendingSegments:
 
     def oldest_number(self) -> int | None:
         """Return the lowest number of all sealed and open segments; None if the folder has no segment."""
+        # A name begins with the number in twelve digits. The identity of a file that is not a segment is empty.
         oldest_name = min(filter(identity_of, self._names((OPEN, SEALED))), default=None)
         return None if oldest_name is None else number_of(self._folder / oldest_name)
 
@@ -61,10 +64,10 @@ class PendingSegments:
         self.loaded_sizes |= {segment.identity: segment.byte_count for segment in segments}
 
     def delete_covered(self, covered_sizes: Mapping[str, int]) -> list[Path]:
-        """Delete the segments that snapshots cover. The newest segment stays, covered or not.
+        """Delete the segments whose rows are in snapshots. The newest segment stays, so that its number is not reused.
 
         Args:
-            covered_sizes: the bytes that the snapshots have of each segment, by identity.
+            covered_sizes: the bytes that the snapshots have of each segment, by identity (number and random part).
 
         Returns:
             The segments that have more bytes than the snapshots. They are not deleted.
@@ -72,7 +75,9 @@ class PendingSegments:
         longer: list[Path] = []
         if not covered_sizes:
             return longer
-        for name in sorted(filter(identity_of, self._names()))[:-1]:  # all but the newest
+        # The identity of a file that is not a segment is empty.
+        segment_names = sorted(filter(identity_of, self._names()))
+        for name in segment_names[:-1]:  # all but the newest
             identity = name[:IDENTITY_LENGTH]
             if identity not in covered_sizes:
                 continue

@@ -47,7 +47,7 @@ class Publisher:
         status: the status to update.
         interval_s: the minimum time between two snapshots.
         on_change: called in another thread when `advance` can make progress.
-        is_low_on_space: returns whether the journal needs the space of covered segments now.
+        is_low_on_space: returns whether the journal needs space now, even that of segments in only one snapshot.
     """
 
     def __init__(
@@ -80,8 +80,9 @@ class Publisher:
         self._copy: CopyProcess | None = None
         self._killed_copy: CopyProcess | None = None  # Its process may still exist, if its disk hangs.
         self._has_unreported_stall = False
-        # The bytes of each segment that the running copy and the last snapshot cover, by identity.
+        # The bytes that the running copy has of each segment, by identity: the number and random part of the name.
         self._copied_sizes: dict[str, int] = {}
+        # The bytes that the last snapshot has of each segment, by identity.
         self._covered_sizes: dict[str, int] = {}
 
     @property
@@ -97,15 +98,16 @@ class Publisher:
     def seconds_to_next(self) -> float | None:
         """Return the seconds until `advance` is due; None if nothing is due before the next load."""
         if self._copy is not None:
+            # At this time `advance` kills the copy if it has stalled. `on_change` reports its end.
             return max(0.0, STALLED_S - self._copy.stalled_s)
         if self._killed_copy is not None and self._killed_copy.is_running:
-            return STALLED_S
+            return STALLED_S  # Check again later whether it still hangs.
         return max(0.0, self._due_at - time.monotonic()) if self.is_dirty else None
 
     def advance(self) -> None:
         """Publish a copy that has finished, or kill a copy that has stalled. Start a copy if one is due.
 
-        If the journal needs space, the segments that the last snapshot covers are deleted first.
+        If the journal needs space, the segments whose rows are in the last snapshot are deleted first.
 
         Raises:
             StoreDamaged: the store is damaged. The snapshots are unchanged.
@@ -118,6 +120,7 @@ class Publisher:
                 self._publish(self._copy)
             elif self._copy.stalled_s >= STALLED_S:
                 self._abandon_stalled(self._copy)
+        # Set above, or by another method since the last call.
         if self._has_unreported_stall:
             self._has_unreported_stall = False
             raise OSError(stall_message(self._folder.store))
@@ -134,6 +137,7 @@ class Publisher:
             StoreDamaged, StoreRefused, StoreBroken, OSError: see `advance`.
         """
         copy = self._copy
+        # A running copy lacks the rows that were loaded after its start.
         if self.is_dirty or copy is None:
             self.abandon()
             copy = self._start_copy()
@@ -150,6 +154,7 @@ class Publisher:
         """Checkpoint if many rows were loaded since the last checkpoint.
 
         A checkpoint changes the store's file, so a running copy delays it until `UNWRITTEN_BYTES_MAX` are loaded.
+        Then this method waits until the child no longer needs the source.
         """
         copy = self._copy
         if copy is not None and copy.needs_source:
@@ -191,8 +196,8 @@ class Publisher:
         self._delete_older_copies()
         self._started_at = time.monotonic()
         self._disk_space.require()
-        # Each segment that is still in the journal needs a ledger row for itself, so compact only older rows. If the
-        # journal has no segment, compact no row.
+        # The ledger is the table of loaded segments; compacting merges its rows. A segment that is still in the journal
+        # needs a row of its own, so merge only the rows of older segments. If the journal has no segment, merge none.
         oldest_number = self._pending.oldest_number()
         self._store.ledger.compact(before=0 if oldest_number is None else oldest_number)
         self._store.checkpoint()
@@ -205,7 +210,7 @@ class Publisher:
         return self._copy
 
     def _publish(self, copy: CopyProcess) -> None:
-        """Publish a copy whose process has ended. Delete the segments that the previous snapshot covers too."""
+        """Publish a copy whose process has ended. Delete the segments whose rows are in the previous snapshot too."""
         self._copy = None
         has_newer_rows = self.is_dirty
         self.is_dirty = True  # It stays true if this method raises an error.

@@ -56,7 +56,7 @@ def rebuild(
     """
     store, damaged_paths = _open_new_store(folder, limits, on_step)
     if folder.store.exists():
-        damaged_paths.insert(0, folder.store)  # The store is the most recent file.
+        damaged_paths.insert(0, folder.store)  # The salvage reads the most recent file first.
     try:
         rebuilt = _fill_store(store, damaged_paths, folder, on_step)
     finally:
@@ -86,6 +86,7 @@ def _open_new_store(folder: DataFolder, limits: StoreLimits, on_step: Callable[[
         if repaired_count > 0:
             damaged_snapshots = _open_snapshot_copy(store, folder, on_step)
     if not store.is_open:
+        # The copy of a damaged snapshot, or a file of a killed rebuild, may be here.
         folder.rebuilt.unlink(missing_ok=True)
         store.open()
     return store, damaged_snapshots
@@ -97,15 +98,19 @@ def _fill_store(
     """Salvage the rows that neither the new store nor the journal has. Return the result of the rebuild."""
     # Wrong rollups may be the operator's reason for the rebuild.
     store.reset_derived_tables()
-    snapshot_number = store.ledger.last_segment_number()
-    journal_numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})  # 0: other files
+    snapshot_number = store.ledger.last_segment_number()  # before the salvage, which adds segments
+    # `number_of` returns 0 for files that are not segments.
+    journal_numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})
     salvaged = store.salvage(damaged_paths, journal_numbers=journal_numbers, on_step=on_step)
     store.checkpoint()
     return Rebuilt(snapshot_number, salvaged)
 
 
 def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) -> list[Path]:
-    """Copy the newest intact snapshot to the store's path, and open the store. Return the damaged snapshots."""
+    """Copy the newest intact snapshot to the store's path, and open the store. Return the damaged snapshots.
+
+    If no snapshot is intact, the store is not opened.
+    """
     damaged: list[Path] = []
     for snapshot in (folder.snapshot, folder.previous):
         if snapshot.exists():

@@ -58,7 +58,10 @@ def _repair_block(block: Block, file: BinaryIO, copy_files: Iterable[BinaryIO]) 
 
 
 def _is_original(content: bytes, damaged: bytes) -> bool:
-    """Return whether content is a valid block, and equals the damaged block in the checksum or in the other bytes."""
+    """Return whether content is a valid block, and equals the damaged block in the checksum or in the other bytes.
+
+    A block that differs in both is another version of the block.
+    """
     is_block = len(content) == len(damaged) and len(content) in (HEADER_BYTES, *BLOCK_BYTES)
     if not is_block:
         return False

@@ -35,7 +35,7 @@ class SegmentChecks:
         self._checked_number = 0  # up to this number, gaps were reported
 
     def start_after(self, last_number: int) -> None:
-        """Report no gaps up to this number, which is the highest number of a loaded segment."""
+        """Count the numbers up to this one as checked. It is the highest number of a loaded segment."""
         self._checked_number = last_number
 
     def check_batch(self, paths: list[Path]) -> list[Segment]:
@@ -46,6 +46,7 @@ class SegmentChecks:
         segments = []
         for path in self._with_unique_numbers(paths):
             self._report_gap(before=number_of(path))
+            # A segment that was recovered late has a lower number.
             self._checked_number = max(self._checked_number, number_of(path))
             segment = self._inspect(path)
             if segment is not None:
@@ -64,8 +65,13 @@ class SegmentChecks:
         self._damaged.report_gaps(self._journal, after=after, before=before, loaded_ranges=loaded_ranges)
 
     def delete_covered(self, covered_sizes: Mapping[str, int]) -> None:
-        """Delete the segments that snapshots cover, and reject those that have more bytes than were loaded."""
-        for path in self._pending.delete_covered(covered_sizes):
+        """Delete the segments whose rows are in snapshots, and reject those that have more bytes than were loaded.
+
+        Args:
+            covered_sizes: the bytes that the snapshots have of each segment, by identity (number and random part).
+        """
+        longer_segments = self._pending.delete_covered(covered_sizes)
+        for path in longer_segments:
             self.reject(path, "is longer than the copy that the store loaded")
 
     def reject(self, path: Path, why: str) -> None:
@@ -83,29 +89,31 @@ class SegmentChecks:
         """Return the segments whose numbers are unique, because the number of a segment identifies its rows.
 
         - If files were copied over the journal's folder, two segments can have the same number. The second is rejected.
-        - A segment whose number is in a compacted row of the ledger is rejected too.
+        - A segment whose number is in a compacted row of the ledger is rejected too. Such a row lists a range of loaded
+          segments without their names.
         - Segments that are loaded already are omitted.
         """
-        loaded_sizes: dict[str, int] = {}
+        loaded_sizes: dict[str, int] = {}  # by identity: the number and the random part of the name
         last_compacted_number = 0
         # A segment up to the checked number may be loaded already, or may have the number of a loaded one.
         late_numbers = [number_of(path) for path in paths if number_of(path) <= self._checked_number]
         if late_numbers:
             loaded_sizes = self._store.ledger.loaded_segment_sizes(from_number=min(late_numbers))
             last_compacted_number = self._store.ledger.last_compacted_number()
-        identities = {_number_of_identity(identity): identity for identity in loaded_sizes}
+        # Of each loaded segment, and of each segment that is returned.
+        identity_by_number = {_number_of_identity(identity): identity for identity in loaded_sizes}
         unique: list[Path] = []
         for path in paths:
             identity = identity_of(path.name)
             number = _number_of_identity(identity)
             if identity in loaded_sizes:
-                self._pending.loaded_sizes[identity] = loaded_sizes[identity]
-            elif number in identities:
-                self.reject(path, _duplicate_number_message(identities[number]))
+                self._pending.loaded_sizes[identity] = loaded_sizes[identity]  # It is no longer pending.
+            elif number in identity_by_number:
+                self.reject(path, _duplicate_number_message(identity_by_number[number]))
             elif number <= last_compacted_number:
                 self.reject(path, _NUMBER_COMPACTED)
             else:
-                identities[number] = identity
+                identity_by_number[number] = identity
                 unique.append(path)
         return unique
 
@@ -125,11 +133,12 @@ class SegmentChecks:
 
 
 def _number_of_identity(identity: str) -> int:
+    """Return the number at the beginning of an identity such as `000000000012-1a2b3c4d`."""
     return int(identity.split("-")[0])
 
 
 def _duplicate_number_message(other_segment: str) -> str:
-    """Return the message about a segment with the same number as another segment."""
+    """Return the reason to reject a segment with the number of another one, whose identity is `other_segment`."""
     return (
         f"has the number of the segment {other_segment}, so another data folder wrote it, or this one before a "
         "restore. Restore a backup into a new folder"

@@ -48,13 +48,14 @@ class CopyProcess:
         self._on_change = on_change
         self._step_at = time.monotonic()  # the time of the child's last step
         self._is_copied = False
-        self._disk_busy_s: float | None = None
+        self._disk_busy_s: float | None = None  # set when the child has verified the copy
         self._stderr = ""
         self._child = self._start_child(verifies_target)
         self._watcher = threading.Thread(target=self._watch, name="snapshot", daemon=True)
         self._watcher.start()
 
     def _start_child(self, verifies_target: bool) -> subprocess.Popen[str]:
+        """Start the child process. If its command has a third argument, the child also verifies that file."""
         arguments = [str(self._source), str(self.path)]
         if verifies_target:
             arguments.append(str(self._target))
@@ -90,8 +91,8 @@ class CopyProcess:
             only_for_source: whether to wait only until the child no longer needs the source.
         """
         while True:
-            is_done = not (self.needs_source if only_for_source else self.is_running)
-            if is_done:
+            must_wait = self.needs_source if only_for_source else self.is_running
+            if not must_wait:
                 return True
             if self.stalled_s >= STALLED_S or time.monotonic() >= until:
                 return False
@@ -111,6 +112,7 @@ class CopyProcess:
         if self._child.returncode == 0 and self._disk_busy_s is not None:
             return self._disk_busy_s
         self.path.unlink(missing_ok=True)
+        # The last line has the message, also if the child printed a traceback.
         error_lines = self._stderr.strip().splitlines()
         cause = error_lines[-1] if error_lines else "its process was killed"
         if self._child.returncode == copy_file.DAMAGED:
@@ -125,7 +127,7 @@ class CopyProcess:
 
     def _watch(self) -> None:
         """Read the lines that the child prints: see `embedsink.loader.copy_file`."""
-        with self._child as child:
+        with self._child as child:  # The block waits for the end of the child.
             for line in child.stdout or ():
                 self._step_at = time.monotonic()
                 word, _, value = line.strip().partition(" ")

@@ -64,7 +64,8 @@ class LoaderTasks:
         self._is_closed = True
         while self._queue:
             _, future = self._queue.popleft()
-            if future.set_running_or_notify_cancel():
+            is_cancelled = not future.set_running_or_notify_cancel()
+            if not is_cancelled:
                 future.set_exception(
                     Unavailable(Reason.NOT_READY, "server: is stopping. Retry later.", retry_after_s=5)
                 )
@@ -115,6 +116,7 @@ class QuarantinePurge:
         if self._has_clock_jumped():
             self._schedule()
             return False
+        # The store's times are UTC without a time zone.
         before = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=self._days)
         try:
             count = self._delete(PurgeFilter(loaded_before=before))

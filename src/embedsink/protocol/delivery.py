@@ -157,7 +157,7 @@ class ParsedDelivery:
 
 
 def echoed_id(envelope: Any) -> str | None:
-    """Return the id of a rejected envelope for the response, even if it is not a UUID. Keys in it are redacted.
+    """Return the id of a rejected envelope for the response, even if it is not a UUID. API keys are redacted.
 
     Return None if the id is not a string, is too long, or contains a NUL or a lone surrogate.
     """

@@ -26,7 +26,10 @@ _REPEATED_FIELDS_BYTES_MAX = 4 * 1_048_576
 
 
 def drop_excess_fields(delivery: dict[str, Any]) -> dict[str, Any]:
-    """Return a delivery with only the first of its unknown fields, which is enough to make the delivery invalid."""
+    """Return a delivery with only the first of its unknown fields, which is enough to make the delivery invalid.
+
+    Pydantic would create an error for each unknown field, and a body may have 100,000 of them.
+    """
     return _drop_excess_members(delivery, DELIVERY_FIELDS)
 
 
@@ -36,6 +39,7 @@ def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
     Strings may contain text that SQL can't store. The caller finds such text with `may_contain_bad_text`.
     """
     try:
+        # Pydantic creates an error for each invalid member, so pass only as many as it takes to find a problem.
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError:
         return False
@@ -50,6 +54,7 @@ def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str
             (reason `too_deep`).
     """
     problems = _find_text_problems(fields, rules) if may_contain_bad_text(body) else {}
+    # Look for no second problem of a field.
     problems |= _find_type_problems(_omit(fields, problems))
     context = _omit(fields, problems).get("context")  # None if the context already has a problem
     context_bytes = len(encode(context))
@@ -67,6 +72,7 @@ def _find_text_problems(fields: dict[str, Any], rules: Rules) -> dict[str, Probl
     return {
         name: Problem(Reason.BAD_TEXT, f"{field_path((name,))}: {BAD_TEXT}")
         for name, value in fields.items()
+        # Check the name too: an unknown field may have any name.
         if name != "events" and has_bad_text({name: value})
     }
 
@@ -75,6 +81,7 @@ def _find_type_problems(fields: dict[str, Any]) -> dict[str, Problem]:
     """Return the first problem of each field that is unknown, missing or has a wrong type, by the field's name."""
     problems: dict[str, Problem] = {}
     try:
+        # Pydantic creates an error for each invalid member, so pass only as many as it takes to find a problem.
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError as error:
         for field_error in error.errors(include_url=False):
@@ -121,8 +128,9 @@ def reject_all(
         raise Refused(Reason.EMPTY, f"body: has no envelopes, and {first_problem.detail}")
     check_count(len(envelopes), rules)
     fields = _encode_fields(delivery, problems)
-    later_fields = fields
+    later_fields = fields  # for all rejections except the first
     if len(fields) * len(envelopes) > _REPEATED_FIELDS_BYTES_MAX:
+        # A copy of long fields for each envelope would fill the disk.
         later_fields = _shorten_fields(fields, rules)
     rejected = [
         Rejection(

@@ -50,7 +50,7 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
     if error_type in EXPECTED_TYPES:
         expected = EXPECTED_TYPES[error_type]
         return f"{value} is not {expected}. {verb} {expected}."
-    allowed = error.get("ctx", {})
+    allowed = error.get("ctx", {})  # the limits or the allowed values
     match error_type:
         case "missing":
             return "is missing. The protocol requires it."

@@ -274,7 +274,7 @@ def is_safe_integer(value: object) -> bool:
 def _envelope_type(name: str, message_type: MessageType, source: str) -> Any:
     """Return the TypedDict of a message type's envelope (spec 6.1), with the optional fields `id` and `seq`."""
     surfaces = tuple(sorted(message_type.surfaces))
-    surface: Any = Required[Literal[surfaces]] if surfaces else NotRequired[None]
+    surface: Any = Required[Literal[surfaces]] if surfaces else NotRequired[None]  # Actions have no surface.
     fields: dict[str, Any] = {
         "source": Required[Literal[source]],
         "direction": Required[Literal[message_type.direction]],

@@ -118,6 +118,7 @@ def _parse_delivery(document: Document, parsed: ParsedDelivery, rules: Rules) ->
     problems = delivery_fields.find_problems(fields, document.body, rules)
     delivery_fields.copy_valid_fields(fields, parsed, problems)
     if problems:
+        # `_validate_all` does this for valid fields.
         check_depth(delivery, depth_max=rules.depth_max)
         return delivery_fields.reject_all(delivery, parsed, problems, rules)
     if _reports_only_losses(delivery["events"], parsed):
