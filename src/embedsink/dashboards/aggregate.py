@@ -74,7 +74,7 @@ class NumberAggregator:
         self._how = tile.how
         self._factor = tile.times
         self._column = names.index(tile.column) if tile.column else -1  # `count` reads no column.
-        # The columns of the divisor, each with its sign.
+        # The indexes of the divisor's columns, each with its sign: a minus before the name subtracts the column.
         self._divisor_columns = [
             (names.index(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in tile.of
         ]
@@ -114,7 +114,7 @@ class NumberAggregator:
         if self._how == "ratio":
             return self._number * self._factor / self._divisor if self._divisor > 0 else None
         if self._how == "distinct":
-            return len(self._distinct - {None}) * self._factor  # A row with None has no value.
+            return len(self._distinct - {None}) * self._factor  # None is not a value.
         # The newest value can be a time, which can't be multiplied.
         if self._number is None or self._factor == 1:
             return self._number

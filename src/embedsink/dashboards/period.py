@@ -46,7 +46,7 @@ class _ScopeParser:
     now: datetime
 
     def parse(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
-        """Return a scope with these values. Raise Refused if a parameter is invalid or a deployment is not allowed."""
+        """Return the scope of these and the shared parameters. Raise Refused if a value is invalid or not allowed."""
         params = self.shared | {"since": since, "until": until, "interval": interval}
         return parse_scope(params, deployments=self.deployments, allowed=self.allowed, now=lambda: self.now)
 
@@ -56,7 +56,7 @@ class _ScopeParser:
         Raises:
             Refused: the time zone, or another shared parameter, is invalid (reason `bad_parameter`).
         """
-        timezone = self.parse(None, None).timezone  # checked by the parser
+        timezone = self.parse(None, None).timezone  # The parser has checked that it exists.
         return self.now.astimezone(ZoneInfo(timezone or "UTC")).replace(tzinfo=None)
 
 
@@ -95,7 +95,7 @@ def period_of(
 
 
 def _limits_of(params: Mapping[str, str | None], parser: _ScopeParser) -> tuple[str, str | None, _Limits | None]:
-    """Return `since` and `until` of the period, and the limits of the previous period, if there is one.
+    """Return `since` and `until` of the period, and the start and end of the previous period, if there is one.
 
     Raises:
         Refused: the parameters contradict each other, or one is invalid (reason `bad_parameter`).

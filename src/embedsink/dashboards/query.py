@@ -262,6 +262,7 @@ def _presentation_of(report: Report, parameters: dict[str, str], request: _Reque
     """Return the parts of the data that all tiles of a source share."""
     scope, previous = request.period.scope, request.period.before
     now = naive_utc(request.now)
+    # The time from the previous period to the current one.
     shift = (scope.since or now) - (previous.since or now) if previous else timedelta()
     axis = TimeAxis(scope, shift)
     span = span_of(scope, now=request.now)
@@ -359,11 +360,14 @@ def _fill_previous_gaps(
 def _time_axis_of(
     names: list[str], rows: list[list[Any]], presentation: _Presentation
 ) -> tuple[str | None, list[int], list[int] | None]:
-    """Return the interval, the span and the label positions of a chart. A report by day always has days."""
+    """Return the interval, the span and the label positions of a chart.
+
+    A report by day has days for every interval of the scope. The rows then determine the span.
+    """
     interval, span = presentation.axis.scope.interval, presentation.span
     is_day = "day" in names
     if is_day and rows and interval != "day":
-        start, end = names.index("day"), names.index("period_end")
+        start_index, end_index = names.index("day"), names.index("period_end")
         interval = "day"
-        span = [min(row[start] for row in rows), max(row[end] for row in rows)]
+        span = [min(row[start_index] for row in rows), max(row[end_index] for row in rows)]
     return interval, span, presentation.axis.ticks(span, is_day=is_day)

@@ -39,7 +39,7 @@ def format_value(value: Any, format: str) -> str:
         return _bytes_text(value)
     if format == "count":
         return f"{_rounded_text(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
-    return _rounded_text(value, 2 if abs(value) < 100 else 0)
+    return _rounded_text(value, 2 if abs(value) < 100 else 0)  # `number`
 
 
 def display_name(text: str) -> str:
