@@ -36,7 +36,7 @@ class ChunkStore:
         self._unsynced_folders: set[Path] = set()
 
     def store(self, name: str, file: IO[bytes]) -> StoredFile:
-        """Store the content of a file in chunks. Each chunk is read back, even if it existed before."""
+        """Store the content of a file in chunks. Each chunk is read back to verify it, even if it existed before."""
         file_digest = sha256()
         byte_count = 0
         chunks = []
@@ -49,6 +49,7 @@ class ChunkStore:
     def sync(self) -> None:
         """Make the directory entries of all stored chunks durable."""
         if self._unsynced_folders:
+            # `self._folder` has the directory entries of new subfolders.
             for folder in [*self._unsynced_folders, self._folder]:
                 sync_folder(folder)
             self._unsynced_folders.clear()
@@ -88,7 +89,7 @@ class ChunkStore:
         self._temporary_file.replace(path)
         self.new_bytes += len(content)
         if exists:
-            self.rewritten.append(digest)
+            self.rewritten.append(digest)  # The existing copy was damaged.
         return digest
 
     def _path_of(self, digest: str) -> Path:
@@ -129,12 +130,15 @@ def _has_content(path: Path, content: bytes) -> bool:
     """Return whether a file is readable and has exactly this content."""
     try:
         with path.open("rb") as file:
-            return file.read(len(content) + 1) == content
+            return file.read(len(content) + 1) == content  # One byte more, to detect a longer file.
     except OSError:
         return False  # Unreadable, for example because of a bad sector.
 
 
 def _read_chunk(path: Path) -> bytes:
-    """Return the content of a chunk's file. Cut a file that is too long, so that its SHA-256 does not match."""
+    """Return the content of a chunk's file.
+
+    Of a file that is longer than any chunk, return one byte too many, so that the SHA-256 does not match.
+    """
     with path.open("rb") as file:
         return file.read(CHUNK_BYTES + 1)

@@ -45,9 +45,9 @@ def create_backup(folder: DataFolder, target: Path) -> BackupResult:
     with repository.writing():
         backup = _Backup(folder, repository)
         name = repository.add(backup.run())
-        generation = repository.read(name)
+        generation = repository.read(name)  # Read the manifest back to verify it.
     chunks = repository.chunks
-    rewritten = [f"chunk {chunk}: was damaged and has been rewritten." for chunk in chunks.rewritten]
+    rewritten = [f"chunk {digest}: was damaged and has been rewritten." for digest in chunks.rewritten]
     return BackupResult(repository.generations / name, generation, chunks.new_bytes, (*backup.warnings, *rewritten))
 
 
@@ -74,20 +74,26 @@ class _Backup:
         self._chunks = repository.chunks
 
     def run(self) -> Generation:
-        """Store all files in the order that `embedsink.backup.source` explains, and return the new generation."""
+        """Store all files, and return the new generation.
+
+        The journal is stored first and the snapshot last. So the snapshot contains the segments that a server deletes
+        meanwhile. The identity of a segment is its number and a random part.
+        """
         if previous := self._repository.newest_readable():
             refuse_another_folder(self._folder, previous, self._repository.path)
         started_at = _utc_now_text()
         last_sealed = LastSealed(self._folder.last_sealed).read()
         journal = list(self._store_journal())
         other_files = [self._chunks.store(name, file) for name, file in open_other_files(self._folder)]
-        snapshot, segments = self._store_snapshot(list(map(_number_of, journal)))
-        self._warn_of_gap([*journal, *other_files], segments, last_sealed=last_sealed)
+        snapshot_files, snapshot_segments = self._store_snapshot(list(map(_number_of, journal)))
+        self._warn_of_gap([*journal, *other_files], snapshot_segments, last_sealed=last_sealed)
         sealed = [file for file in journal if not _is_open(file)]
         # The copy of an open segment is not needed if the snapshot contains the segment.
-        needed_open = [file for file in journal if _is_open(file) and _identity_of(file) not in segments.identities]
-        newest = newest_identities({_identity_of(file) for file in sealed} | segments.identities)
-        files = (*sealed, *needed_open, *other_files, *snapshot)
+        open_files = [file for file in journal if _is_open(file)]
+        needed_open = [file for file in open_files if _identity_of(file) not in snapshot_segments.identities]
+        # The next backup compares these with the data folder, so that the backups of two servers are not mixed.
+        newest = newest_identities({_identity_of(file) for file in sealed} | snapshot_segments.identities)
+        files = (*sealed, *needed_open, *other_files, *snapshot_files)
         return Generation(started_at, _utc_now_text(), __version__, files, newest)
 
     def _store_journal(self) -> Iterable[StoredFile]:
@@ -104,18 +110,19 @@ class _Backup:
         """
         file = open_snapshot_file(self._folder)
         if file is None:
-            return [], Segments(0, frozenset())
+            return [], Segments(last_number=0, identities=frozenset())
         with file:
             stored = self._chunks.store(self._folder.snapshot.name, file)
             # Use the descriptor, because the server may have published another snapshot meanwhile.
             return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=numbers)
 
-    def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments, *, last_sealed: int) -> None:
+    def _warn_of_gap(self, files: Iterable[StoredFile], snapshot_segments: Segments, *, last_sealed: int) -> None:
         """Warn of lost segments, which the server reports at its start too."""
         numbers = {_number_of(file) for file in files} - {0}  # 0 means that a file is not a segment.
         # The checked range ends before this number. It includes the last sealed segment, even if the file is missing.
         before = max([last_sealed + 1, *numbers])
-        if gaps := find_gaps(numbers, after=segments.last_number, before=before):
+        # The snapshot has the events of all segments up to the snapshot's last one.
+        if gaps := find_gaps(numbers, after=snapshot_segments.last_number, before=before):
             self.warnings.append(f"journal: {describe_gaps(gaps)} missing. Run `embedsink doctor` for advice.")
 
 
@@ -125,7 +132,7 @@ def _number_of(file: StoredFile) -> int:
 
 
 def _identity_of(file: StoredFile) -> str:
-    """Return the segment identity of a file; an empty text if the file is not a segment."""
+    """Return the number and the random part of a segment's name; an empty text if the file is not a segment."""
     return identity_of(Path(file.name).name)
 
 

@@ -56,6 +56,7 @@ class Generation:
         """Return the manifest as JSON."""
         content = asdict(self)
         for file in content["files"]:
+            # In manifests, the chunks keep their former name.
             file[_CHUNKS_MEMBER] = file.pop("chunks")
         manifest = {"format": FORMAT, "sha256": _checksum(content), "generation": content}
         return json.dumps(manifest, indent=1).encode() + b"\n"
@@ -81,9 +82,11 @@ def decode(manifest: bytes) -> Generation:
             StoredFile(_current_name(file["name"]), file["byte_count"], file["sha256"], tuple(file[_CHUNKS_MEMBER]))
             for file in content["files"]
         )
-        generation = Generation(**content | {"files": files, "segments": tuple(content.get("segments", ()))})
+        segments = tuple(content.get("segments", ()))  # Manifests of older versions lack them.
+        generation = Generation(**content | {"files": files, "segments": segments})
     except (ValueError, TypeError, KeyError, RecursionError):
         raise BackupDamaged("is not the manifest of a backup") from None
+    # A forged manifest must not write outside the restored folder.
     for file in generation.files:
         if not _FILE_NAME.fullmatch(file.name):
             raise BackupDamaged(f"contains a file that does not belong to a data folder ({preview(file.name)})")

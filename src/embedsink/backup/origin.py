@@ -21,6 +21,9 @@ UNKNOWN_RANDOM_PART = "-00000000"
 def refuse_another_folder(folder: DataFolder, generation: Generation, target: Path) -> None:
     """Raise an error if a data folder does not continue the history of a generation.
 
+    The identity of a segment is its number and a random part. Two servers have segments with the same numbers, but with
+    other random parts.
+
     Args:
         folder: the data folder.
         generation: the newest readable generation of the backup folder.
@@ -29,40 +32,52 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
     Raises:
         Misconfigured: the generation belongs to another data folder, or to a later state of this one.
     """
-    expected = set(generation.segments) or _identities_of(generation)
-    current = _segments_of_folder(folder, numbers=list(map(_number_of, expected)))
-    is_older = current.last_number < max(map(_number_of, expected), default=0)
-    if is_older or _has_other_segments(expected, current):
+    # Manifests of older versions lack `segments`.
+    expected_identities = set(generation.segments) or _identities_of(generation)
+    expected_numbers = [_number_of(identity) for identity in expected_identities]
+    current = _segments_of_folder(folder, numbers=expected_numbers)
+    is_older = current.last_number < max(expected_numbers, default=0)
+    if is_older or _has_other_segments(expected_identities, current):
         raise Misconfigured(
             f"{target}: contains backups of a data folder other than {folder.path}, or of a later state of it. "
             "Name another backup folder."
         )
 
 
-def _has_other_segments(expected: set[str], current: Segments) -> bool:
-    """Return whether a folder has a segment with the number of an expected one, but with another random part."""
-    missing_numbers = {_number_of(identity) for identity in expected - current.identities}
-    # The ledger lists segments up to `compacted_up_to` by number only, so their random parts can't be compared. Neither
-    # can those of a salvaged store.
+def _has_other_segments(expected_identities: set[str], current: Segments) -> bool:
+    """Return whether a folder has a segment with the number of an expected one, but with another random part.
+
+    Args:
+        expected_identities: the identities of a generation's segments, such as `000000000012-1a2b3c4d`.
+        current: the segments of the data folder.
+    """
+    missing_numbers = {_number_of(identity) for identity in expected_identities - current.identities}
+    # Some random parts are unknown and can't be compared: those of segments up to `compacted_up_to`, of which the store
+    # has only the numbers, and those in a store that was recovered from a damaged file.
     comparable_numbers = {
         _number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
     }
     return any(number in comparable_numbers and number > current.compacted_up_to for number in missing_numbers)
 
 
-def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
+def newest_identities(sealed_identities: Collection[str]) -> tuple[str, ...]:
     """Return the newest identities of sealed segments, at most `COMPARED_MAX`, for the manifest.
 
     Pass no open segments, because the number of an open segment without events is used again.
     """
-    # An identity begins with the number, so the newest are last. It is empty for a file that is not a segment.
-    return tuple(sorted(identity for identity in sealed if identity)[-COMPARED_MAX:])
+    # The identity of a file that is not a segment is empty.
+    known = sorted(identity for identity in sealed_identities if identity)
+    return tuple(known[-COMPARED_MAX:])  # An identity begins with the number, so the newest are last.
 
 
 def _identities_of(generation: Generation) -> set[str]:
-    """Return the newest identities of a generation, from file names: the manifest of an older version lacks them."""
+    """Return the identities of a generation's newest sealed segments, from the file names.
+
+    Use this for the manifest of an older version, which lacks the identities.
+    """
     paths = [Path(file.name) for file in generation.files if file.name.startswith("journal/")]
-    return set(newest_identities([identity_of(path.name) for path in paths if path.suffix != OPEN]))
+    sealed_identities = [identity_of(path.name) for path in paths if path.suffix != OPEN]
+    return set(newest_identities(sealed_identities))
 
 
 def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
@@ -76,14 +91,15 @@ def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
     # published, so none is missed.
     names = segment_names(folder.journal)
     names += os.listdir(folder.damaged) if folder.damaged.is_dir() else []  # noqa: PTH208  only names are needed
-    on_disk = {identity_of(name) for name in names} - {""}  # The identity of a file that is not a segment is empty.
-    in_snapshot = Segments(0, frozenset())
+    # The identity of a file that is not a segment is empty.
+    identities_on_disk = {identity_of(name) for name in names} - {""}
+    in_snapshot = Segments(last_number=0, identities=frozenset())
     if snapshot := open_snapshot_file(folder):
         with snapshot:
             # A server may replace the snapshot meanwhile, so use the open file and not its path.
             in_snapshot = find_segments(Path(f"/dev/fd/{snapshot.fileno()}"), numbers=numbers)
-    last_number = max([in_snapshot.last_number, *map(_number_of, on_disk)])
-    return Segments(last_number, in_snapshot.identities | on_disk, in_snapshot.compacted_up_to)
+    last_number = max([in_snapshot.last_number, *map(_number_of, identities_on_disk)])
+    return Segments(last_number, in_snapshot.identities | identities_on_disk, in_snapshot.compacted_up_to)
 
 
 def _number_of(identity: str) -> int:

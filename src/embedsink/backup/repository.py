@@ -35,14 +35,14 @@ class Repository:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Create the folder if it is missing, and lock it.
+        """Lock the folder during a `with` block. Create the folder if it is missing.
 
         Raises:
             Misconfigured: the folder contains anything but a backup, or another process is writing to it.
         """
         self._create_folders()
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor):
+        with os.fdopen(descriptor):  # Closing the file releases the lock.
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -96,7 +96,9 @@ class Repository:
         return name
 
     def delete_all_but(self, keep: int) -> int:
-        """Delete all but the `keep` newest generations (at least 1), and unused chunks. Return how many were deleted.
+        """Delete all but the `keep` newest generations (at least 1), and unused chunks.
+
+        Return the number of deleted generations.
 
         Raises:
             BackupDamaged: a kept generation can't be read, so its chunks are unknown. Nothing is deleted.
@@ -123,9 +125,12 @@ class Repository:
         sync_folder(self.path)
 
     def _next_name(self, began_at: datetime) -> str:
-        """Return a name that is later than the names of all generations, even if the clock was set back."""
-        earlier = [time for name in self.names() if (time := _time_of(name))]
-        named_at = max([began_at, *(time + _MILLISECOND for time in earlier)])
+        """Return the file name of a new generation, with the time `began_at`.
+
+        If the clock was set back, the name has a later time, so that the newest generation sorts last.
+        """
+        existing_times = [time for name in self.names() if (time := _time_of(name))]
+        named_at = max([began_at, *(time + _MILLISECOND for time in existing_times)])
         return f"{named_at:%Y%m%dT%H%M%S}.{named_at.microsecond // 1_000:03}Z.json"
 
 

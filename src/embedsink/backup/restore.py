@@ -43,12 +43,12 @@ def restore_backup(backup: Path, folder: DataFolder) -> Generation:
 
 
 def _find_generation(backup: Path) -> tuple[Repository, str]:
-    """Return the repository and the file name of the generation to restore.
+    """Return the repository and the file name of the generation to restore: the named one, or the newest of a backup.
 
     Raises:
         Misconfigured: the path is not a backup or a generation, or the backup has no generation.
     """
-    if backup.absolute().parent.name == "generations":
+    if backup.absolute().parent.name == "generations":  # The path is that of a manifest.
         repository = Repository(backup.absolute().parents[1])
         if backup.name in repository.names():
             return repository, backup.name
@@ -60,7 +60,7 @@ def _find_generation(backup: Path) -> tuple[Repository, str]:
         raise Misconfigured(
             f"{backup}: has no generation, because its first backup was interrupted. Name another backup."
         )
-    return repository, names[-1]
+    return repository, names[-1]  # the newest
 
 
 def _advice(repository: Repository, damaged_name: str, folder: DataFolder) -> str:
@@ -96,16 +96,18 @@ class _StagingFolder:
         self._is_new_data_folder = not data_folder.path.exists()
 
     def __enter__(self) -> "_StagingFolder":
+        """Create the subfolder, and a missing data folder. Raise Misconfigured if the data folder has content."""
         if not self._is_new_data_folder:
             self._refuse_nonempty()
         self._staging_folder.mkdir(mode=FOLDER_MODE, parents=True)
         if self._is_new_data_folder:
-            self._data_folder.chmod(FOLDER_MODE)
+            self._data_folder.chmod(FOLDER_MODE)  # `mkdir` creates parents with the default mode.
         sync_folder(self._data_folder)
         sync_folder(self._data_folder.absolute().parent)
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        """Move the files into the data folder. After an error, delete what was created instead."""
         if error_type is None:
             self._move_files()
             return
@@ -124,7 +126,8 @@ class _StagingFolder:
         digest = sha256()
         byte_count = 0
         with open(path, "xb", opener=open_private) as target:
-            os.fchmod(target.fileno(), _KEYS_MODE if file.name == "keys.json" else FILE_MODE)
+            mode = _KEYS_MODE if file.name == "keys.json" else FILE_MODE
+            os.fchmod(target.fileno(), mode)  # The umask does not apply to `fchmod`.
             for chunk in file.chunks:
                 try:
                     content = repository.chunks.load(chunk)
@@ -139,6 +142,7 @@ class _StagingFolder:
 
     def _refuse_nonempty(self) -> None:
         """Raise Misconfigured if the data folder has content, which a restore would mix with the backup's files."""
+        # The root of a new file system contains `lost+found`.
         names = {path.name for path in self._data_folder.iterdir()} - {LOST_AND_FOUND}
         if self._staging_folder.name in names:
             raise Misconfigured(
@@ -150,11 +154,12 @@ class _StagingFolder:
 
     def _move_files(self) -> None:
         """Move the written files into the data folder, and delete the subfolder."""
-        for path in self._staging_folder.iterdir():
+        paths = sorted(self._staging_folder.iterdir())
+        for path in paths:
             if path.is_dir():
                 path.chmod(FOLDER_MODE)  # The umask may have removed bits of the mode.
                 sync_folder(path)
-        for path in sorted(self._staging_folder.iterdir()):
+        for path in paths:
             path.rename(self._data_folder / path.name)
         # Make the moves durable before removing the subfolder: no server starts while it exists.
         sync_folder(self._data_folder)

@@ -21,10 +21,10 @@ _DATABASE_SUFFIX = ".duckdb"
 
 
 def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each segment. An open segment is cut after its last complete group.
+    """Yield the path in the data folder and the content of each segment.
 
-    The segments contain every event that was acknowledged before the call, except in segments that the server has
-    deleted or moved to `damaged/` since.
+    An open segment is cut after its last complete group of lines. The segments contain every event acknowledged
+    before the call, except in segments that the server has deleted or moved to `damaged/` since.
     """
     read_names: set[str] = set()
     for name in segment_names(folder.journal):
@@ -32,17 +32,18 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
         if segment is None:
             continue
         current_name, content = segment
+        # A segment that is sealed while the folder is listed can be listed under both names.
         if current_name not in read_names:
             read_names.add(current_name)
             yield f"{folder.journal.name}/{current_name}", content
 
 
 def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the damaged segments, the dashboards and the keys, open for reading.
+    """Yield the damaged segments, the dashboards and the keys: the path in the data folder, and the open file.
 
     Call this after `read_journal`, because the server may move a damaged segment from the journal to `damaged/`.
     """
-    yield from _open_files(folder.damaged, excluding=_DATABASE_SUFFIX)
+    yield from _open_files(folder.damaged, excluding=_DATABASE_SUFFIX)  # Damaged databases are for bug reports only.
     yield from _open_files(folder.dashboards)
     if keys := _open_regular_file(folder.keys):
         with keys:
@@ -67,7 +68,7 @@ def segment_names(journal: Path) -> list[str]:
 
 
 def _list_segments(journal: Path) -> list[str]:
-    """Return the names of the segments in one listing of the journal folder."""
+    """Return the names of the segments in one listing of the journal folder. Other files have no identity."""
     return [name for name in os.listdir(journal) if identity_of(name)]  # noqa: PTH208  only names are needed
 
 
@@ -79,12 +80,19 @@ def _read_segment(journal: Path, name: str) -> tuple[str, bytes] | None:
     except FileNotFoundError:
         # An open segment may have been sealed since it was listed, which renames it.
         sealed_name = _sealed_name(journal, name) if is_open else None
-        return None if sealed_name is None else _read_segment(journal, sealed_name)
-    return name, content[: end_of_last_group(content)] if is_open else content
+        if sealed_name is None:
+            return None
+        return _read_segment(journal, sealed_name)
+    if is_open:
+        content = content[: end_of_last_group(content)]  # A server may still be writing the rest.
+    return name, content
 
 
 def _sealed_name(journal: Path, open_name: str) -> str | None:
-    """Return the new name of an open segment that was sealed; None if it was deleted or moved to `damaged/` since."""
+    """Return the new name of an open segment that was sealed; None if it was deleted or moved to `damaged/` since.
+
+    Both names begin with the identity of the segment, its number and a random part.
+    """
     for name in _list_segments(journal):
         if identity_of(name) == identity_of(open_name) and not name.endswith(OPEN):
             return name
@@ -92,7 +100,10 @@ def _sealed_name(journal: Path, open_name: str) -> str | None:
 
 
 def _open_files(subfolder: Path, *, excluding: str | None = None) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the files of a subfolder, open for reading, except those with `excluding` in their names."""
+    """Yield the path in the data folder and the open file for each file of a subfolder.
+
+    Omit the files with `excluding` in their names.
+    """
     if not subfolder.is_dir():
         return
     for name in sorted(os.listdir(subfolder)):  # noqa: PTH208  only names are needed

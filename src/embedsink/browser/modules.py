@@ -57,6 +57,7 @@ def browser_files() -> dict[str, BrowserFile]:
     """Return the current modules and their TypeScript declarations by plain name, such as `forwarder.js`."""
     files: dict[str, BrowserFile] = {}
     for module in MODULES:
+        # Browsers load the minified file under the plain name.
         script = BrowserFile(f"{module}.js", _JAVASCRIPT, (FOLDER / f"{module}.min.js").read_bytes())
         declarations = BrowserFile(f"{module}.d.ts", _TYPESCRIPT, (FOLDER / f"{module}.d.ts").read_bytes())
         files |= {script.name: script, declarations.name: declarations}

@@ -53,7 +53,7 @@ def backup(
         _print_generations(Repository(target))
         return
     folder = DataFolder(require_folder(data))
-    lower_priority()
+    lower_priority()  # Leave the CPU to a running server.
     with _explain_os_errors(target):
         created = create_backup(folder, target)
     _print_created(created)
@@ -103,7 +103,7 @@ def _print_generations(repository: "Repository") -> None:
 
 
 def _generation_row(repository: "Repository", name: str) -> tuple[object, ...]:
-    """Return the table row of a generation. If the manifest is damaged, the row has only the name and `damaged`."""
+    """Return the table row of a generation. If the manifest is damaged, the row has the name and `damaged`."""
     from embedsink.backup.generation import BackupDamaged
 
     try:

@@ -25,6 +25,7 @@ def _parse_expectation(text: str) -> tuple[str, int]:
         Misconfigured: the text is not a type with a count, or the type does not exist.
     """
     name, _, count = text.rpartition("=")
+    # `isdigit` alone accepts the digits of other scripts.
     if not name or not (count.isascii() and count.isdigit()):
         raise Misconfigured(f"--expect: {preview(text)} is not a type with a count. Example: view=1.")
     from embedsink.protocol.messages import EVENTS
@@ -100,6 +101,7 @@ def _problems(response: dict[str, Any], expected_counts: dict[str, int]) -> list
         if received_count != expected_count:
             problems.append(f"{name}: {received_count:,} received, {expected_count:,} expected.")
     total_count = response["acceptedCount"] + response["quarantinedCount"] + response["lostCount"]
+    # With --expect, a count of 0 may be the expected one.
     if not expected_counts and total_count == 0:
         problems.append("Nothing was received. Check the session id, and the server to which the page sends.")
     if response["quarantinedCount"]:

@@ -46,7 +46,7 @@ def rebuild(data: Data = DATA) -> None:
     folder = DataFolder(require_folder(data))
     with FolderLock(folder):
         if folder.store.exists():
-            Store(folder.store).refuse_newer()
+            Store(folder.store).refuse_newer()  # Raise an error if a newer version of embedsink wrote the store.
             # Raise an error unless the snapshot can be read: the journal lacks events that the snapshot has.
             open_snapshot(folder.snapshot, EVERYTHING).close()
             print_message(f"{folder.store.name}: moved to {move_to_damaged(folder.store, damaged=folder.damaged)}.")

@@ -62,7 +62,10 @@ def option_parser(option: str, parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _parse_data_folder(text: str | Path) -> Path:
-    """Return the path of a data folder, or raise a usage error if the text is empty or the path is a file."""
+    """Return the path of a data folder, or raise a usage error if the text is empty or the path is a file.
+
+    `text` is the value of --data, or the default, which is a `Path`.
+    """
     if text == "":
         raise UsageError("--data: is empty, perhaps an unset variable. Name a folder; the current one is `.`.")
     if Path(text).is_file():

@@ -160,7 +160,7 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
         tiles_by_section: dict[str, Any] = {}
         for section in dashboard.sections:
             tiles = query_section(reader, section, period, reports=reports, now=now)
-            if tiles:
+            if tiles:  # A section with values of a running server only has none here.
                 tiles_by_section[section.id] = {tile_id: asdict(tile) for tile_id, tile in tiles.items()}
     start, end = span_of(period.scope, now=now)
     return DashboardData(dashboard, tiles_by_section, (start, end))

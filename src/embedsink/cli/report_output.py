@@ -78,6 +78,7 @@ def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
     """Print a report with control characters escaped, or raise a usage error if the format is binary."""
     if format in (Format.PARQUET, Format.ARROW):
         raise UsageError(f"--format {format}: is binary and can't be printed on a terminal. Add -o FILE.")
+    # Read lines from a file, because a chunk can end in the middle of a line or of a character.
     with TemporaryFile("w+", encoding="utf-8") as file:
         for chunk in chunks:
             file.buffer.write(chunk)
@@ -103,6 +104,7 @@ def _extract_summary(chunks: Iterable[bytes], folder: Path) -> None:
         file.writelines(chunks)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            # The temporary folder is on the same disk, so that the files can be renamed.
             with (
                 ZipFile(file) as archive,
                 TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as temporary_folder,

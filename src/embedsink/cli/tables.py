@@ -37,7 +37,7 @@ class _Column:
 
     @property
     def width_min(self) -> int:
-        """The least width in characters at which the column is shown. Numbers are never cut."""
+        """The least width in characters at which the column is shown. Numbers and the name are never cut."""
         if self.is_numeric:
             return self.full_width
         return min(self.full_width, max(len(self.name) + _COLUMN_GAP, TEXT_WIDTH_MIN))
@@ -58,7 +58,7 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], *, width:
     columns = _to_columns(names, rows)
     if len(rows) == 1 and _uncut_width(columns) > width:
         columns = _transpose_row(columns)
-    visible_columns = _columns_that_fit_cut(columns, width)
+    visible_columns = _columns_that_fit(columns, width)
     hidden_columns = columns[len(visible_columns) :]
     _print_columns(visible_columns, width=width, is_single_line=True)
     if hidden_columns:
@@ -84,7 +84,7 @@ def _transpose_row(columns: Sequence[_Column]) -> list[_Column]:
     return [_Column("column", names, is_numeric=False), _Column("value", values, is_numeric=False)]
 
 
-def _columns_that_fit_cut(columns: Sequence[_Column], width: int) -> list[_Column]:
+def _columns_that_fit(columns: Sequence[_Column], width: int) -> list[_Column]:
     """Return as many of the first columns as fit if each has its least width. Return at least one column."""
     fitting = list(columns)
     while len(fitting) > 1 and sum(column.width_min for column in fitting) > width:
@@ -122,11 +122,15 @@ def _print_columns(columns: Sequence[_Column], *, width: int, is_single_line: bo
             no_wrap=is_single_line and column.is_numeric,
         )
     for row in zip(*(column.cells for column in columns), strict=True):
-        # The terminal cuts a single line at its width anyway, and rich is slow with long texts.
-        table.add_row(*(Text(cell[:width], no_wrap=True) if is_single_line else Text(cell) for cell in row))
+        if is_single_line:
+            # The terminal cuts a single line at its width anyway, and rich is slow with long texts.
+            table.add_row(*(Text(cell[:width], no_wrap=True) for cell in row))
+        else:
+            table.add_row(*map(Text, row))
     console = Console(width=width)
     with console.capture() as output:
         console.print(table)
+    # rich adds empty lines around a table, and spaces at the ends of lines.
     typer.echo("\n".join(line.rstrip() for line in output.get().splitlines() if line.strip()))
 
 

@@ -12,7 +12,7 @@ _RETRY_AFTER_S = 5
 
 
 def is_reserved(*, used_by_key: int, used: int, total: int) -> bool:
-    """Return whether a key may not have the next free slot, because it is reserved for other keys.
+    """Return whether a key may not have the next free slot, because that slot is reserved for other keys.
 
     The last quarter of the slots is reserved for keys that use less than a quarter.
 
@@ -54,7 +54,7 @@ class ConcurrencyLimiter:
         self._subject = subject
         self._setting = setting
         self._running: Counter[str] = Counter()
-        # By key, a future for each waiting task; it is done when the task may run. The key whose turn is next is first.
+        # For each waiting task, by key, a future that is done when the task may run. The next key in turn is first.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @contextlib.asynccontextmanager
@@ -84,10 +84,10 @@ class ConcurrencyLimiter:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key_id, deque()).append(turn)
         try:
-            await turn  # `_admit` counts this task as running.
+            await turn  # `_admit` completes the future, and counts this task as running.
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._remove_waiting(key_id, turn)
+                self._remove_waiting(key_id, turn)  # The task was still waiting.
             else:
                 self._release(key_id)  # The slot was assigned before the cancellation arrived.
             raise
@@ -117,16 +117,17 @@ class ConcurrencyLimiter:
         """Release a running slot of a key, and assign the free slots to waiting tasks."""
         self._running[key_id] -= 1
         if self._running[key_id] == 0:
-            del self._running[key_id]
+            del self._running[key_id]  # Otherwise every key that was ever used would remain.
         while candidates := [key for key in self._waiting if self._may_run(key)]:
+            # Of keys with equally many running tasks, `min` returns the first, whose turn is next.
             self._admit(min(candidates, key=self._running.__getitem__))
 
     def _admit(self, key_id: str) -> None:
-        """Let the first waiting task of a key run, unless it was cancelled."""
+        """Let the first waiting task of a key run, unless that task was cancelled."""
         turns = self._waiting.pop(key_id)
         turn = turns.popleft()
         if turns:
-            self._waiting[key_id] = turns  # after the other keys
+            self._waiting[key_id] = turns  # Insert the key again, after the other keys.
         if not turn.cancelled():
             turn.set_result(None)
             self._running[key_id] += 1

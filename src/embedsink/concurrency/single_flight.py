@@ -33,6 +33,7 @@ class SingleFlight:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = _Flight(asyncio.create_task(call()))
+            # Otherwise asyncio would log an exception that no caller retrieves.
             flight.task.add_done_callback(_retrieve_exception)
         flight.caller_count += 1
         try:
@@ -42,6 +43,7 @@ class SingleFlight:
             flight.caller_count -= 1
             if flight.caller_count == 0:
                 flight.task.cancel()  # No effect if the task is done.
+                # After `forget`, the key may belong to a newer task.
                 if self._flights.get(key) is flight:
                     del self._flights[key]
 
@@ -52,12 +54,12 @@ class SingleFlight:
     def forget(self, key: Hashable) -> None:
         """Let the next caller with this key start a new task. Present callers still get the result of the old task.
 
-        Call this after a load, because the old task may miss the loaded rows.
+        Call this after new rows are loaded, because the old task may miss those rows.
         """
         self._flights.pop(key, None)
 
 
 def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
-    """Mark the exception as retrieved, so that asyncio does not log it when all callers were cancelled."""
+    """Mark the exception of a task as retrieved, so that asyncio does not log it when all callers were cancelled."""
     if not task.cancelled():
         task.exception()

@@ -35,7 +35,7 @@ class Throttle:
     def __init__(self, *, waiting_max: int) -> None:
         self._turns = ConcurrencyLimiter(1, waiting_max=waiting_max)
         self._paused_until = 0.0
-        self._loop_meter = CpuMeter()
+        self._loop_meter = CpuMeter()  # It measures this thread, which runs the event loop.
 
     async def run(self, query: Callable[[], Coroutine[Any, Any, T]], *, key_id: str) -> T:
         """Run a query when it is this key's turn, and return the result.
@@ -61,7 +61,7 @@ class Throttle:
         try:
             await asyncio.wait({task}, timeout=TURN_S_MAX)
         except asyncio.CancelledError:
-            task.cancel()
+            task.cancel()  # `asyncio.wait` does not cancel the query.
             raise
         finally:
             ended_at = time.monotonic()
@@ -102,5 +102,5 @@ class CpuMeter:
         return (run_ns + waited_ns) / 1e9 if run_ns else self._run_s()
 
     def _run_s(self) -> float:
-        """Return the seconds of CPU time of the thread; 0 if another thread calls this."""
+        """Return the seconds of CPU time of the thread; 0 if another thread calls this, which can't measure them."""
         return time.thread_time() if threading.get_ident() == self._thread else 0.0

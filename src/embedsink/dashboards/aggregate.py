@@ -26,32 +26,36 @@ def row_filter(tile: NumberTile | Chart | Table, names: list[str], end: datetime
     """Return a predicate of rows: whether a tile uses the row.
 
     Args:
-        tile: the tile.
+        tile: the tile. The conditions are its fields `where`, `older_days` (minimum ages in days) and `nonzero`.
         names: the names of the columns of a row.
         end: the end of the period, in UTC without a zone.
     """
+    # Columns are given by their index in a row.
     required_values = [(names.index(column), value) for column, value in tile.where.items()]
     # Limit the age, because a time before the year 1 can't be represented.
     upper_limits = [
         (names.index(column), end - min(timedelta(days=days), end - datetime.min))
         for column, days in tile.older_days.items()
     ]
-    nonzero_column = names.index(tile.nonzero) if tile.nonzero else None
-    if nonzero_column is None and not required_values and not upper_limits:
+    nonzero_index = names.index(tile.nonzero) if tile.nonzero else None
+    if nonzero_index is None and not required_values and not upper_limits:
         return lambda row: True
 
     def matches(row: Row) -> bool:
-        if nonzero_column is not None and not row[nonzero_column]:
+        if nonzero_index is not None and not row[nonzero_index]:
             return False
-        if any(row[column] != value for column, value in required_values):
+        if any(row[index] != value for index, value in required_values):
             return False
-        return all(row[column] is not None and row[column] < limit for column, limit in upper_limits)
+        return all(row[index] is not None and row[index] < limit for index, limit in upper_limits)
 
     return matches
 
 
 def aggregator_for(tile: NumberTile | Chart | Table, names: list[str]) -> "Aggregator":
-    """Return the aggregator of a tile for rows with the columns `names`."""
+    """Return the aggregator of a tile, which computes the content of the tile from the rows of a report.
+
+    The rows have the columns `names`.
+    """
     if isinstance(tile, NumberTile):
         return NumberAggregator(tile, names)
     if tile.group:
@@ -70,7 +74,7 @@ class NumberAggregator:
         self._how = tile.how
         self._factor = tile.times
         self._column = names.index(tile.column) if tile.column else -1  # `count` reads no column.
-        # The columns of the divisor, each with its sign.
+        # The indexes of the divisor's columns, each with its sign: a minus before the name subtracts the column.
         self._divisor_columns = [
             (names.index(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in tile.of
         ]
@@ -83,8 +87,9 @@ class NumberAggregator:
         """Return the number before the first row, which is also the number of a report without rows."""
         if tile.how == "newest":
             return None
-        # The report `totals` has no row without events. A count is then 0, and a share is None.
-        return None if tile.how == "only" and tile.format != "count" else 0
+        # `only` reads the report `totals`, which has no row if there are no events. A count is then 0, a share is None.
+        is_unknown = tile.how == "only" and tile.format != "count"
+        return None if is_unknown else 0
 
     def add(self, row: Row) -> None:
         """Include a row in the computation."""
@@ -100,6 +105,7 @@ class NumberAggregator:
             if value is not None and (self._number is None or value > self._number):
                 self._number = value
         else:
+            # A sum or a ratio. A sum has no divisor columns.
             self._number += value or 0
             self._divisor += sum(sign * (row[column] or 0) for column, sign in self._divisor_columns)
 
@@ -108,7 +114,8 @@ class NumberAggregator:
         if self._how == "ratio":
             return self._number * self._factor / self._divisor if self._divisor > 0 else None
         if self._how == "distinct":
-            return len(self._distinct - {None}) * self._factor
+            return len(self._distinct - {None}) * self._factor  # None is not a value.
+        # The newest value can be a time, which can't be multiplied.
         if self._number is None or self._factor == 1:
             return self._number
         return self._number * self._factor
@@ -185,7 +192,7 @@ class GroupedRows:
         self._sum_columns = [names.index(name) for name in group.sum]
         self._median_columns = [names.index(name) for name in group.median]
         self._groups: dict[tuple[Any, ...], _GroupTotals] = {}
-        # The first aggregate follows the columns of the key.
+        # By default, sort by the first aggregate, which follows the key columns, in descending order.
         self._sort = sort or f"-{self.names[len(group.by)]}"
         self._has_count = group.count is not None
         self._rows_max = rows_max
@@ -248,7 +255,8 @@ class SampledMedian:
             return
         if self._value_count % self._step == 0:
             if len(self._sample) == MEDIAN_SAMPLE_MAX:
-                # The sample is full: drop every second value, and retain half as many of the next values.
+                # The sample is full: drop every second value, and from now on retain half as many. This value is one of
+                # them, because `MEDIAN_SAMPLE_MAX` is even.
                 del self._sample[1::2]
                 self._step *= 2
             self._sample.append(value)
@@ -297,8 +305,10 @@ class TopSeries:
 
     def rows(self) -> list[Row]:
         """Return the rows of the top series, in the order in which they were added."""
-        top_series = self._top_series(self._series_max)
-        numbered_rows = sorted(entry for series in top_series for entry in self._rows_by_series[series])
+        numbered_rows: list[tuple[int, Row]] = []
+        for series in self._top_series(self._series_max):
+            numbered_rows += self._rows_by_series[series]
+        numbered_rows.sort()  # by row number
         return [row for _, row in numbered_rows[: self._rows_max]]
 
     def is_cut(self) -> bool:
@@ -310,7 +320,7 @@ class TopSeries:
         return heapq.nlargest(count, self._rows_by_series, key=self._sum_by_series.__getitem__)
 
     def _drop_smallest(self) -> None:
-        """Keep the rows of twice as many series as are shown.
+        """Drop the rows of the series with the smallest sums. Keep twice as many series as are shown, as a reserve.
 
         A dropped series is never shown again, because the line of that series would have a gap.
         """

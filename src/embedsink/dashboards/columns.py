@@ -26,9 +26,14 @@ def result_columns(report: Report, tile: Chart | Table) -> list[str]:
 
 
 def text_filters(tiles: Sequence[NumberTile | Chart | Table]) -> tuple[tuple[str, str], ...]:
-    """Return the filters on texts that all tiles share, as pairs of column and value for the query."""
-    filters = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
-    return tuple(sorted(set.intersection(*filters)))
+    """Return the filters on texts that all tiles share, as pairs of column and value for the query.
+
+    The query compares texts only, so other filters are omitted.
+    """
+    filters_by_tile = [
+        {(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles
+    ]
+    return tuple(sorted(set.intersection(*filters_by_tile)))
 
 
 def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
@@ -41,18 +46,21 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
             columns.add(tile.column)
         columns.update(name.removeprefix("-") for name in tile.of)
     elif tile.group:
-        columns.update(tile.group.by, tile.group.sum, tile.group.median)
+        columns.update(tile.group.by, tile.group.sum, tile.group.median)  # The tile shows only these.
     else:
         columns.update(PERIOD_COLUMNS)  # `required_columns` omits those that the report lacks.
         if tile.sort:
             columns.add(tile.sort.removeprefix("-"))
-        columns |= set(tile.columns) if isinstance(tile, Table) else _columns_of_chart(report, tile)
+        if isinstance(tile, Table):
+            columns.update(tile.columns)
+        else:
+            columns.update(_columns_of_chart(report, tile))
     return columns
 
 
 def _columns_of_chart(report: Report, chart: Chart) -> set[str]:
     """Return the names of the columns that the spec, the comparison or the top series of a chart may read."""
-    # All columns that are not numbers are dimensions, and so is the number of a deployment.
+    # Include the columns that distinguish rows: all that are not numbers, and the number of a deployment.
     columns = {"deployment", *(column.name for column in report.columns if column.type not in ("integer", "number"))}
     # Expressions can name a column anywhere in the spec.
     columns.update(_WORD.findall(json.dumps(chart.spec, ensure_ascii=False)))

@@ -39,6 +39,7 @@ def _change_size(value: float, before: float, *, is_share: bool) -> tuple[float,
     if is_share:
         return abs(value - before), "points"
     factor = value / before
-    if factor > FACTOR_ABOVE:
-        return round(factor, 1 if factor < 10 else 0), "times"
+    if factor > FACTOR_ABOVE:  # A large increase is easier to read as ×5.2 than as 420%.
+        digits = 1 if factor < 10 else 0
+        return round(factor, digits), "times"
     return abs(factor - 1), "share"

@@ -53,13 +53,14 @@ def first_error(error: ValidationError, content: Any) -> str:
             message = _unknown_field_message(str(name), _owner_model(location), _value_at(location[:-1], content))
         case _, "missing":
             message = "is missing. Add it."
+        # Pydantic reports an unknown or a missing `kind` as an error of the tile.
         case _, "union_tag_invalid":
             location = (*location, "kind")
             message = _unknown_value_message(value["kind"], TILES_BY_KIND)
         case _, "union_tag_not_found":
             location = (*location, "kind")
             message = f"is missing. Write one of {', '.join(TILES_BY_KIND)}."
-        case (*_, "parameters", name, "[key]"), _:
+        case (*_, "parameters", name, "[key]"), _:  # Pydantic appends `[key]` for an error in the name of a member.
             advice = suggestion(str(name), sorted(get_args(TileParameter)))
             message = f"is not a parameter that a tile can set. {advice}"
         case (*_, "where", _, "str"), _:  # Pydantic reports an error for each member of a union.
@@ -90,7 +91,7 @@ def _unknown_value_message(value: object, known: Iterable[str]) -> str:
     """Return the message for a value that is not one of the `known` names."""
     names = list(known)
     advice = "Write one of these."
-    # The text "2" is not valid where the number 2 is. Then `names` contains it.
+    # Never suggest the value itself: the text "2" is invalid where the number 2 is allowed.
     if isinstance(value, str) and value not in names:
         advice = suggestion(value, names, advice)
     return f"{preview(value)} is not one of {', '.join(names)}. {advice}"
@@ -107,7 +108,7 @@ def _owner_model(location: Location) -> type[BaseModel]:
             return TopValues
         case (*_, "marks"):
             return Marks
-        case ("sections", _, "charts", _, kind):
+        case ("sections", _, "charts", _, kind):  # Pydantic inserts the kind of a tile after the index.
             return TILES_BY_KIND[str(kind)]
         case ("sections", _):
             return Section

@@ -54,7 +54,7 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
 
 
 def is_page_name(name: str) -> bool:
-    """Return whether a dashboard page may have this name."""
+    """Return whether a dashboard page may have this name. The name of the inspector is taken."""
     return _PAGE_NAME.fullmatch(name) is not None and name != INSPECTOR
 
 
@@ -105,7 +105,7 @@ def _read_dashboard(path: Path) -> Dashboard:
 
 
 def _parse_json(path: Path, where: str) -> Any:
-    """Return the parsed JSON of a file. Raise Misconfigured if the file is not JSON; `where` names it."""
+    """Return the parsed JSON of a file. Raise Misconfigured if the file is not JSON; `where` begins the message."""
     try:
         return json.loads(path.read_bytes())
     except json.JSONDecodeError as error:

@@ -28,12 +28,14 @@ def fill_gaps(
         return rows
     # Periods are compared by their middles: after a clock change, the starts of shifted periods differ by an hour.
     middle = names.index("period_middle")
-    existing = {axis.period_start(row[middle]) for row in rows}
+    existing_starts = {axis.period_start(row[middle]) for row in rows}
     first_ms, end_ms = limits
     if first_ms is None:
-        first_ms = min(existing)
-    missing = [start_ms for start_ms in _period_starts(axis, first_ms, end_ms) if start_ms not in existing]
-    return [*rows, *(_zero_row(names, chart.compare.y, axis, start_ms) for start_ms in missing)]
+        first_ms = min(existing_starts)
+    starts = _period_starts(axis, first_ms, end_ms)
+    missing_starts = [start_ms for start_ms in starts if start_ms not in existing_starts]
+    zero_rows = [_zero_row(names, chart.compare.y, axis, start_ms) for start_ms in missing_starts]
+    return [*rows, *zero_rows]
 
 
 def _zero_row(names: Sequence[str], zero_column: str, axis: TimeAxis, start_ms: int) -> list[Any]:

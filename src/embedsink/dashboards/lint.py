@@ -23,7 +23,10 @@ ReportTile = NumberTile | Chart | Table
 
 
 def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> None:
-    """Raise Misconfigured for the first unknown report, column or parameter, with its file and path."""
+    """Raise Misconfigured for the first invalid tile, such as one with an unknown column.
+
+    The message begins with the file and the path of the error.
+    """
     known = {report.name: report for report in reports}
     for name, dashboard in dashboards.items():
         for path, tile in _tiles_with_paths(dashboard):
@@ -31,7 +34,7 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
 
 
 def lint(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
-    """Return the errors of the invalid dashboards, by the name of the dashboard."""
+    """Return the first error of each invalid dashboard, by the name of the dashboard."""
     known_reports = list(reports)
     errors = {}
     for name, dashboard in dashboards.items():
@@ -139,14 +142,16 @@ def _check_shown_columns(path: str, tile: Chart | Table, report: Report) -> None
     owner = "this group" if tile.group else f"report {report.name}"
     if tile.sort:
         _check_column(f"{path}.sort", tile.sort.removeprefix("-"), row_columns, owner)
-    known = set(row_columns)
-    if known & set(PERIOD_COLUMNS):
-        known.update(PERIOD_END_COLUMNS)
+    known_columns = set(row_columns)
+    # A row of a period gets further columns, such as the end of the period.
+    if known_columns & set(PERIOD_COLUMNS):
+        known_columns.update(PERIOD_END_COLUMNS)
     for where, column in columns_shown(tile):
         if isinstance(tile, Chart) and where.startswith("spec"):
-            _check_column(f"{path}.{where}", column, known | _computed_columns(tile.spec), owner)
+            # A spec can also use the columns that its transforms compute.
+            _check_column(f"{path}.{where}", column, known_columns | _computed_columns(tile.spec), owner)
         else:
-            _check_column(f"{path}.{where}", column, known, owner)
+            _check_column(f"{path}.{where}", column, known_columns, owner)
 
 
 def _check_column(path: str, column: str, known: Collection[str], owner: str) -> None:
@@ -222,7 +227,8 @@ def _numeric_columns_of(tile: ReportTile) -> Iterator[tuple[str, str]]:
     else:
         fields = ["group.sum", "group.median", "leading.by"]
     for where, column in columns_read(tile):
-        if where.partition("[")[0] in fields:
+        field, _, _ = where.partition("[")  # `of[0]` is in the field `of`.
+        if field in fields:
             yield where, column
 
 

@@ -95,7 +95,8 @@ class Group(_FileObject):
     @property
     def columns(self) -> list[Column]:
         """The columns of the aggregated rows, in order."""
-        return [*self.by, *self.sum, *self.median, *([self.count] if self.count else [])]
+        count = [self.count] if self.count else []
+        return [*self.by, *self.sum, *self.median, *count]
 
 
 class _RowsTile(_ReportTile):

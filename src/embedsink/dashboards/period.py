@@ -46,7 +46,7 @@ class _ScopeParser:
     now: datetime
 
     def parse(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
-        """Return a scope with these values. Raise Refused if a parameter is invalid or a deployment is not allowed."""
+        """Return the scope of these and the shared parameters. Raise Refused if a value is invalid or not allowed."""
         params = self.shared | {"since": since, "until": until, "interval": interval}
         return parse_scope(params, deployments=self.deployments, allowed=self.allowed, now=lambda: self.now)
 
@@ -56,7 +56,7 @@ class _ScopeParser:
         Raises:
             Refused: the time zone, or another shared parameter, is invalid (reason `bad_parameter`).
         """
-        timezone = self.parse(None, None).timezone
+        timezone = self.parse(None, None).timezone  # The parser has checked that it exists.
         return self.now.astimezone(ZoneInfo(timezone or "UTC")).replace(tzinfo=None)
 
 
@@ -67,7 +67,7 @@ def period_of(
     allowed: frozenset[int] | None = None,
     now: datetime,
 ) -> Period:
-    """Return the period of query parameters.
+    """Return the period that query parameters select, and the previous period.
 
     Args:
         params: `period`, or `since` and `until`; `compare`, `surface`, `tenant`, `timezone`. None means missing.
@@ -80,19 +80,22 @@ def period_of(
     """
     shared = {name: params.get(name) for name in ("surface", "tenant", "timezone")}
     parser = _ScopeParser(shared, deployments, allowed, now)
-    since, until, previous = _limits_of(params, parser)
-    interval = _interval_for(_length_of(parser.parse(since, until), now))
-    is_compared = previous is not None and _parse_compare(params.get("compare"))
+    since, until, previous_limits = _limits_of(params, parser)
+    length = _length_of(parser.parse(since, until), now)
+    interval = _interval_for(length)
+    before = None
+    if previous_limits is not None and _parse_compare(params.get("compare")):
+        before = parser.parse(*previous_limits, interval)
     report_params = {"since": since, "until": until, "interval": interval, **shared}
     return Period(
         scope=parser.parse(since, until, interval),
-        before=parser.parse(*previous, interval) if previous and is_compared else None,
+        before=before,
         params={name: value for name, value in report_params.items() if value is not None},
     )
 
 
 def _limits_of(params: Mapping[str, str | None], parser: _ScopeParser) -> tuple[str, str | None, _Limits | None]:
-    """Return `since` and `until` of the period, and the limits of the previous period, if there is one.
+    """Return `since` and `until` of the period, and the start and end of the previous period, if there is one.
 
     Raises:
         Refused: the parameters contradict each other, or one is invalid (reason `bad_parameter`).
@@ -101,8 +104,8 @@ def _limits_of(params: Mapping[str, str | None], parser: _ScopeParser) -> tuple[
     if since is None:
         if until is not None:
             raise Refused(Reason.BAD_PARAMETER, "until: is given without since. Give both, or a period such as 7d.")
-        since, previous = _rolling_limits(period or PERIOD_DEFAULT, parser)
-        return since, None, previous
+        since, previous_limits = _rolling_limits(period or PERIOD_DEFAULT, parser)
+        return since, None, previous_limits
     if period is not None:
         raise Refused(Reason.BAD_PARAMETER, "period: is given together with since. Give one of them.")
     return since, until, _limits_before(parser.parse(since, until), parser.now)
@@ -116,18 +119,18 @@ def _rolling_limits(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
     if period not in PERIODS:
         raise Refused(Reason.BAD_PARAMETER, f"period: {preview(period)} is not one of {', '.join(PERIODS)}.")
     length = timedelta(days=PERIODS[period])
-    local_now = parser.local_now().replace(microsecond=0)
     if period == "24h":
         utc_now = parser.now.astimezone(UTC).replace(tzinfo=None, microsecond=0)
         start = utc_now.replace(minute=0, second=0) - timedelta(hours=23)  # the current hour and 23 earlier hours
         return _utc_text(start), (_utc_text(start - length), _utc_text(utc_now - length))
-    first_day = local_now.date() - length + timedelta(days=1)
+    local_now = parser.local_now().replace(microsecond=0)
+    first_day = local_now.date() - length + timedelta(days=1)  # The period includes today.
     return first_day.isoformat(), ((first_day - length).isoformat(), (local_now - length).isoformat())
 
 
 def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
     """Return the limits of the period before a custom period; None if they are outside the calendar."""
-    start = scope.since or datetime.min
+    start = scope.since or datetime.min  # A custom period always has `since`; its type allows None.
     try:
         if scope.since and scope.until:
             day_limits = _days_before(scope.local_time(scope.since), scope.local_time(scope.until))
@@ -139,9 +142,10 @@ def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
 
 
 def _days_before(start: datetime, end: datetime) -> _Limits | None:
-    """Return the limits of as many local days before a period of whole local days; None for other periods.
+    """Return the limits of as many local days before a period of whole local days.
 
-    Local days can have 23 or 25 hours, so these limits are local times.
+    Return None for other periods, and for limits before `_CALENDAR_START`.
+    The limits are local times, because local days can have 23 or 25 hours.
     """
     are_whole_days = start.time() == end.time() == time.min
     previous_start = start - (end - start)
@@ -154,7 +158,7 @@ def _length_of(scope: Scope, now: datetime) -> timedelta:
     """Return the length of a period. Without `until` the period ends now; without `since` the length is 0."""
     end = scope.until or now.astimezone(UTC).replace(tzinfo=None)
     start = scope.since or end
-    return max(end - start, timedelta())
+    return max(end - start, timedelta())  # A period in the future has no length yet.
 
 
 def _interval_for(length: timedelta) -> str:

@@ -146,16 +146,21 @@ def _has_earlier_events(reader: Reader, period: Period) -> bool:
         return True
     if not reader.has(_EVENT_BEFORE_VIEW):  # Older snapshots lack the view.
         return True
+    # The view has the events before `until`. A result with a row has a first batch.
     variables = previous.variables() | {"until": previous.since}
     return any(reader.set_variables(**variables).rows(SelectQuery(_EVENT_BEFORE_VIEW, limit=1)))
 
 
 def _cache_pairs(reader: Reader, tiles_by_source: Mapping[_Source, Sequence[_ReportTile]], request: _Request) -> None:
-    """Store the paired AI queries of both periods in a temporary table if several queries need them."""
+    """Store the rows of the view `_PAIR_VIEW` in a temporary table if several queries read the view.
+
+    The view pairs the stages of AI queries, which is slow. The table has the rows of all periods that tiles show.
+    """
     current, previous = request.period.scope, request.period.before
     query_count = 0
     is_previous_read = False
     for source, tiles in tiles_by_source.items():
+        # The table has the scope of the page, so tiles with their own parameters can't read the table.
         if source.report_name not in PAIR_REPORTS or source.parameters:
             continue
         query_count += 1
@@ -182,7 +187,7 @@ def _data_with_marks(
     marked: dict[str, TileData] = {}
     for tile in tiles:
         if isinstance(tile, Chart) and tile.marks:
-            if tile.marks not in times_by_marks:
+            if tile.marks not in times_by_marks:  # Several charts can have the same marks.
                 times_by_marks[tile.marks] = _marked_times(reader, tile.marks, request)
             marked[tile.id] = replace(data[tile.id], marks=times_by_marks[tile.marks])
     return marked
@@ -193,8 +198,8 @@ def _marked_times(reader: Reader, marks: Marks, request: _Request) -> list[int]:
     scope = request.period.scope
     now = naive_utc(request.now)
     newest = TopRows([marks.at], f"-{marks.at}", MARKS_MAX)
-    for rows in reader.set_variables(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
-        for (marked_at,) in rows:
+    for batch in reader.set_variables(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
+        for (marked_at,) in batch:
             if marked_at is not None and marked_at <= now:
                 newest.add((marked_at,))
     return [TimeAxis(scope).chart_value(marked_at) for (marked_at,) in newest.rows()]
@@ -205,7 +210,8 @@ def _query_source(
 ) -> dict[str, TileData]:
     """Return the data of the tiles that read the same report with the same parameters."""
     period = request.period
-    current = _aggregate(reader, report, tiles, _tile_variables(period.scope, parameters, request.now), request.now)
+    variables = _tile_variables(period.scope, parameters, request.now)
+    current = _aggregate(reader, report, tiles, variables, request.now)
     previous: dict[str, Any] = {}
     # A tile with its own `since` has no previous period.
     compared = [] if "since" in parameters else [tile for tile in tiles if _is_compared(tile)]
@@ -237,15 +243,16 @@ def _tile_variables(scope: Scope, parameters: dict[str, str], now: datetime) -> 
 def _aggregate(
     reader: Reader, report: Report, tiles: Sequence[_ReportTile], variables: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """Read a report once, and return the aggregator of each tile by the tile's id."""
+    """Read a report once, and return by tile id the aggregators, which have computed the content of the tiles."""
     names = list(required_columns(report, tiles))
     aggregators = [aggregator_for(tile, names) for tile in tiles]
-    end = min(variables["until"] or naive_utc(now), naive_utc(now))
+    now_utc = naive_utc(now)
+    end = min(variables["until"] or now_utc, now_utc)
     row_filters = [row_filter(tile, names, end) for tile in tiles]
     query = SelectQuery(report.name, tuple(names), where=text_filters(tiles))
-    for rows in reader.set_variables(**variables).rows(query):
+    for batch in reader.set_variables(**variables).rows(query):
         for aggregator, matches in zip(aggregators, row_filters, strict=True):
-            for row in rows:
+            for row in batch:
                 if matches(row):
                     aggregator.add(row)
     return {tile.id: aggregator for tile, aggregator in zip(tiles, aggregators, strict=True)}
@@ -255,6 +262,7 @@ def _presentation_of(report: Report, parameters: dict[str, str], request: _Reque
     """Return the parts of the data that all tiles of a source share."""
     scope, previous = request.period.scope, request.period.before
     now = naive_utc(request.now)
+    # The time from the previous period to the current one.
     shift = (scope.since or now) - (previous.since or now) if previous else timedelta()
     axis = TimeAxis(scope, shift)
     span = span_of(scope, now=request.now)
@@ -263,7 +271,7 @@ def _presentation_of(report: Report, parameters: dict[str, str], request: _Reque
         previous_end = axis.chart_value(previous.until, is_previous=True)
     params = request.period.params | parameters
     if "since" in parameters:
-        params.pop("until", None)
+        params.pop("until", None)  # A tile with its own `since` reads up to now.
     return _Presentation(report, axis, span, params, request.has_earlier_events, previous_end)
 
 
@@ -272,13 +280,13 @@ def _number_data(
 ) -> TileData:
     """Return the data of a number tile, with the change if there is a previous period."""
     value = presentation.axis.chart_value(current.value())
-    data = TileData([], [], [], value, params=presentation.params)
+    data = TileData(columns=[], rows=[], before=[], value=value, params=presentation.params)
     if previous is None:
         return data
     value_before = previous.value()
     change = change_of(tile, value, value_before)
     if value is not None and not presentation.has_earlier_events:
-        change = NO_COMPARISON
+        change = NO_COMPARISON  # The previous period may be incomplete.
     elif value is not None and value_before is None:
         change = ZERO_BEFORE  # A share without events is None.
     return replace(data, value_before=value_before, change=change)
@@ -345,17 +353,21 @@ def _fill_previous_gaps(
     first_ms, end_ms = presentation.span
     # Without earlier events it is unknown when recording began, so no period before the first row is zero.
     start_ms = first_ms if presentation.has_earlier_events else None
-    return fill_gaps(tile, names, before, presentation.axis, (start_ms, min(presentation.previous_end, end_ms)))
+    previous_end_ms = min(presentation.previous_end, end_ms)
+    return fill_gaps(tile, names, before, presentation.axis, (start_ms, previous_end_ms))
 
 
 def _time_axis_of(
     names: list[str], rows: list[list[Any]], presentation: _Presentation
 ) -> tuple[str | None, list[int], list[int] | None]:
-    """Return the interval, the span and the label positions of a chart. A report by day always has days."""
+    """Return the interval, the span and the label positions of a chart.
+
+    A report by day has days for every interval of the scope. The rows then determine the span.
+    """
     interval, span = presentation.axis.scope.interval, presentation.span
     is_day = "day" in names
     if is_day and rows and interval != "day":
-        start, end = names.index("day"), names.index("period_end")
+        start_index, end_index = names.index("day"), names.index("period_end")
         interval = "day"
-        span = [min(row[start] for row in rows), max(row[end] for row in rows)]
+        span = [min(row[start_index] for row in rows), max(row[end_index] for row in rows)]
     return interval, span, presentation.axis.ticks(span, is_day=is_day)

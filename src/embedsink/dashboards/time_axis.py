@@ -33,7 +33,7 @@ def span_of(scope: Scope, *, now: datetime) -> list[int]:
     axis = TimeAxis(scope)
     last = naive_utc(now)
     if scope.until is not None:
-        # `until` is exclusive, so a period that starts at `until` is not included.
+        # `until` is exclusive, so a period that starts at `until` is not included. No time is before the year 1.
         last = max(scope.until, datetime.min + _MICROSECOND) - _MICROSECOND
     first = scope.since or last
     last_start_ms = axis.period_start(axis.chart_value(max(first, last)))
@@ -62,7 +62,9 @@ class TimeAxis:
             local_ms = _to_epoch_ms(datetime(value.year, value.month, value.day))
         else:
             return value
-        return min(local_ms + self._local_shift_ms(), _LAST_MS) if is_previous else local_ms
+        if not is_previous:
+            return local_ms
+        return min(local_ms + self._local_shift_ms(), _LAST_MS)  # A date after the year 9999 can't be represented.
 
     def _local_shift_ms(self) -> int:
         """Return the time from the start of the previous period to the start of the current one, by local clocks."""

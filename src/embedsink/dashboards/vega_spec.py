@@ -36,7 +36,7 @@ def complete_spec(chart: Chart) -> _Spec:
         layers.append(_previous_period_line(chart.compare.x, chart.compare.y))
     if chart.marks:
         layers.append(_marked_time_lines(chart.marks.title))
-    _break_lines(spec)
+    _break_lines_at_gaps(spec)
     count_fields = _count_fields(spec)
     for part in _nested_objects(spec):
         _limit_bar_height(part.get("mark"))
@@ -85,7 +85,10 @@ def _add_axis_defaults(definition: _Spec, channel: str, *, is_count: bool) -> No
 
 
 def _label_nulls(colour: Any) -> None:
-    """Give null the same label in the legend as on the axes, unless the file hides the legend with `"legend": null`."""
+    """Give null the same label in the legend as on the axes, unless the file hides the legend with `"legend": null`.
+
+    `colour` is the definition of the colour channel, or None.
+    """
     if isinstance(colour, dict) and colour.get("type") == "nominal" and colour.get("legend", {}) is not None:
         colour["legend"] = {"labelExpr": _LABEL_OR_NONE} | colour.get("legend", {})
 
@@ -138,7 +141,7 @@ def _marked_time_lines(title: str) -> _Spec:
     }
 
 
-def _break_lines(spec: _Spec) -> None:
+def _break_lines_at_gaps(spec: _Spec) -> None:
     """Break lines at periods without a row, because their values are unknown."""
     shared_encoding = spec.get("encoding", {})
     for layer in [spec, *spec.get("layer", [])]:
@@ -150,6 +153,7 @@ def _break_lines(spec: _Spec) -> None:
         colour_field = encoding.get("color", {}).get("field")
         window = {"groupby": [colour_field] if colour_field else [], "sort": [{"field": "period_middle"}]}
         follows_gap = f"isValid(datum.previous_end) && datum.previous_end < {_PERIOD_START}"
+        # Number the parts of a line between gaps, and draw each part as a line. A row after a gap increases the number.
         layer["transform"] = [
             *layer.get("transform", []),
             {"window": [{"op": "lag", "field": "period_end", "as": "previous_end"}], **window},
@@ -160,11 +164,12 @@ def _break_lines(spec: _Spec) -> None:
 
 
 def _count_fields(spec: _Spec) -> set[str]:
-    """Return the names of the counts that a spec's transforms compute."""
+    """Return the names of the counts that a spec's transforms compute by folding or aggregating."""
     computed_counts: set[str] = set()
     for part in _nested_objects(spec):
         for transform in part.get("transform", []):
-            if "fold" in transform and all(_is_count({"field": field}, computed_counts) for field in transform["fold"]):
+            folded = transform.get("fold")
+            if folded is not None and all(_is_count({"field": field}, computed_counts) for field in folded):
                 _, value_field = transform.get("as", ["key", "value"])  # the default of Vega-Lite
                 computed_counts.add(value_field)
             for aggregate in [*transform.get("aggregate", []), *transform.get("joinaggregate", [])]:
@@ -179,7 +184,7 @@ def _is_count(definition: _Spec, computed_counts: set[str]) -> bool:
     if definition.get("aggregate") in _COUNT_AGGREGATES:
         return True
     field = str(definition.get("field"))
-    # Count columns of reports end in `_count`.
+    # The names of the count columns of reports end in `_count`.
     return definition.get("aggregate") in _COUNT_PRESERVING and (field.endswith("_count") or field in computed_counts)
 
 

@@ -42,7 +42,10 @@ def chart_svg(spec: dict[str, Any], *, tile: str) -> str:
 
 
 def _convert_with_retry(spec: str) -> str:
-    """Convert a spec to SVG. If that fails, try again without the characters whose truncation can be the cause."""
+    """Convert a spec to SVG. If that fails, try again without the characters that are a surrogate pair in UTF-16.
+
+    Vega can truncate a label between the two surrogates, which is then invalid text.
+    """
     try:
         return _convert(spec)
     except ValueError:
@@ -56,6 +59,7 @@ def _convert(spec: str) -> str:
     """Convert a spec to SVG. Raise ValueError if Vega-Lite can't draw the spec."""
     import vl_convert  # Imported here: the import takes 60 ms and 30 MiB.
 
+    # The empty list prevents the spec from loading remote data.
     svg: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
     return svg
 
@@ -73,11 +77,12 @@ def spec_with_data(
     """
     spec = complete_spec(chart)
     labels = _Labels()  # shared, so that a text has the same label in both periods
-    parameters = {
+    signals = {
         "span": data.get("span"),
         "ticks": data.get("ticks"),
         "date_format": _DATE_FORMATS.get(str(data.get("interval")), "%-d %b"),
     }
+    params = [*spec.get("params", []), *({"name": name, "value": value} for name, value in signals.items())]
     return spec | {
         "width": width,
         "height": height,
@@ -86,7 +91,7 @@ def spec_with_data(
             BEFORE: _row_objects(data["columns"], data["before"], labels),
             MARKS: [{"at": time} for time in data.get("marks") or []],
         },
-        "params": [*spec.get("params", []), *({"name": name, "value": value} for name, value in parameters.items())],
+        "params": params,
         "config": vega_config(palette) | {"font": FONT},
     }
 
@@ -112,5 +117,8 @@ class _Labels:
 
 def _row_objects(names: Sequence[str], rows: Sequence[Sequence[Any]], labels: _Labels) -> list[dict[str, Any]]:
     """Return rows as objects by column name, with labels instead of texts."""
-    labelled_rows = ([labels.label(value) if isinstance(value, str) else value for value in row] for row in rows)
-    return [dict(zip(names, row, strict=False)) for row in labelled_rows]
+    objects = []
+    for row in rows:
+        values = [labels.label(value) if isinstance(value, str) else value for value in row]
+        objects.append(dict(zip(names, values, strict=False)))
+    return objects

@@ -133,7 +133,10 @@ def _head_lines(dashboard: Dashboard, caption: Caption, palette: Palette) -> lis
 def _section_elements(
     section: Section, data: Mapping[str, TileFields], palette: Palette, y: float
 ) -> tuple[list[str], float]:
-    """Return the elements of a section that begins at `y`, and the position of its end."""
+    """Return the elements of a section that begins at `y`, and the y position of the section's end.
+
+    Tiles without an entry in `data` are omitted.
+    """
     baseline = y + SECTION_TITLE_BASELINE
     parts = [text_line(section.title, MARGIN, baseline, size=19, colour=palette.text, is_bold=True)]
     y += SECTION_TITLE_HEIGHT
@@ -218,8 +221,9 @@ def _has_dashed_line(tile: Tile, data: TileFields) -> bool:
     """Return whether a tile is a chart with a line of the previous period. A single point is not a line."""
     if not isinstance(tile, Chart) or tile.compare is None:
         return False
-    index = data["columns"].index(tile.compare.x)
-    return len({row[index] for row in data["before"]}) > 1
+    x_index = data["columns"].index(tile.compare.x)
+    previous_x_values = {row[x_index] for row in data["before"]}
+    return len(previous_x_values) > 1
 
 
 def _tile_elements(tile: Tile, data: TileFields, palette: Palette, box: _Box) -> Iterator[str]:
@@ -278,7 +282,7 @@ def _change_elements(tile: NumberTile | Gauge, data: TileFields, palette: Palett
     direction, text = format_change(change, data.get("value_before"), tile.format)
     if not text:
         return
-    colour = palette.muted
+    colour = palette.muted  # also of a label such as `no change`
     if isinstance(change, Mapping) and change["is_good"] is not None:
         colour = palette.good if change["is_good"] else palette.bad
     text = _ARROWS.get(direction, "") + text
@@ -305,11 +309,10 @@ def _table_elements(tile: Table, data: TileFields, palette: Palette, box: _Box, 
     names = data["columns"]
     cells = [[_cell_text(name, value) for name, value in zip(names, row, strict=True)] for row in data["rows"]]
     titles = [tile.columns.get(name, name.replace("_", " ")) for name in names]
+    column_values = zip(*data["rows"], strict=True)
     columns = _TableColumns(
         widths=_column_widths(titles, cells, box.inner_width),
-        are_right_aligned=[
-            _is_right_aligned(name, [row[index] for row in data["rows"]]) for index, name in enumerate(names)
-        ],
+        are_right_aligned=[_is_right_aligned(name, values) for name, values in zip(names, column_values, strict=True)],
     )
     baseline = y + TABLE_HEAD_BASELINE
     yield from _table_row_elements(titles, columns, palette.muted, palette, box, baseline)

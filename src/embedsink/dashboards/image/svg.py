@@ -51,6 +51,7 @@ def truncate(text: str, size: float, width_max: float, *, is_bold: bool = False)
         return text
     weight_factor = _BOLD_FACTOR if is_bold else 1
     ellipsis_width = _character_width("…")
+    # The widths of the first character, the first two characters and so on, as shares of the font size.
     widths = list(accumulate(map(_character_width, text)))
     fitting_count = bisect_right(widths, width_max, key=lambda width: (width + ellipsis_width) * size * weight_factor)
     return f"{text[:fitting_count].rstrip()}…"
@@ -61,10 +62,11 @@ def wrap(text: str, size: float, width_max: float, *, lines_max: int) -> list[st
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
+        # A line begins with at least one word, even if the word is too long.
         if text_width(longer, size) <= width_max or not lines[-1]:
             lines[-1] = longer
         elif len(lines) == lines_max:
-            lines[-1] = truncate(f"{lines[-1]} {word} …", size, width_max)
+            lines[-1] = truncate(longer, size, width_max)
             break
         else:
             lines.append(word)
@@ -108,6 +110,7 @@ def nested_svg(svg: str, x: float, y: float, *, name: str) -> str:
         return _ID_ATTRIBUTE.sub(rf"\g<1>{name}-", tag[0])
 
     without_prolog = svg[svg.index("<svg") :]
+    # Change tags only, because texts can contain `id="` too.
     inner = _TAG.sub(prefix_ids, without_prolog)
     return inner.replace("<svg", f'<svg x="{x:.1f}" y="{y:.1f}"', 1)
 

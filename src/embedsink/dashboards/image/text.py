@@ -39,23 +39,23 @@ def format_value(value: Any, format: str) -> str:
         return _bytes_text(value)
     if format == "count":
         return f"{_rounded_text(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
-    return _rounded_text(value, 2 if abs(value) < 100 else 0)
+    return _rounded_text(value, 2 if abs(value) < 100 else 0)  # `number`
 
 
 def display_name(text: str) -> str:
     """Return a text with bidirectional controls as escapes, and invisible texts marked as `(blank)`."""
-    escaped = _BIDI_CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+    escaped = _BIDI_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     is_visible = any(not character.isspace() and category(character) not in ("Cc", "Cf") for character in escaped)
     return escaped if is_visible else f"(blank){escaped}"
 
 
 def format_time(local_ms: int) -> str:
-    """Return a date and a time of day, from local epoch milliseconds."""
+    """Return a date and a time of day, from epoch milliseconds of the reader's local time."""
     return f"{_local_time(local_ms):%-d %b %Y, %H:%M}"
 
 
 def format_day(local_ms: int) -> str:
-    """Return a date, from local epoch milliseconds."""
+    """Return a date, from epoch milliseconds of the reader's local time."""
     return f"{_local_time(local_ms):%-d %b %Y}"
 
 
@@ -93,5 +93,5 @@ def _rounded_text(value: float, digits: int) -> str:
 
 
 def _local_time(local_ms: int) -> datetime:
-    """Return the local time, with the zone UTC as a placeholder, from local epoch milliseconds."""
+    """Return the local time, with UTC as a placeholder for the reader's zone, from epoch milliseconds of that time."""
     return datetime.fromtimestamp(local_ms / 1_000, UTC)
