@@ -110,11 +110,11 @@ def _measure_files(folder: DataFolder) -> Finding:
 
 def _byte_count(path: Path) -> int:
     """Return the size of a file, or of all files in a folder."""
-    files = path.rglob("*") if path.is_dir() else [path]
+    paths = path.rglob("*") if path.is_dir() else [path]
     total = 0
-    for file in files:
+    for file in paths:
         with suppress(FileNotFoundError):  # A server may have deleted the file meanwhile.
-            total += file.stat().st_size
+            total += 0 if file.is_dir() else file.stat().st_size
     return total
 
 

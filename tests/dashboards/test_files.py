@@ -113,6 +113,8 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             '[0].spec.layer[0].encoding.y.field: column "viewcount" does not exist in report views. Did you mean',
         ),
         (CHART | {"spec": SPEC | {"data": {"url": "x"}}}, "[0].spec.data: is not allowed in a spec"),
+        (CHART | {"spec": SPEC | {"encoding": []}}, "[0].spec: does not have the structure of a Vega-Lite spec."),
+        (CHART | {"spec": SPEC | {"transform": [{"as": [{}], "fold": 1}]}}, "[0].spec: does not have the structure"),
         (CHART | {"spec": {"mark": {"type": "image", "url": "x"}}}, "[0].spec.mark.url: is not allowed in a spec"),
         (CHART | {"spec": {"encoding": {"href": {"field": "surface"}}}}, "[0].spec.encoding.href: is not allowed"),
         (CHART | {"compare": {"x": "period_start", "y": "nothing"}}, '[0].compare.y: column "nothing" does not exist'),

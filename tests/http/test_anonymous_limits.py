@@ -157,8 +157,15 @@ def test_work_is_charged_by_the_decompressed_size(tmp_path: Path, events: list[A
         assert statuses[-1] == 429
 
 
-def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(b"{" + HOSTILE, "not_json", id="unreadable"),
+        pytest.param(b'{"a":"%b"}' % (b"a" * len(HOSTILE)), "invalid_body", id="invalid"),
+    ],
+)
+def test_dbt_syncs_are_parsed_one_at_a_time_and_refused_ones_are_charged(
+    body: bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parse, running, most = embedsink.http.sync_body.parse_sync, 0, 0
 
@@ -180,10 +187,10 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
             headers = httpx.Headers({"authorization": f"Bearer {key}", "content-type": "application/json"}).raw
             address = "/api/v1/deployments/1/dbt-sync/job/result"
             return await asyncio.gather(
-                *(server._request("PUT", address, list(headers), {"content": b"{" + HOSTILE}) for _ in range(10))
+                *(server._request("PUT", address, list(headers), {"content": body}) for _ in range(10))
             )
 
-        assert {problem(answer) for answer in server._runner.run(put_all())} == {"not_json"}
+        assert {problem(answer) for answer in server._runner.run(put_all())} == {reason}
         assert most == 1
         assert problem(server._runner.run(put_all())[-1]) == "rate_limited"
         assert server.post(view(), key=server.key()).status_code == 202

@@ -84,7 +84,7 @@ def decode(manifest: bytes) -> Generation:
         )
         segments = tuple(content.get("segments", ()))  # Manifests of older versions lack them.
         generation = Generation(**content | {"files": files, "segments": segments})
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise BackupDamaged("is not the manifest of a backup") from None
     # A forged manifest must not write outside the restored folder.
     for file in generation.files:

@@ -288,7 +288,7 @@ def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
         problem = json.loads(error.read(_PROBLEM_BYTES_MAX))
         reason = Reason[str(problem["reason"]).upper()]
         detail = str(problem["detail"])
-    except (ValueError, KeyError, TypeError, OSError, HTTPException):
+    except (ValueError, KeyError, TypeError, RecursionError, OSError, HTTPException):
         # A proxy sent the response, or another server.
         message = f"{url}: answered {error.code} {error.reason}. Check that this is the URL of an embedsink server."
         if error.code in (429, 502, 503, 504):

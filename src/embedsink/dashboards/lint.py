@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Dashboard, NumberTile, Table, Tile
+from embedsink.dashboards.vega_spec import complete_spec
 from embedsink.errors import Misconfigured, Refused, preview, suggestion
 from embedsink.reports.catalog import Report, unknown_report_message
 from embedsink.reports.scope import parse_scope
@@ -95,7 +96,7 @@ def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
         raise Misconfigured(f"{path}.parameters: {error}") from None
     _check_columns(path, tile, report)
     if isinstance(tile, Chart):
-        _check_spec(path, tile.spec)
+        _check_spec(path, tile)
         _check_marks(path, tile, reports)
 
 
@@ -190,9 +191,19 @@ def _check_number(path: str, tile: NumberTile, report: Report) -> None:
             raise Misconfigured(f"{path}.{name}: is missing; `{tile.how}` requires it. Name a column.")
 
 
-def _check_spec(path: str, spec: dict[str, Any]) -> None:
-    """Reject data and links in a spec: all rows must come from the report, and links could contain untrusted texts."""
-    for where, name, value in _members(spec, "spec"):
+def _check_spec(path: str, chart: Chart) -> None:
+    """Reject a spec that can't be completed with the defaults, and data and links in a spec.
+
+    All rows must come from the report, and links could contain untrusted texts.
+    """
+    try:
+        complete_spec(chart)
+    except (AttributeError, TypeError, ValueError):  # A member has another type than in Vega-Lite.
+        raise Misconfigured(
+            f"{path}.spec: does not have the structure of a Vega-Lite spec. Correct it, or begin with a chart of a "
+            "built-in dashboard."
+        ) from None
+    for where, name, value in _members(chart.spec, "spec"):
         is_lookup = name == "from" and isinstance(value, dict)  # The `lookup` transform reads other data.
         if is_lookup or name in _DATA_MEMBERS | _LINK_MEMBERS:
             raise Misconfigured(f"{path}.{where}: is not allowed in a spec; the rows come from the report. Remove it.")
@@ -256,7 +267,8 @@ def _computed_columns(spec: dict[str, Any]) -> set[str]:
     computed: set[str] = set()
     for _, name, value in _members(spec, "spec"):
         if name == "as":
-            computed |= set(value if isinstance(value, list) else [value])
+            names = value if isinstance(value, list) else [value]
+            computed |= {computed_name for computed_name in names if isinstance(computed_name, str)}
     return computed
 
 

@@ -79,9 +79,11 @@ def _add_axis_defaults(definition: _Spec, channel: str, *, is_count: bool) -> No
             scale = {"domain": {"unionWith": [0, 1]}}
     else:
         return
-    definition["axis"] = axis | (definition.get("axis") or {})
-    if scale:
-        definition["scale"] = scale | (definition.get("scale") or {})
+    # A file may hide the axis with `"axis": null`, or use no scale with `"scale": null`.
+    if definition.get("axis", {}) is not None:
+        definition["axis"] = axis | definition.get("axis", {})
+    if scale and definition.get("scale", {}) is not None:
+        definition["scale"] = scale | definition.get("scale", {})
 
 
 def _label_nulls(colour: Any) -> None:

@@ -39,7 +39,7 @@ def origins(port: int) -> tuple[str, ...]:
 
 
 class EmbedServer:
-    """A server of the embed on loopback, in a thread. It listens inside its `with` block.
+    """A server of the embed on loopback, in a thread. It answers inside its `with` block.
 
     Args:
         port: the port to use. If it is in use, the server uses a free one.
@@ -55,9 +55,7 @@ class EmbedServer:
         self._thread = threading.Thread(target=self._server.run, name="embed", kwargs={"sockets": [self._socket]})
 
     def __enter__(self) -> Self:
-        # The system queues connections until the thread accepts them.
-        self._socket.listen()
-        self._thread.start()
+        self._thread.start()  # The system has queued earlier connections.
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -160,7 +160,7 @@ def _single_line(text: str) -> Text:
 def _row_count_text(count: int, layout: ReportTable) -> str:
     """Return how many of the rows of a report are shown, and their order if some are omitted."""
     if count <= ROWS_SHOWN:
-        return f"{count} rows"
+        return "1 row" if count == 1 else f"{count} rows"
     return f"{ROWS_SHOWN} of {count} rows, most {layout.columns[layout.order_by]} first"
 
 

@@ -149,7 +149,7 @@ class _DiskFile(SpooledTemporaryFile[bytes]):
     def byte_count(self) -> int:
         """The size on the disk; 0 while the file is in memory."""
         # Calling `fileno` earlier would move the file to the disk.
-        return os.fstat(self.fileno()).st_size if self._is_on_disk and not self.closed else 0
+        return _file_bytes(self) if self._is_on_disk else 0
 
     def rollover(self) -> None:
         """Move the file to the disk."""
@@ -182,9 +182,8 @@ class _MemoryFile(FileIO):
     @property
     def byte_count(self) -> int:
         """The size in memory, including the file of `open_scratch`."""
-        file_bytes = 0 if self.closed else os.fstat(self.fileno()).st_size
         scratch_bytes = 0 if self._scratch is None else self._scratch.byte_count
-        return file_bytes + scratch_bytes
+        return _file_bytes(self) + scratch_bytes
 
     def write(self, chunk: Any) -> int:
         """Write a chunk, unless the query was interrupted or the file would be too large for memory."""
@@ -195,6 +194,14 @@ class _MemoryFile(FileIO):
 
 
 SpoolFile = _MemoryFile | _DiskFile
+
+
+def _file_bytes(file: SpoolFile) -> int:
+    """Return the size of an open file, or 0: the thread of the query may close the file at any time."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except (ValueError, OSError):
+        return 0
 
 
 def _no_space_error(cause: str) -> Unavailable:

@@ -16,6 +16,7 @@ class LastSealed:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._number = 0  # the highest number written by this object
 
     def read(self) -> int:
         """Return the number of the last sealed segment; 0 if the file is missing or unreadable."""
@@ -25,7 +26,13 @@ class LastSealed:
         return 0
 
     def write(self, number: int) -> None:
-        """Overwrite the number in place, because a full disk has no space for a new block. Ignore an error."""
+        """Overwrite the number in place, because a full disk has no space for a new block. Ignore an error.
+
+        A lower number than an earlier one is ignored: a segment whose recovery was deferred is sealed after newer ones.
+        """
+        if number <= self._number:
+            return
+        self._number = number
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o640)
             try:

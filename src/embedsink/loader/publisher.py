@@ -148,6 +148,7 @@ class Publisher:
         self._abandon_stalled(copy)
         # At `until`, end without an error: the copy was slow, but need not have stalled.
         if time.monotonic() < until:
+            self._has_unreported_stall = False
             raise OSError(stall_message(self._folder.store))
 
     def checkpoint_when_due(self) -> None:

@@ -80,7 +80,7 @@ class Cursor:
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
         # The digest detects typing errors and cursors of other queries. A forged one reads no more than a new `since`.
-        if digest != _digest((version, after, since_us, until_us), query_id, cipher):
+        if version != _VERSION or digest != _digest((version, after, since_us, until_us), query_id, cipher):
             raise refusal
         return cursor
 

@@ -138,7 +138,7 @@ def _numbered_lines(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> Iterator[
             _skip_line(file, bytes_max)
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         is_too_long = len(content) > bytes_max
-        if content.strip():
+        if is_too_long or content.strip():
             yield number, content[: bytes_max + 1] if is_too_long else content.strip()
 
 

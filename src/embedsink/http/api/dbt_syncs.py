@@ -76,16 +76,20 @@ async def _record_result(request: Request) -> Response:
     def decode_and_parse() -> Sync | FieldErrors:
         return parse_sync(admission.bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings)
 
+    def charge_rejection() -> None:
+        # A compressed body may have been decompressed up to the limit of the body size.
+        byte_count = engine.settings.body_bytes_max if encoding == "gzip" else len(body)
+        admission.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
+
     try:
         # In a thread: a body may contain tens of thousands of files, and ingest must not wait for the parser.
         async with engine.limiters.sync_parsing.slot(key.key_id):
             parsed = await run_in_threadpool(decode_and_parse)
     except Refused:
-        # A compressed body may have been decompressed up to the limit of the body size.
-        byte_count = engine.settings.body_bytes_max if encoding == "gzip" else len(body)
-        admission.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
+        charge_rejection()
         raise
     if not isinstance(parsed, Sync):
+        charge_rejection()
         return invalid_body_response(request, parsed)
     # Answer only after the fsync, as for events.
     is_new = await engine.syncs.record(parsed, key_id=key.key_id)

@@ -76,6 +76,7 @@ class Listener:
         accepted.setblocking(False)
         if len(self._handshakes) >= HANDSHAKES_MAX:
             oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]  # It ends later, and the next connection must cancel another handshake.
             oldest.cancel()
         handshake = self._loop.create_task(self._connect(accepted))
         self._handshakes[handshake] = None  # A dict keeps the order, oldest first.
