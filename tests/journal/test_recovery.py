@@ -184,3 +184,18 @@ def test_without_space_for_a_torn_tail_recovery_is_deferred_and_loses_nothing(
     [sealed] = recover_deferred(recovery, damaged_folder=folder.damaged)
     assert (sealed.read_bytes(), recovery.deferred) == (WHOLE[0], [])
     assert [path.read_bytes() for path in folder.damaged.iterdir()] == [WHOLE[1][:-2]]
+
+
+def test_a_deferred_copy_of_a_sealed_segment_seals_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed = folder.add(sealed_name(IDENTITY, len(WHOLE[0])), WHOLE[0])
+    folder.add(f"{IDENTITY}.open", WHOLE[0] + b"torn")
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery_module, "write_durably", full)
+        recovery = folder.recover()
+    assert len(recovery.deferred) == 1
+    assert recover_deferred(recovery, damaged_folder=folder.damaged) == []
+    assert sealed.exists()

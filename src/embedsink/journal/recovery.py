@@ -86,6 +86,7 @@ def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
         OSError: a file can't be read, written or renamed.
     """
     deferred = recovery.deferred
+    sealed_before = {file for path in deferred for file in _sealed_files(path.parent, identity=path.stem)}
     recovery.deferred = []
     recovery.conflicts = []  # those of an earlier recovery, which are resolved
     for path in deferred:
@@ -103,7 +104,7 @@ def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
     for path in recovered:
         # The name of an open segment without the suffix is the segment's identity.
         sealed_segments += _sealed_files(path.parent, identity=path.stem)
-    return sealed_segments
+    return [segment for segment in sealed_segments if segment not in sealed_before]
 
 
 def _recover_or_defer(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
