@@ -55,11 +55,11 @@ class KeyCache:
         if is_unchanged and self.problem is None:
             return False
         try:
-            self._read()
+            self._read()  # also clears `problem`
         except Misconfigured as error:
             previous_problem = self.problem
             self.problem = f"{error} Until then, the server uses the previous keys."
-            if self.problem != previous_problem:
+            if self.problem != previous_problem:  # Report an error only once.
                 raise Misconfigured(self.problem) from None
             return False
         return True

@@ -96,12 +96,13 @@ class _StagingFolder:
         self._is_new_data_folder = not data_folder.path.exists()
 
     def __enter__(self) -> "_StagingFolder":
-        """Create the subfolder, and a missing data folder. Raise Misconfigured if the data folder has content."""
+        """Create the staging folder, and a missing data folder. Raise Misconfigured if the data folder has content."""
         if not self._is_new_data_folder:
             self._refuse_nonempty()
         self._staging_folder.mkdir(mode=FOLDER_MODE, parents=True)
         if self._is_new_data_folder:
             self._data_folder.chmod(FOLDER_MODE)  # `mkdir` creates parents with the default mode.
+        # Make the new folders durable: the data folder's entry is in its parent. (A relative path may have none.)
         sync_folder(self._data_folder)
         sync_folder(self._data_folder.absolute().parent)
         return self

@@ -53,7 +53,7 @@ class ConcurrencyLimiter:
         self._waiting_max = waiting_max
         self._subject = subject
         self._setting = setting
-        self._running: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()  # by key
         # For each waiting task, by key, a future that is done when the task may run. The next key in turn is first.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 

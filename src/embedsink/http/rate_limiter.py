@@ -25,24 +25,21 @@ class Sender(NamedTuple):
 
 
 class TokenBuckets:
-    """Token buckets by name, such as a key id or a sender. They start full.
-
-    A bucket is stored as the time at which it will be full again.
-    """
+    """Token buckets by name, such as a key id or a sender. They start full."""
 
     def __init__(self, rate_per_s: int, *, count_max: int = BUCKETS_MAX) -> None:
         self.rate_per_s = rate_per_s
         self._count_max = count_max
-        self._full_at: dict[object, float] = {}  # oldest first
+        # By name, the time (monotonic seconds) at which the bucket will be full again. The oldest bucket is first.
+        self._full_at: dict[object, float] = {}
 
     def take(self, name: object, amount: float, now: float) -> float:
         """Take tokens and return 0. If there are too few, take none and return the seconds until there are enough."""
-        # A bucket is stored as the time at which it will be full again. A past time means that it is full.
         full_at = self._full_at.get(name)
         if full_at is None:
             self._evict_beyond_limit(now)
             full_at = now
-        elif full_at < now:
+        elif full_at < now:  # It is full.
             full_at = now
         next_full_at = full_at + amount / self.rate_per_s  # Each taken token delays this time.
         if next_full_at - now > BURST_S:

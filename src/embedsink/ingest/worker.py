@@ -100,11 +100,11 @@ def _decode_job(head: bytes, body: bytes) -> ParseJob:
 
 
 def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
-    """Return the head and the journal lines of a result."""
+    """Return the JSON head of a result, and its journal lines: first of accepted envelopes, then of rejections."""
     refusal = None if result.refusal is None else (result.refusal.reason.name, str(result.refusal))
     head = {
         "accepted_count": result.accepted_count,
-        "accepted_bytes": len(result.accepted_lines),
+        "accepted_bytes": len(result.accepted_lines),  # where the lines of rejections begin
         "reasons": result.reasons,
         "listed_rejections": result.listed_rejections,
         "body_key": result.body_key,

@@ -127,7 +127,8 @@ def reject_all(
     if not envelopes:
         raise Refused(Reason.EMPTY, f"body: has no envelopes, and {first_problem.detail}")
     check_count(len(envelopes), rules)
-    fields = _encode_fields(delivery, problems)
+    repeats_lost = "lost" in problems  # Valid losses get journal lines of their own.
+    fields = _encode_fields(delivery, with_lost=repeats_lost)
     later_fields = fields  # for all rejections except the first
     if len(fields) * len(envelopes) > _REPEATED_FIELDS_BYTES_MAX:
         # A copy of long fields for each envelope would fill the disk.
@@ -158,11 +159,11 @@ def check_count(count: int, rules: Rules) -> None:
         raise Refused(Reason.TOO_MANY_EVENTS, f"events: {count:,} envelopes; the limit is {limit}. Split and resend.")
 
 
-def _encode_fields(delivery: dict[str, Any], problems: dict[str, Problem]) -> bytes:
+def _encode_fields(delivery: dict[str, Any], *, with_lost: bool) -> bytes:
     """Return the fields that the rejections repeat, as JSON without braces."""
     names_to_omit = {"events", "key"}  # A rejection has its own `events`, and must not contain a key.
-    if "lost" not in problems:
-        names_to_omit.add("lost")  # Valid losses get journal lines of their own.
+    if not with_lost:
+        names_to_omit.add("lost")
     return encode(_omit(delivery, names_to_omit))[1:-1]
 
 

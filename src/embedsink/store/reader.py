@@ -152,7 +152,7 @@ class Reader:
         if not self._views:
             with unavailable_if_broken():
                 self._views.update(read_catalog(self._connection))
-        return self._views.get(name, View("", ()))
+        return self._views.get(name, View(comment="", columns=()))
 
     def selected_columns(self, selection: SelectQuery) -> list[Column]:
         """Return the columns of a selection, in the requested order. Raise Misconfigured if the view does not exist."""

@@ -175,14 +175,15 @@ def _batch_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
 
 
 def _batch_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _LineBatch:
-    """Return the journal line that quarantines a delivery as a whole."""
+    """Return the journal line that quarantines a delivery as a whole, with its counts and message."""
+    whole_delivery = None  # as the index of an envelope
     line = body_rejection_line(
-        Rejection(None, refusal.reason, str(refusal), delivery.body),
+        Rejection(whole_delivery, refusal.reason, str(refusal), delivery.body),
         received_at=received_at,
         key_id=IMPORT_KEY_ID,
-        new_id=lambda: delivery.rejection_id(None),
+        new_id=lambda: delivery.rejection_id(whole_delivery),  # the same at each import, so that it counts once
     )
-    message = delivery.describe(None, refusal.reason, str(refusal))
+    message = delivery.describe(whole_delivery, refusal.reason, str(refusal))
     return _LineBatch(line, ImportCounts(rejected=1, messages=[message]))
 
 

@@ -96,9 +96,9 @@ class LimitedConnection(IngestProtocol):
         """Close the connection at once. Drop all bytes that a stalled client has not read, even in the kernel."""
         is_stalled = self.flow.write_paused
         if is_stalled:
-            self._abort()
+            self._abort()  # resets the connection
         else:
-            self.transport.abort()
+            self.transport.abort()  # The kernel still sends a response that is complete.
 
     def pause_writing(self) -> None:
         """Stop writing because the client does not read, and allow the eviction of the connection."""
