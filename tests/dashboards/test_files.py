@@ -23,6 +23,7 @@ SPEC = {"mark": "bar", "encoding": {"x": {"field": "surface"}, "y": {"field": "v
 NUMBER = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "view_count"}
 CHART = {"id": "b", "kind": "chart", "title": "B", "report": "views", "spec": SPEC}
 TABLE = {"id": "c", "kind": "table", "title": "C", "report": "views", "columns": {"surface": "Surface"}}
+NESTED = json.loads("[" * 900 + "]" * 900)
 MARKS = {"report": "sync_impact", "at": "completed_at", "title": "Sync"}
 Change = Callable[[dict[str, Any]], object]
 
@@ -115,6 +116,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         (CHART | {"spec": SPEC | {"data": {"url": "x"}}}, "[0].spec.data: is not allowed in a spec"),
         (CHART | {"spec": SPEC | {"encoding": []}}, "[0].spec: does not have the structure of a Vega-Lite spec."),
         (CHART | {"spec": SPEC | {"transform": [{"as": [{}], "fold": 1}]}}, "[0].spec: does not have the structure"),
+        (CHART | {"spec": SPEC | {"layer": NESTED}}, "[0].spec: does not have the structure"),
         (CHART | {"spec": {"mark": {"type": "image", "url": "x"}}}, "[0].spec.mark.url: is not allowed in a spec"),
         (CHART | {"spec": {"encoding": {"href": {"field": "surface"}}}}, "[0].spec.encoding.href: is not allowed"),
         (CHART | {"compare": {"x": "period_start", "y": "nothing"}}, '[0].compare.y: column "nothing" does not exist'),

@@ -20,7 +20,7 @@ def test_a_number_is_overwritten_in_place(tmp_path: Path) -> None:
     for number in (5, 123_456_789_012):
         last.write(number)
         assert last.read() == number
-    last.write(7)  # A deferred segment is sealed after newer ones.
+    LastSealed(tmp_path / "journal.last").write(7)  # after a restart, a deferred segment
     assert (tmp_path / "journal.last").read_bytes() == b"123456789012\n"
 
 

@@ -199,3 +199,13 @@ def test_a_deferred_copy_of_a_sealed_segment_seals_nothing(folder: Folder, monke
     assert len(recovery.deferred) == 1
     assert recover_deferred(recovery, damaged_folder=folder.damaged) == []
     assert sealed.exists()
+
+
+def test_a_deferred_segment_that_replaces_a_damaged_one_counts_as_sealed(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = sealed_name(IDENTITY, len(WHOLE[0]))
+    folder.add(name, b"damaged")
+    path = folder.add(f"{IDENTITY}.open", WHOLE[0])
+    recovery = Recovery(deferred=[path])
+    assert recover_deferred(recovery, damaged_folder=folder.damaged) == [folder.journal / name]

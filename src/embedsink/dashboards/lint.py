@@ -94,10 +94,10 @@ def _check_tile(path: str, tile: Tile, reports: Mapping[str, Report]) -> None:
         parse_scope({str(name): value for name, value in tile.parameters.items()})
     except Refused as error:
         raise Misconfigured(f"{path}.parameters: {error}") from None
-    _check_columns(path, tile, report)
     if isinstance(tile, Chart):
         _check_spec(path, tile)
         _check_marks(path, tile, reports)
+    _check_columns(path, tile, report)
 
 
 def _check_marks(path: str, chart: Chart, reports: Mapping[str, Report]) -> None:
@@ -198,7 +198,7 @@ def _check_spec(path: str, chart: Chart) -> None:
     """
     try:
         complete_spec(chart)
-    except (AttributeError, TypeError, ValueError):  # A member has another type than in Vega-Lite.
+    except (AttributeError, TypeError, ValueError, RecursionError):  # A member has another type than in Vega-Lite.
         raise Misconfigured(
             f"{path}.spec: does not have the structure of a Vega-Lite spec. Correct it, or begin with a chart of a "
             "built-in dashboard."

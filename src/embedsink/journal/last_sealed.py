@@ -16,7 +16,6 @@ class LastSealed:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._number = 0  # the highest number written by this object
 
     def read(self) -> int:
         """Return the number of the last sealed segment; 0 if the file is missing or unreadable."""
@@ -28,11 +27,10 @@ class LastSealed:
     def write(self, number: int) -> None:
         """Overwrite the number in place, because a full disk has no space for a new block. Ignore an error.
 
-        A lower number than an earlier one is ignored: a segment whose recovery was deferred is sealed after newer ones.
+        A lower number than the stored one is ignored: a segment whose recovery was deferred is sealed after newer ones.
         """
-        if number <= self._number:
+        if number <= self.read():
             return
-        self._number = number
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o640)
             try:

@@ -32,6 +32,7 @@ class Recovery:
         last_number: the highest segment number in use.
         notes: messages about changes that need no action, such as an incomplete group that was cut off.
         damaged: messages about files in `damaged/` that an operator has to check.
+        sealed: the segments that were sealed.
         deferred: open segments that can't be recovered until the disk has space.
         conflicts: pairs of an open segment and an intact sealed one, with the same identity and different content.
     """
@@ -39,6 +40,7 @@ class Recovery:
     last_number: int = 0
     notes: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    sealed: list[Path] = field(default_factory=list)
     deferred: list[Path] = field(default_factory=list)
     conflicts: list[tuple[Path, Path]] = field(default_factory=list)
 
@@ -86,8 +88,8 @@ def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
         OSError: a file can't be read, written or renamed.
     """
     deferred = recovery.deferred
-    sealed_before = {file for path in deferred for file in _sealed_files(path.parent, identity=path.stem)}
     recovery.deferred = []
+    recovery.sealed = []
     recovery.conflicts = []  # those of an earlier recovery, which are resolved
     for path in deferred:
         _recover_or_defer(path, damaged_folder, recovery)
@@ -100,11 +102,7 @@ def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
     recovered = [path for path in deferred if path not in recovery.deferred]
     for folder in {path.parent for path in recovered}:
         sync_folder(folder)
-    sealed_segments: list[Path] = []
-    for path in recovered:
-        # The name of an open segment without the suffix is the segment's identity.
-        sealed_segments += _sealed_files(path.parent, identity=path.stem)
-    return [segment for segment in sealed_segments if segment not in sealed_before]
+    return recovery.sealed
 
 
 def _recover_or_defer(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
@@ -192,16 +190,16 @@ def _seal(path: Path, byte_count: int, damaged_folder: Path, recovery: Recovery)
     with path.open("r+b") as file:
         os.fsync(file.fileno())
     target = path.with_name(sealed_name(path.stem, byte_count))
-    if not os.path.lexists(target):
-        rename_new(path, target)
-    elif inspect(target).is_intact:
-        recovery.conflicts.append((path, target))
-    else:
+    if os.path.lexists(target):
+        if inspect(target).is_intact:
+            recovery.conflicts.append((path, target))
+            return
         move_to_damaged(target, damaged=damaged_folder)
         recovery.damaged.append(
             f"journal {target.name}: is damaged and was moved to damaged/. The intact {path.name} replaces it."
         )
-        rename_new(path, target)
+    rename_new(path, target)
+    recovery.sealed.append(target)
 
 
 def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged_folder: Path, recovery: Recovery) -> None:

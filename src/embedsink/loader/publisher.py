@@ -119,7 +119,7 @@ class Publisher:
             if not self._copy.is_running:
                 self._publish(self._copy)
             elif self._copy.stalled_s >= STALLED_S:
-                self._abandon_stalled(self._copy)
+                self._abandon_stalled()
         # Set above, or by another method since the last call.
         if self._has_unreported_stall:
             self._has_unreported_stall = False
@@ -145,10 +145,9 @@ class Publisher:
         if has_ended:
             self._publish(copy)
             return
-        self._abandon_stalled(copy)
+        self.abandon()
         # At `until`, end without an error: the copy was slow, but need not have stalled.
         if time.monotonic() < until:
-            self._has_unreported_stall = False
             raise OSError(stall_message(self._folder.store))
 
     def checkpoint_when_due(self) -> None:
@@ -163,7 +162,7 @@ class Publisher:
                 return
             is_copied = copy.wait(only_for_source=True)
             if not is_copied:
-                self._abandon_stalled(copy)
+                self._abandon_stalled()
             self._disk_space.require()  # The disk may have filled up during the wait.
         self._store.checkpoint_when_due()
 
@@ -231,13 +230,10 @@ class Publisher:
         self._status.snapshot_duration_s += time.monotonic() - self._started_at
         self._status.snapshot_at = self._folder.snapshot.stat().st_mtime
 
-    def _abandon_stalled(self, copy: CopyProcess) -> None:
+    def _abandon_stalled(self) -> None:
         """Kill a stalled copy. The next `advance` reports the stall."""
-        copy.abandon()
-        self._killed_copy = copy
-        self._copy = None
+        self.abandon()
         self._has_unreported_stall = True
-        self.is_dirty = True
 
     def _delete_older_copies(self) -> None:
         """Delete old copies until a new one has space: first damaged databases, then the previous snapshot."""

@@ -73,23 +73,21 @@ async def _record_result(request: Request) -> Response:
     sender = Sender(client_address(request.scope), key.key_id)
     body, encoding = await _read_body(request, sender, admission)
 
-    def decode_and_parse() -> Sync | FieldErrors:
-        return parse_sync(admission.bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings)
-
-    def charge_rejection() -> None:
-        # A compressed body may have been decompressed up to the limit of the body size.
-        byte_count = engine.settings.body_bytes_max if encoding == "gzip" else len(body)
-        admission.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
+    def decode_and_parse() -> tuple[Sync | FieldErrors, int]:
+        content = admission.bodies.decode(body, encoding=encoding)
+        return parse_sync(content, deployment, job_id, engine.settings), len(content)
 
     try:
         # In a thread: a body may contain tens of thousands of files, and ingest must not wait for the parser.
         async with engine.limiters.sync_parsing.slot(key.key_id):
-            parsed = await run_in_threadpool(decode_and_parse)
+            parsed, content_bytes = await run_in_threadpool(decode_and_parse)
     except Refused:
-        charge_rejection()
+        # A compressed body may have been decompressed up to the limit of the body size.
+        content_bytes = engine.settings.body_bytes_max if encoding == "gzip" else len(body)
+        admission.rates.charge_work(sender, REJECTED_FACTOR * content_bytes)
         raise
     if not isinstance(parsed, Sync):
-        charge_rejection()
+        admission.rates.charge_work(sender, REJECTED_FACTOR * content_bytes)
         return invalid_body_response(request, parsed)
     # Answer only after the fsync, as for events.
     is_new = await engine.syncs.record(parsed, key_id=key.key_id)

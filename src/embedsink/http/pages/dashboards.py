@@ -217,7 +217,11 @@ def _chart_config(chart: Chart) -> dict[str, Any]:
         "height": chart.height,
         "select": chart.select,
         "compare": chart.compare.x if chart.compare else None,
-        "columns": {field["field"]: field["title"] for field in fields if "field" in field and "title" in field},
+        "columns": {
+            field["field"]: field["title"]
+            for field in fields
+            if isinstance(field.get("field"), str) and "title" in field
+        },
         "times": [field.get("title") for field in time_fields],
     }
 
@@ -227,7 +231,7 @@ def _tooltip_fields(spec: Any) -> Iterator[dict[str, Any]]:
     if isinstance(spec, dict):
         tooltip = spec.get("tooltip")
         if isinstance(tooltip, list):
-            yield from tooltip
+            yield from (field for field in tooltip if isinstance(field, dict))
         for part in spec.values():
             yield from _tooltip_fields(part)
     elif isinstance(spec, list):
