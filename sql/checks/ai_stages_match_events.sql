@@ -1,7 +1,7 @@
--- One row per day, key, deployment, tenant and surface for which question_stage differs from the events. Reports read
--- this table.
--- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
--- then run `embedsink rebuild`: it computes the rollups again.
+-- One row per day, key, deployment, tenant and surface for which question_stage differs from the events. Reports read this
+-- table.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
+-- run `embedsink rebuild`: it computes the rollups again.
 with stage as (
     select 'events' as only_in, *
     from question_stage_of_event()
@@ -26,7 +26,7 @@ daily_total as (
     from stage
     group by all
 )
--- A row without its equal from the other table is a difference.
+-- A row that only one of the two has is a difference.
 select any_value(only_in) as only_in, * exclude (only_in)
 from daily_total
 group by all

@@ -1,6 +1,6 @@
--- One row per incomplete stored rejection: without an id, reason, detail, key or time, replayed before its receipt, or with
--- a length other than raw_length.
--- What to do: it can't be replayed. Report it with a copy of the data folder, then run `embedsink rebuild`.
+-- One row per incomplete stored rejection: without an id, reason, detail, key or time, replayed before its receipt, or with a
+-- length other than raw_length.
+-- What to do: the rejection can't be replayed. Report it with a copy of the data folder, then run `embedsink rebuild`.
 with rest as (
     select quarantine_id, count(*) as piece_count, max(piece) as last_piece, sum(length(raw)) as rest_length
     from quarantine_rest

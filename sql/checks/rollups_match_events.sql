@@ -1,7 +1,7 @@
 -- One row per day, key, deployment, tenant and surface for which session_15min differs from the events. Reports read these
 -- rollups.
--- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
--- then run `embedsink rebuild`: it computes the rollups again.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
+-- run `embedsink rebuild`: it computes the rollups again.
 with rollup_row as (
     select 'events' as only_in, * exclude (ingest_seq, occurred_at)
     from session_15min_of_event()
@@ -27,7 +27,7 @@ daily_total as (
     from rollup_row
     group by all
 )
--- A row without its equal from the other table is a difference.
+-- A row that only one of the two has is a difference.
 select any_value(only_in) as only_in, * exclude (only_in)
 from daily_total
 group by all

@@ -1,6 +1,6 @@
--- One row per table and segment number with rows, if no such segment was loaded, or if a row has no line number.
--- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
--- then run `embedsink rebuild`.
+-- One row per table and segment number whose rows belong to no loaded segment, or include a row without a line number.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
+-- run `embedsink rebuild`.
 with stored_row as (
     select 'event' as table_name, ingest_seq, ingest_seq >> 32 as segment_number from event
     union all

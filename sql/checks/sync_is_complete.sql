@@ -1,7 +1,7 @@
--- One row per dbt sync that its deployment has more than once, that lacks a required field, or whose files are not numbered
--- from 0 without a gap.
--- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
--- then run `embedsink rebuild`.
+-- One row per dbt sync that its deployment has more than once, that lacks a required field, or whose file numbers don't start
+-- at 0 or have a gap.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
+-- run `embedsink rebuild`.
 with file as (
     select sync_ingest_seq, count(*) as file_count, count(distinct position) as position_count, max(position) + 1 as position_max
     from sync_file

@@ -1,8 +1,8 @@
 -- One row per AI query in scope. The protocol has no query id, so stages are paired by their order: within a deployment,
 -- session, chat and text, each end (completed or error) closes the oldest open question (submitted). An end without an open
--- question is a separate row, without submitted_at.
--- Stages at any time, on any surface and of any tenant are paired, and the pairs are filtered afterwards. So a question before
--- midnight with an answer after it is one row. A queue is the stages of one deployment, session, chat and text.
+-- question is a separate row, without submitted_at. Stages at any time, on any surface and of any tenant are paired, and the
+-- pairs are filtered afterwards. So a question before midnight with an answer after it is one row. A queue is the stages of
+-- one deployment, session, chat and text.
 create or replace view ai_pair as
 with counted as (
     select
@@ -18,7 +18,7 @@ with counted as (
         rows between unbounded preceding and current row
     )
 ),
--- An end without an open question lowers the minimum of the number of questions minus the number of ends.
+-- The running minimum of (questions − ends) falls with each end that has no open question.
 matched as (
     select
         *,

@@ -1,5 +1,5 @@
 -- One row per period, deployment and dashboard with a view event or a load on the surface `dashboard`; other surfaces send no
--- loads. A load counts in the period in which it ended, a view that never loaded in the period of the view event.
+-- loads. A load counts in the period in which it ended. A view that never loaded counts in the period of the view event.
 -- Traits: clock, windows.
 create or replace view load_times as
 select

@@ -1,5 +1,5 @@
--- One row per deployment, surface and pair of paths, over the whole period.
--- A navigation sends a `navigate` and a `view` event. Only `navigate` events count here, only `view` events in `views`.
+-- One row per deployment, surface and pair of paths, over the whole period. A navigation sends a `navigate` and a `view`
+-- event. Only `navigate` events count here; in `views`, only `view` events count.
 create or replace view navigation as
 select
     deployment,

@@ -1,6 +1,6 @@
--- One row per deployment, surface and stage: all seven stages if a session has an event there. A session reaches a stage with
--- an event of the stage on the surface, even without earlier stages. It counts once in each stage.
--- Each stage is a bit, so that one pass over the events with little memory finds the stages of each session.
+-- One row per deployment, surface and stage: all seven stages if any session has an event on the surface. A session reaches a
+-- stage if it has an event of the stage on the surface, even without earlier stages. It counts once in each stage. Each stage
+-- is a bit, so that one pass over the events with little memory finds the stages of each session.
 create or replace view reach as
 with stage (stage_number, stage, bit) as (
     values

@@ -1,6 +1,6 @@
--- One row per deployment and session with any event in scope, in the order in which the sessions began.
--- The same session id in two deployments is two sessions. Two keys of a deployment share a session.
--- A text column is null unless all events agree. Surfaces and modes are bits, because minimum and maximum take more memory.
+-- One row per deployment and session with any event in scope, in the order in which the sessions began. The same session id in
+-- two deployments is two sessions. Events that several keys of a deployment send with one session id belong to one session. A
+-- text column is null unless all events agree. Surfaces and modes are bits, because minimum and maximum take more memory.
 -- Traits: windows.
 create or replace view sessions as
 with session_summary as (

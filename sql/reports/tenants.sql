@@ -1,7 +1,7 @@
--- One row per tenant with any event in scope; all events without a known tenant share one row.
--- A drilldown, a download or an AI answer is a value event. Only the events of this tenant count in a session.
--- Days are in the reader's time zone. The rollups give exact results: no day begins inside a 15-minute interval, and every
--- omitted gap is at least 15 minutes long.
+-- One row per tenant with any event in scope; all events without a known tenant share one row. A drilldown, a download or an
+-- AI answer is a value event. In a session with several tenants, only the events of the row's tenant count. Days are in the
+-- reader's time zone. The rollups give exact results: no day begins inside a 15-minute interval, and every omitted gap is at
+-- least 15 minutes long.
 -- Traits: clock, windows.
 create or replace view tenants as
 with tenant_activity as (
@@ -41,7 +41,7 @@ session_value_time as (
         deployment,
         session,
         first_value_at,
-        -- Time to the end of the quarter, without the part after the value event.
+        -- Time to the last event of the 15-minute interval, without the part after the value event.
         sum(active_time_us) over (partition by session, deployment, tenant order by began_at)
             - (epoch_us(last_at) - epoch_us(first_value_at)) as time_to_value_us
     from session_active_time
@@ -59,7 +59,7 @@ tenant_value_time as (
 select
     tenant_activity.*,
     seconds_to_first_value_p50,
-    -- A period that reaches into the future ends now.
+    -- If the period ends in the future, the current time replaces its end.
     last_seen_at < least(
         getvariable('until')::timestamp,
         current_moment()
@@ -82,4 +82,4 @@ comment on column tenants.last_seen_at is 'Time of the last event in the period,
 comment on column tenants.seconds_to_first_value_p50 is
 'Median active time from a session''s first event to its first drilldown, download or AI answer, computed like duration_s of sessions; null without such an event. Unit: s.';
 comment on column tenants.is_quiet is
-'Whether the tenant has no event in the last 14 days of the period. A period that ends in the future ends now.';
+'Whether the tenant has no event in the last 14 days of the period. If the period ends in the future, the current time replaces its end.';

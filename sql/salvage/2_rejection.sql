@@ -1,4 +1,4 @@
--- Deletes salvaged rejections without all of their pieces, which count as lost, and pieces without a rejection.
+-- Deletes incomplete salvaged rejections, which then count as lost, and pieces without a rejection.
 delete from quarantine
 where exists (select 1 from missing where ingest_seq >> 32 between missing.first_number and missing.last_number)
   and raw_length <> length(raw) + coalesce((

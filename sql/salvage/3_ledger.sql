@@ -1,5 +1,6 @@
--- The ledgers of salvaged segments. Envelopes that a damaged file counted and no file could supply are lost, apart from
--- rejections that were only counted. If no file has a readable ledger of a segment, its ledger is computed from its rows.
+-- The ledgers of salvaged segments. Envelopes count as lost if the ledger of a damaged file includes them but no file could
+-- supply them, except rejections that were only counted. If no file has a readable ledger of a segment, its ledger is computed
+-- from its rows.
 insert into loaded_segment by name
 with stored as (
     select

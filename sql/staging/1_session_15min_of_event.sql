@@ -1,5 +1,5 @@
--- One row per event of the store, without a scope: its key, counts and times in a row of session_15min.
--- Before 2012 time zones began their days at any minute, so an event from before 2012 has no quarter of an hour.
+-- One row per event of the store, without a scope: its key, counts and times in a row of session_15min. Before 2012, some UTC
+-- offsets were not multiples of 15 minutes, so an event from before 2012 belongs to no interval.
 create or replace macro session_15min_of_event() as table
 select
     ingest_seq,

@@ -1,7 +1,6 @@
 -- One row per stored rejection that a replay tries, oldest first: it has not been replayed yet, and may be valid now. If
--- `quarantine_id` is set, only that rejection. The rows follow the ingest_seq `after`: the first rejection, and the next ones
--- as long as the texts before them have fewer than 262,144 characters in total. Times are epoch milliseconds. `raw` is the whole
--- text.
+-- `quarantine_id` is set, only that rejection. The rows are a batch: at most 64 rejections after the ingest_seq `after`, until
+-- their texts have 262,144 characters in total. Times are epoch milliseconds. `raw` is the whole text.
 create or replace view quarantine_replayable as
 with candidate as (
     select ingest_seq, quarantine_id, raw_length

@@ -1,6 +1,6 @@
--- One row per deployment in scope that a key (the variable key_deployments, one element for each key scoped to it), an event,
--- an action or a dbt sync names. Ordered by number, after the variable `after`, at most row_limit rows. Times are times of
--- receipt.
+-- One row per deployment in scope that a key, an event, an action or a dbt sync names. The variable key_deployments has one
+-- element for each key and each deployment in its scope. Ordered by number, after the variable `after`, at most row_limit
+-- rows. Times are times of receipt.
 create or replace view deployment_in_scope as
 with mention as (
     select

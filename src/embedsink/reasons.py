@@ -50,7 +50,8 @@ class Reason(StrEnum):
     INVALID_BODY = "invalid_body", 422, "The body is JSON, but not valid for this URL."
     RATE_LIMITED = "rate_limited", 429, "The key or the client's address exceeds its rate limit."
 
-    # The server's present state: wait, then resend. Nothing is stored, but after the last two reasons that is unknown.
+    # The server's present state: wait, then resend. Nothing is stored, except that the outcome is
+    # unknown for the last two reasons.
     OVERLOADED = "overloaded", 503, "The server is overloaded."
     STORAGE_LOW = "storage_low", 503, "The disk is almost full."
     NOT_READY = "not_ready", 503, "The server can't serve this request yet."

@@ -196,10 +196,9 @@ def _count_and_log(request: Request, reason: Reason, request_id: str, bug: Excep
     state = request.scope.get("state", {})
     if "engine" in state:
         state["engine"].counters[f"refused.{reason}"] += 1
-    level, event = (logging.WARNING, "refused") if bug is None else (logging.ERROR, "bug")
     log.log(
-        level,
-        event,
+        logging.WARNING if bug is None else logging.ERROR,
+        "refused" if bug is None else "bug",
         exc_info=bug,
         extra={
             "reason": str(reason),

@@ -242,7 +242,7 @@ def _section_operation() -> Operation:
         summary="Read the data of a section: the rows and numbers of each chart, by the id of the chart",
         success=Success(
             200,
-            "The section's data. Times are local times, encoded like UTC in milliseconds.",
+            "The section's data. Times are local times, encoded as if they were UTC, in epoch milliseconds.",
             {"application/json": content},
         ),
         error_reasons=(*SCOPE_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED, Reason.STORAGE_LOW),

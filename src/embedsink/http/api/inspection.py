@@ -104,7 +104,7 @@ def operations(_: Settings) -> list[Operation]:
             parameters=[
                 *scope_parameters(),
                 *event_filter_parameters(),
-                parameter("wait", wait, "Seconds to wait until all acknowledged events are loaded."),
+                parameter("wait", wait, "Maximum number of seconds to wait until all acknowledged events are loaded."),
             ],
         )
     ]

@@ -112,7 +112,7 @@ def operations(_: Settings) -> list[Operation]:
             key_kinds=READERS,
             parameters=[
                 parameter("rows", SWITCH, "Whether each message contains the loaded rows. Default: off."),
-                parameter("recent", recent, "The number of recent rows to begin with."),
+                parameter("recent", recent, "The number of recent rows to send first."),
                 *deployment_parameters(),
                 *event_filter_parameters(),
                 parameter("after", last_id, "The id of the last received message."),

@@ -114,7 +114,7 @@ ROUTES = [
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
-    id_description = "Only this rejection, with its complete `raw` text."
+    id_description = "Only this rejection. When listed, it has its complete `raw` text."
     id_parameter = parameter("id", {"type": "string", "format": "uuid"}, id_description)
     limit = limit_parameter("The maximum number of rejections.", LIMIT_DEFAULT, LIMIT_MAX)
     return [

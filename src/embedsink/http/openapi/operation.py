@@ -12,7 +12,7 @@ from embedsink.http.openapi.parts import Schema, content, headers_of, ref
 from embedsink.reasons import Reason
 
 READERS = (KeyKind.READ, KeyKind.ADMIN)
-NOT_MODIFIED = {304: "Nothing has been loaded since the stored response."}
+NOT_MODIFIED = {304: "Nothing has been loaded since the client stored its response."}
 WEAK_ETAG = {"ETag": "Weak. Send it in If-None-Match."}
 # Reasons whose problem responses have extra members, with the name of their schema.
 _PROBLEM_SCHEMAS = {Reason.NOTHING_ACCEPTED: "NothingAccepted", Reason.INVALID_BODY: "InvalidBody"}

@@ -47,7 +47,7 @@ def examples(service_name: str) -> list[Example]:
         Example(
             "ndjson",
             "NDJSON",
-            "One envelope per line, as pipelines and log shippers write it.",
+            "One envelope per line, the format of pipelines and log shippers.",
             "application/x-ndjson",
             "\n".join(json.dumps(event) for event in (view, drilldown)),
         ),

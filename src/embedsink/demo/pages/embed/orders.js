@@ -69,7 +69,7 @@ function makeRows() {
   );
 }
 
-/** Returns the first day of the month that was some months before the latest. */
+/** Returns the first day of the month `monthCount` months before the latest month. */
 function monthBack(monthCount) {
   const month = new Date(LATEST_MONTH);
   month.setUTCMonth(month.getUTCMonth() - monthCount);

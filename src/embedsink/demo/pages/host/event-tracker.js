@@ -22,7 +22,7 @@ export class EventTracker {
     this.sessions = new Set();
   }
 
-  /** Returns the number of envelopes seen, and of each state. The states add up to `seen`. */
+  /** Returns the number of envelopes seen, and the number in each state. The latter add up to `seen`. */
   counts() {
     const loading = this.durable().length;
     const ended = Object.values(this.outcomes).reduce((sum, count) => sum + count);
@@ -74,7 +74,7 @@ export class EventTracker {
     this.isPolling = false;
   }
 
-  /** Requests which of the durable envelopes are visible. */
+  /** Checks which of the durable envelopes are visible. */
   async check(durable) {
     const first = Math.min(...durable.map(({ envelope }) => envelope.timestamp));
     const since = Math.abs(Date.now() - first) < DAY_MS ? new Date(first - CLOCK_SKEW_MS) : null;
@@ -97,7 +97,7 @@ export class EventTracker {
   }
 }
 
-/** Returns the outcome: lost, visible, rejected (durable in quarantine), stored (an action), or null before it. */
+/** Returns the outcome: lost, visible, rejected (durable in quarantine), stored (an action), or null without one. */
 function outcomeOf({ at, envelope, reason }) {
   if (at.lost) return "lost";
   if (at.visible) return "visible";
