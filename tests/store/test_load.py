@@ -2,12 +2,15 @@
 
 import base64
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import duckdb
 import pytest
 
 from embedsink.ingest.records import body_rejection_line, delivery_lines, replay_line, sync_line
@@ -16,8 +19,10 @@ from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
-from embedsink.store.duckdb_errors import SqlFailed
+from embedsink.store import database
+from embedsink.store.duckdb_errors import SqlFailed, StoreTooSmall
 from embedsink.store.limits import StoreLimits
+from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
 from tests.support.loaded_store import LoadedStore, ledger
@@ -510,3 +515,17 @@ def test_a_load_that_ends_before_its_commit_leaves_no_row(
         with pytest.raises(SqlFailed, match="ends here"):
             loaded_store.bodies(view(id=ID))
     assert loaded_store.query("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
+
+
+def test_a_load_that_failed_after_its_commit_is_not_repeated(
+    loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+        raise StoreTooSmall("the answer to the commit was lost")
+
+    monkeypatch.setattr(database, "transaction", losing_the_answer)
+    assert loaded_store.bodies(view(id=ID)) == ledger(1, accepted=1)
+    assert loaded_store.failed_checks() == {}
