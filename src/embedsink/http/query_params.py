@@ -87,6 +87,8 @@ def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum:
 def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
     """Return the requested scope, within the key's scope.
 
+    Call `check_parameters` first: it refuses the parameters of a scope that the path does not have.
+
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
     """
@@ -100,11 +102,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
     """
-    scope = parse_scope(
-        {name: query.get(name) for name in ("since", "until", "tenant")},
-        deployments=query.getlist("deployment"),
-        allowed=key.deployments,
-    )
+    scope = parse_report_scope(query, key)
     return {
         "hides_ingest_seq": scope.hides_ingest_seq,
         # A tuple, so that equal filters have equal hashes.

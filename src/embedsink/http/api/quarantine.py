@@ -17,10 +17,9 @@ from embedsink.http.openapi.errors import JOURNAL_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
-from embedsink.http.query_params import check_parameters, parse_bounded_integer
+from embedsink.http.query_params import check_parameters, parse_bounded_integer, parse_report_scope
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
-from embedsink.reports.scope import parse_scope
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 from embedsink.transfer.quarantine import purge as purge_quarantine
@@ -47,11 +46,7 @@ async def list_quarantine(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    scope = parse_scope(
-        {name: query.get(name) for name in ("since", "until", "tenant")},
-        deployments=query.getlist("deployment"),
-        allowed=key.deployments,
-    )
+    scope = parse_report_scope(query, key)
     limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
