@@ -214,7 +214,7 @@ def _list_operation() -> Operation:
             "The dashboards.",
             {"application/json": array(object_of({"name": TEXT, "title": TEXT, "description": TEXT}))},
         ),
-        error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER),
+        error_reasons=ACCESS_REASONS,
         key_kinds=READERS,
     )
 
@@ -227,7 +227,7 @@ def _dashboard_operation() -> Operation:
         id="readDashboard",
         summary="Read the definition of a dashboard: its sections, their charts, and the report of each chart",
         success=Success(200, "The dashboard.", {"application/json": definition}),
-        error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+        error_reasons=(*ACCESS_REASONS, Reason.NOT_FOUND),
         key_kinds=READERS,
         parameters=[NAME_PARAMETER],
     )
