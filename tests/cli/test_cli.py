@@ -529,6 +529,17 @@ def test_rejections_are_printed_without_control_characters(data: Path, run_comma
     assert json.loads(json.loads(shown.stdout)["raw"])["payload"]["title"] == "\x1b[31mred"
 
 
+def test_reports_are_printed_as_json_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    # JSON itself escapes \x1b, but not \x9b, which starts an escape sequence too.
+    report = {"name": "views", "question": "\x9b31mred", "grain": "ü", "columns": []}
+    report_output.print_description(report, Format.JSON)
+    report_output.print_reports([report], Format.JSON)
+    printed = capsys.readouterr().out
+    assert printed.count("\\u009b31mred") == 2
+    assert "\x9b" not in printed
+    assert printed.count("ü") == 2
+
+
 def test_a_character_may_be_in_two_chunks_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     report_output._print_on_terminal([b"\xc3", b"\xa4\r", b"\n"], Format.CSV)
     assert capsys.readouterr().out == "ä\n"

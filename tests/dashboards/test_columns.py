@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from embedsink.dashboards import query
-from embedsink.dashboards.columns import required_columns, result_columns
+from embedsink.dashboards.columns import columns_read, required_columns, result_columns
 from embedsink.dashboards.files import read_dashboards
-from embedsink.dashboards.lint import columns_read, columns_shown
+from embedsink.dashboards.lint import columns_shown
 from embedsink.dashboards.model import Gauge, NumberTile, Section
 from embedsink.reports.catalog import Report, ReportColumn, all_reports
 from embedsink.store.database import Store

@@ -1,12 +1,11 @@
 """`embedsink inspect`: the events of a session, for the tests of a host page."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from embedsink.cli.options import KeyOption, UsageError, connect, examples, usage_errors
-from embedsink.cli.output import escape_control, fail
+from embedsink.cli.output import fail, print_json
 from embedsink.cli.tables import print_table
 from embedsink.errors import Misconfigured, preview, suggestion
 
@@ -70,7 +69,7 @@ def inspect(
     query = {"session": session, "since": since, "wait": wait}
     response = connect(url, key).get_object("inspect", members=RESPONSE_MEMBERS, query=query)
     if as_json:
-        typer.echo(escape_control(json.dumps(response, indent=2, ensure_ascii=False)))
+        print_json(response)
     else:
         _print_counts(response)
         _print_rejections(response)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from embedsink.auth.parsing import parse_deployment
-from embedsink.data_folder import FolderTaken
+from embedsink.data_folder import DataFolder, FolderTaken
 from embedsink.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -135,12 +135,14 @@ Timezone = Annotated[
 
 def as_of_phrase(data: Path, url: str | None) -> str:
     """Return how recent the data is, for a message: `as of now` for a server, else `as of` the snapshot's time."""
-    from embedsink.data_folder import DataFolder
-
     if url is not None:
         return "as of now"
-    snapshot_at = datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    return f"as of {snapshot_at:%Y-%m-%d %H:%M:%S} UTC, the last snapshot"
+    return f"as of {snapshot_time(data):%Y-%m-%d %H:%M:%S} UTC, the last snapshot"
+
+
+def snapshot_time(data: Path) -> datetime:
+    """Return the time at which the last snapshot of a data folder was published."""
+    return datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
 
 
 def when_new_data_appears(url: str | None) -> str:

@@ -18,6 +18,11 @@ def print_message(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def print_json(value: object) -> None:
+    """Print a value as indented JSON, with control characters escaped."""
+    typer.echo(escape_control(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
 def fail(error: Exception | str, *, code: int = FAILED) -> NoReturn:
     """Print an error message in red on stderr, and exit."""
     typer.secho(escape_control(error), fg=typer.colors.RED, err=True)

@@ -19,7 +19,7 @@ from embedsink.cli.options import (
     suggesting_url,
     when_new_data_appears,
 )
-from embedsink.cli.output import escape_control, fail, print_message
+from embedsink.cli.output import fail, print_json, print_message
 from embedsink.cli.tables import print_table
 from embedsink.data_folder import require_folder
 
@@ -75,7 +75,7 @@ def show(
         fail(f"quarantine {quarantine_id}: {problem} the newest {LIMIT_MAX:,} rejections. List them: `{command}`.")
     # The list shortens long texts. A request for one id does not.
     [row] = _read_rows(data, url, key, 1, quarantine_id=ids[0])
-    typer.echo(escape_control(json.dumps(row, indent=2, ensure_ascii=False)))
+    print_json(row)
 
 
 @app.command(

@@ -21,6 +21,7 @@ from embedsink.cli.options import (
     UsageError,
     connect,
     examples,
+    snapshot_time,
 )
 from embedsink.cli.output import atomic_write, print_message
 
@@ -87,7 +88,7 @@ def render(
     now = datetime.now(UTC)
     if url is None:
         dashboard_data = _read_snapshot(name, params, data, now)
-        caption = _caption(dashboard_data, params, now, snapshot_at=_snapshot_time(data))
+        caption = _caption(dashboard_data, params, now, snapshot_at=snapshot_time(data))
     else:
         dashboard_data = _read_server(name, params, url, key)
         caption = _caption(dashboard_data, params, now)
@@ -105,13 +106,6 @@ def _format_of(output: Path) -> str:
         suffixes = ", ".join(f".{name}" for name in FORMATS)
         raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {suffixes}.")
     return format
-
-
-def _snapshot_time(data: Path) -> datetime:
-    """Return the time at which the last snapshot of a data folder was published."""
-    from embedsink.data_folder import DataFolder
-
-    return datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
 
 
 def _caption(

@@ -1,6 +1,5 @@
 """The output of `embedsink report`: files, folders, stdout, and the list of reports."""
 
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import typer
 
 from embedsink.cli.options import UsageError
-from embedsink.cli.output import atomic_write, escape_control, fail, print_message
+from embedsink.cli.output import atomic_write, escape_control, fail, print_json, print_message
 from embedsink.cli.tables import print_table
 from embedsink.reports.format import REPORT_FORMATS, Format
 
@@ -25,7 +24,7 @@ def print_reports(reports: list[dict[str, Any]], format: str) -> None:
     """Print the list of reports, as a table or as JSON."""
     _check_catalog_format(format)
     if format == Format.JSON:
-        _print_json(reports)
+        print_json(reports)
         return
     print_table(REPORT_COLUMNS, [_report_row(report) for report in reports])
     print_message("Describe the columns of one: `embedsink report NAME --describe`.")
@@ -35,7 +34,7 @@ def print_description(report: dict[str, Any], format: str) -> None:
     """Print the question, the grain and the columns of a report, as a table or as JSON."""
     _check_catalog_format(format)
     if format == Format.JSON:
-        _print_json(report)
+        print_json(report)
         return
     typer.echo(escape_control(f"{report['name']}: {report['question']}"))
     typer.echo(escape_control(report["grain"]))
@@ -47,10 +46,6 @@ def _check_catalog_format(format: str) -> None:
     """Raise a usage error for a format that is for the rows of a report only."""
     if format not in (TABLE, Format.JSON):
         raise UsageError(f"--format {format}: needs rows. Use table or json here, or name a report.")
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _report_row(report: dict[str, Any]) -> list[str]:

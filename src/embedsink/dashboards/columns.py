@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from embedsink.dashboards.model import PERIOD_COLUMNS, Chart, NumberTile, Table
 from embedsink.reports.catalog import Report
@@ -36,36 +36,47 @@ def text_filters(tiles: Sequence[NumberTile | Chart | Table]) -> tuple[tuple[str
     return tuple(sorted(set.intersection(*filters_by_tile)))
 
 
-def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
-    """Return the names of the columns that a tile reads."""
-    columns = {*tile.where, *tile.older_days}
+def columns_read(tile: NumberTile | Chart | Table) -> Iterator[tuple[str, str]]:
+    """Yield the path in the tile and the name of every report column that a tile reads."""
+    for column in tile.where:
+        yield f"where.{column}", column
     if tile.nonzero:
-        columns.add(tile.nonzero)
+        yield "nonzero", tile.nonzero
+    for column in tile.older_days:
+        yield f"older_days.{column}", column
     if isinstance(tile, NumberTile):
         if tile.column:
-            columns.add(tile.column)
-        columns.update(name.removeprefix("-") for name in tile.of)
+            yield "column", tile.column
+        yield from ((f"of[{index}]", column.removeprefix("-")) for index, column in enumerate(tile.of))
     elif tile.group:
-        columns.update(tile.group.by, tile.group.sum, tile.group.median)  # The tile shows only these.
+        yield from ((f"group.by[{index}]", column) for index, column in enumerate(tile.group.by))
+        yield from ((f"group.sum[{index}]", column) for index, column in enumerate(tile.group.sum))
+        yield from ((f"group.median[{index}]", column) for index, column in enumerate(tile.group.median))
+    if isinstance(tile, Chart) and tile.leading:
+        yield from (("leading.column", tile.leading.column), ("leading.by", tile.leading.by))
+
+
+def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
+    """Return the names of the columns that a tile reads, shows or sorts by."""
+    columns = {column for _, column in columns_read(tile)}
+    if isinstance(tile, NumberTile) or tile.group:
+        return columns  # The tile shows only these.
+    columns.update(PERIOD_COLUMNS)  # `required_columns` omits those that the report lacks.
+    if tile.sort:
+        columns.add(tile.sort.removeprefix("-"))
+    if isinstance(tile, Table):
+        columns.update(tile.columns)
     else:
-        columns.update(PERIOD_COLUMNS)  # `required_columns` omits those that the report lacks.
-        if tile.sort:
-            columns.add(tile.sort.removeprefix("-"))
-        if isinstance(tile, Table):
-            columns.update(tile.columns)
-        else:
-            columns.update(_columns_of_chart(report, tile))
+        columns.update(_columns_of_chart(report, tile))
     return columns
 
 
 def _columns_of_chart(report: Report, chart: Chart) -> set[str]:
-    """Return the names of the columns that the spec, the comparison or the top series of a chart may read."""
+    """Return the names of the columns that the spec or the comparison of a chart may read."""
     # Include the columns that distinguish rows: all that are not numbers, and the number of a deployment.
     columns = {"deployment", *(column.name for column in report.columns if column.type not in ("integer", "number"))}
     # Expressions can name a column anywhere in the spec.
     columns.update(_WORD.findall(json.dumps(chart.spec, ensure_ascii=False)))
     if chart.compare:
         columns.update((chart.compare.x, chart.compare.y))
-    if chart.leading:
-        columns.update((chart.leading.column, chart.leading.by))
     return columns

@@ -8,6 +8,7 @@ a tile ─┬─ columns that it reads ───▶ must be columns of the repor
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from embedsink.dashboards.columns import columns_read
 from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Dashboard, NumberTile, Table, Tile
 from embedsink.dashboards.vega_spec import complete_spec
 from embedsink.errors import Misconfigured, Refused, preview, suggestion
@@ -207,26 +208,6 @@ def _check_spec(path: str, chart: Chart) -> None:
         is_lookup = name == "from" and isinstance(value, dict)  # The `lookup` transform reads other data.
         if is_lookup or name in _DATA_MEMBERS | _LINK_MEMBERS:
             raise Misconfigured(f"{path}.{where}: is not allowed in a spec; the rows come from the report. Remove it.")
-
-
-def columns_read(tile: ReportTile) -> Iterator[tuple[str, str]]:
-    """Yield the path in the tile and the name of every report column that a tile reads."""
-    for column in tile.where:
-        yield f"where.{column}", column
-    if tile.nonzero:
-        yield "nonzero", tile.nonzero
-    for column in tile.older_days:
-        yield f"older_days.{column}", column
-    if isinstance(tile, NumberTile):
-        if tile.column:
-            yield "column", tile.column
-        yield from ((f"of[{index}]", column.removeprefix("-")) for index, column in enumerate(tile.of))
-    elif tile.group:
-        yield from ((f"group.by[{index}]", column) for index, column in enumerate(tile.group.by))
-        yield from ((f"group.sum[{index}]", column) for index, column in enumerate(tile.group.sum))
-        yield from ((f"group.median[{index}]", column) for index, column in enumerate(tile.group.median))
-    if isinstance(tile, Chart) and tile.leading:
-        yield from (("leading.column", tile.leading.column), ("leading.by", tile.leading.by))
 
 
 def _numeric_columns_of(tile: ReportTile) -> Iterator[tuple[str, str]]:

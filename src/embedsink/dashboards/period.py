@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from embedsink.errors import Refused, preview
+from embedsink.errors import Refused
 from embedsink.reasons import Reason
+from embedsink.reports.parameters import parse_choice, parse_switch
 from embedsink.reports.scope import Scope, parse_scope
 
 # The lengths of rolling periods in local days, including today. One day means the last 24 hours.
@@ -84,7 +85,7 @@ def period_of(
     length = _length_of(parser.parse(since, until), now)
     interval = _interval_for(length)
     before = None
-    if previous_limits is not None and _parse_compare(params.get("compare")):
+    if previous_limits is not None and parse_switch("compare", params.get("compare"), default=True):
         before = parser.parse(*previous_limits, interval)
     report_params = {"since": since, "until": until, "interval": interval, **shared}
     return Period(
@@ -116,8 +117,7 @@ def _rolling_limits(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
 
     The previous period ends at the current time of day. Raise Refused if the period is unknown.
     """
-    if period not in PERIODS:
-        raise Refused(Reason.BAD_PARAMETER, f"period: {preview(period)} is not one of {', '.join(PERIODS)}.")
+    parse_choice("period", period, PERIODS)
     length = timedelta(days=PERIODS[period])
     if period == "24h":
         utc_now = parser.now.astimezone(UTC).replace(tzinfo=None, microsecond=0)
@@ -172,10 +172,3 @@ def _interval_for(length: timedelta) -> str:
 def _utc_text(instant: datetime) -> str:
     """Return a time in UTC as a value of `since` or `until`."""
     return f"{instant.isoformat()}Z"
-
-
-def _parse_compare(compare: str | None) -> bool:
-    """Return whether to compare with the previous period; True for None. Raise Refused for an invalid text."""
-    if compare not in (None, "on", "off"):
-        raise Refused(Reason.BAD_PARAMETER, f"compare: {preview(compare)} is not one of on, off.")
-    return compare != "off"

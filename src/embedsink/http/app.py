@@ -26,7 +26,7 @@ from embedsink.http.pages.docs import Docs
 from embedsink.http.pages.error_page import with_error_page
 from embedsink.http.pages.login import LoginPage
 from embedsink.http.pages.vega_bundle import VegaBundle
-from embedsink.http.problems import answer_bug, answer_http_error, answer_refusal, ignore_disconnect
+from embedsink.http.problems import answer_error, answer_http_error, ignore_disconnect
 from embedsink.http.query_params import QueryLimits
 from embedsink.http.resources import all_routes, describe_api
 from embedsink.http.section_cache import SectionCache
@@ -75,10 +75,10 @@ CLOSING_S_MAX = 3.0
 
 # Any, because each handler accepts one type of exception, and Starlette's type requires that it accepts all.
 HANDLERS: Mapping[Any, Any] = {
-    EmbedsinkError: with_error_page(answer_refusal),
+    EmbedsinkError: with_error_page(answer_error),
     HTTPException: with_error_page(answer_http_error),
     ClientDisconnect: ignore_disconnect,
-    Exception: with_error_page(answer_bug),
+    Exception: with_error_page(answer_error),
 }
 
 

@@ -17,7 +17,8 @@ from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.execute import run_query
-from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, parse_event_filter, parse_switch
+from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, parse_event_filter
+from embedsink.reports.parameters import parse_switch
 from embedsink.reports.recent_events import ROWS_MAX, IngestedCounts, SegmentRange, count_ingested, newest_ingested
 from embedsink.store.reader import Reader
 
@@ -72,7 +73,7 @@ class LiveFilter:
             tuple(sorted(variables.items())),
             is_narrowed=key.deployments is not None or any(name in query for name in EVENT_FILTERS),
             deployments=key.deployments,
-            wants_rows=parse_switch(query, "rows", default=False),
+            wants_rows=parse_switch("rows", query.get("rows"), default=False),
             recent_count=parse_bounded_integer("recent", query.get("recent"), default=0, maximum=ROWS_MAX),
         )
 

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from embedsink.errors import EmbedsinkError, Refused, Unavailable, preview, redact_keys
+from embedsink.errors import Refused, Unavailable, preview, redact_keys
 from embedsink.http.cors import cors_headers
 from embedsink.reasons import Reason
 
@@ -96,8 +96,11 @@ class ProblemResponse(Response):
             self.headers["Connection"] = "close"
 
 
-async def answer_refusal(request: Request, error: EmbedsinkError) -> Response:
-    """Answer an expected error with a problem. Count and log the error; the log line contains no body and no secret."""
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Answer an expected error with its problem, and any other exception with 500.
+
+    The log line contains no body and no secret. The traceback of a bug is logged and never sent to the client.
+    """
     return problem_response(request, error)
 
 
@@ -112,11 +115,6 @@ async def answer_http_error(request: Request, error: HTTPException) -> Response:
 
 async def ignore_disconnect(request: Request, error: ClientDisconnect) -> None:
     """Answer nothing, because the client has disconnected."""
-
-
-async def answer_bug(request: Request, error: Exception) -> Response:
-    """Answer an unexpected exception with 500. The traceback is logged and never sent to the client."""
-    return problem_response(request, error)
 
 
 def problem_response(request: Request, error: Exception) -> Response:

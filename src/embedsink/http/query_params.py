@@ -11,11 +11,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from embedsink.auth.keys import Key
 from embedsink.errors import Refused, nearest, preview, suggestion
 from embedsink.protocol.messages import ACTIONS, EVENTS
-from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
 from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.number_cipher import NumberCipher
 from embedsink.reports.pagination import PageRequest, parse_integer
+from embedsink.reports.parameters import parse_choice, parse_switch, parse_text
 from embedsink.reports.scope import PARAMETERS, parse_scope
 from embedsink.reports.scope import Scope as ReportScope
 
@@ -87,6 +87,8 @@ def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum:
 def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
     """Return the requested scope, within the key's scope.
 
+    Call `check_parameters` first: it refuses the parameters of a scope that the path does not have.
+
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
     """
@@ -100,11 +102,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
     """
-    scope = parse_scope(
-        {name: query.get(name) for name in ("since", "until", "tenant")},
-        deployments=query.getlist("deployment"),
-        allowed=key.deployments,
-    )
+    scope = parse_report_scope(query, key)
     return {
         "hides_ingest_seq": scope.hides_ingest_seq,
         # A tuple, so that equal filters have equal hashes.
@@ -112,10 +110,10 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
         "since": scope.since,
         "until": scope.until,
         "tenant": scope.tenant,
-        "session": parse_text(query, "session"),
+        "session": parse_text("session", query.get("session")),
         "type": _parse_type(query),
-        "key_id": parse_text(query, "key"),
-        "outcome": _parse_choice(query, "outcome", OUTCOMES),
+        "key_id": parse_text("key", query.get("key")),
+        "outcome": parse_choice("outcome", query.get("outcome"), OUTCOMES),
     }
 
 
@@ -128,7 +126,7 @@ def _parse_type(query: QueryParams) -> str | None:
     Raises:
         Refused: the type is probably a typing error, or contains a NUL or a lone surrogate (`bad_parameter`).
     """
-    text = parse_text(query, "type")
+    text = parse_text("type", query.get("type"))
     if text is None:
         return None
     name = text.rpartition(":")[2]
@@ -148,8 +146,8 @@ def parse_csv_options(query: QueryParams) -> CsvOptions:
         Refused: an option is neither on nor off (`bad_parameter`).
     """
     return CsvOptions(
-        guard=parse_switch(query, "guard", default=True),
-        bom=parse_switch(query, "bom", default=False),
+        guard=parse_switch("guard", query.get("guard"), default=True),
+        bom=parse_switch("bom", query.get("bom"), default=False),
     )
 
 
@@ -169,37 +167,3 @@ def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> Pa
         query_id=repr((name, scope_params)),
         cipher=cipher,
     )
-
-
-def _parse_choice(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
-    """Return a parameter; None if it is missing. Raise Refused (`bad_parameter`) if it is not one of the choices."""
-    value = query.get(name)
-    if value is not None and value not in choices:
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of {', '.join(choices)}.")
-    return value
-
-
-def parse_text(query: QueryParams, name: str) -> str | None:
-    """Return a text parameter; None if it is missing.
-
-    Raises:
-        Refused: the text contains a NUL or a lone surrogate (`bad_parameter`).
-    """
-    text = query.get(name)
-    if has_bad_text(text):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} contains a NUL or a lone surrogate. Remove it.")
-    return text
-
-
-def parse_switch(query: QueryParams, name: str, *, default: bool) -> bool:
-    """Return whether a switch is on; `default` if the parameter is missing.
-
-    Raises:
-        Refused: the value is neither on nor off (`bad_parameter`).
-    """
-    value = query.get(name)
-    if value is None:
-        return default
-    if value not in ("on", "off"):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of on, off.")
-    return value == "on"

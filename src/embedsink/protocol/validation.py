@@ -49,7 +49,7 @@ def parse(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES, *, ndjson
         return parsed
     document = decode(body, depth_max=rules.depth_max)
     parsed = ParsedDelivery(received_at, catalog_for(rules.service_name))
-    if _is_delivery(document.value):
+    if is_delivery(document.value):
         return _parse_delivery(document, parsed, rules)
     return _validate_all(_list_envelopes(document.value), document, parsed, rules)
 
@@ -63,7 +63,7 @@ def parse_fast(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES) -> P
     if document is None or may_contain_bad_text(body):
         return None
     parsed = ParsedDelivery(received_at, catalog_for(rules.service_name))
-    if _is_delivery(document.value):
+    if is_delivery(document.value):
         fields = delivery_fields.drop_excess_fields(document.value)
         if not delivery_fields.are_valid(fields, rules):
             return None
@@ -80,7 +80,7 @@ def parse_fast(body: bytes, received_at: int, rules: Rules = DEFAULT_RULES) -> P
     return parsed
 
 
-def _is_delivery(value: Any) -> bool:
+def is_delivery(value: Any) -> bool:
     """Return whether a body is a delivery, not an envelope: it has `events`, and no `source` as envelopes do."""
     return isinstance(value, dict) and "events" in value and "source" not in value
 

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from embedsink.auth.parsing import parse_deployment, parse_duration
 from embedsink.errors import PREVIEW_CHARACTERS_MAX, Misconfigured, Refused, preview
-from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
+from embedsink.reports.parameters import parse_choice, parse_text
 from embedsink.store.timezones import timezone_names, utc_of
 
 SURFACES = ("dashboard", "app", "chat")
@@ -98,7 +98,7 @@ def parse_scope(
             (`out_of_scope`).
     """
     requested_deployments = _parse_deployments(deployments, allowed)
-    tenant = _parse_tenant(params.get("tenant"))
+    tenant = parse_text("tenant", params.get("tenant"))
     since, until = params.get("since"), params.get("until")
     timezone = _parse_timezone(params.get("timezone"))
     start = _parse_time_or_age("since", since, timezone, now)
@@ -110,10 +110,10 @@ def parse_scope(
     return Scope(
         since=start,
         until=end,
-        surface=_parse_choice("surface", params.get("surface"), SURFACES),
+        surface=parse_choice("surface", params.get("surface"), SURFACES),
         deployments=requested_deployments,
         tenant=tenant,
-        interval=_parse_choice("interval", params.get("interval"), INTERVALS),
+        interval=parse_choice("interval", params.get("interval"), INTERVALS),
         timezone=timezone,
         hides_ingest_seq=allowed is not None,  # It would tell a scoped key how much others send.
         is_relative=_is_age(since) or _is_age(until),
@@ -159,20 +159,6 @@ def _parse_deployment(text: str | int) -> int:
         return parse_deployment(str(text))
     except Misconfigured as error:
         raise Refused(Reason.BAD_PARAMETER, str(error)) from None
-
-
-def _parse_tenant(text: str | None) -> str | None:
-    """Return the tenant unchanged. Raise Refused if the text can't be stored (reason `bad_parameter`)."""
-    if has_bad_text(text):
-        raise Refused(Reason.BAD_PARAMETER, f"tenant: {preview(text)} contains a NUL or a lone surrogate. Remove it.")
-    return text
-
-
-def _parse_choice(name: str, text: str | None, choices: tuple[str, ...]) -> str | None:
-    """Return the text unchanged. Raise Refused if it is neither None nor a choice (reason `bad_parameter`)."""
-    if text is not None and text not in choices:
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is not one of {', '.join(choices)}.")
-    return text
 
 
 def parse_instant(name: str, text: str | None) -> datetime | None:

@@ -17,6 +17,7 @@ from embedsink.engine import now_ms
 from embedsink.errors import EmbedsinkError, Refused, preview
 from embedsink.protocol.delivery import Rules
 from embedsink.protocol.strict_json import decode, encode
+from embedsink.protocol.validation import is_delivery
 
 # Half of a server's default limits, in events and in bytes.
 EVENTS_MAX = 500
@@ -194,8 +195,7 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
         value = decode(line, depth_max=rules.depth_max).value
     except Refused:
         return _unparsed_delivery(number, line)
-    is_delivery = isinstance(value, dict) and "events" in value and "source" not in value  # Envelopes have a `source`.
-    if is_delivery:
+    if is_delivery(value):
         return _parse_delivery(number, line, value)
     return _delivery_of(number, line, value if isinstance(value, list) else [value])
 

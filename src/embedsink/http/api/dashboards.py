@@ -81,9 +81,10 @@ async def show_section(request: Request) -> Response:
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
     if all(isinstance(tile, Gauge) for tile in section.tiles):
-        # All tiles are current values of the server, so the response needs no query and must not be cached. It is built
-        # in a thread, because the first use of a time zone reads a file.
-        content = await run_in_threadpool(_section_content, request, section, period, now=datetime.now(UTC), charts={})
+        # All tiles are current values of the server, so the response needs no query and must not be cached.
+        gauges = _visible_gauges(request, key, section)
+        # In a thread: the first use of a time zone reads a file.
+        content = await run_in_threadpool(_section_content, period, now=datetime.now(UTC), charts=gauges)
         headers = NO_CACHE | {"Cache-Control": "no-store"}
         return Response(orjson.dumps(content), media_type="application/json", headers=headers)
     tag, body = await cancel_on_disconnect(request, _cached_section(request, key, section))
@@ -148,31 +149,32 @@ async def _query_section(request: Request, key: Key, section: Section) -> bytes:
     engine: Engine = request.state.engine
     # Parse the period again: the request may have waited, and a relative period must end when the query starts.
     period = await run_in_threadpool(parse_period, request, key)
-    read = partial(_read_section, request=request, section=section, period=period)
+    read = partial(_read_section, request=request, key=key, section=section, period=period)
     return await run_query(engine, engine.limiters.reports.slot(key.key_id), period.scope.variables(), read)
 
 
-def _read_section(reader: Reader, *, request: Request, section: Section, period: Period) -> bytes:
+def _read_section(reader: Reader, *, request: Request, key: Key, section: Section, period: Period) -> bytes:
     """Return the body of the response for a section. This function runs in a thread."""
     dashboards: DashboardRegistry = request.state.dashboards
     reports: dict[str, Report] = dashboards.reports(request.state.engine, request.path_params["name"])
     now = datetime.now(UTC)
-    charts = query_section(reader, section, period, reports=reports, now=now)
-    return orjson.dumps(_section_content(request, section, period, now=now, charts=charts))
+    charts = query_section(reader, section, period, reports=reports, now=now) | _visible_gauges(request, key, section)
+    return orjson.dumps(_section_content(period, now=now, charts=charts))
 
 
-def _section_content(
-    request: Request, section: Section, period: Period, *, now: datetime, charts: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the response: the period, and by tile id the data of `charts` and the current values of gauges."""
-    # Gauges are totals over all deployments, so a key with a scope must not see them. `hides_ingest_seq` is true only
-    # for such a key.
-    has_scoped_key = period.scope.hides_ingest_seq
+def _visible_gauges(request: Request, key: Key, section: Section) -> dict[str, Any]:
+    """Return the value of each gauge in a section, by tile id; None if the key must not see it."""
+    # Gauges are totals over all deployments, so a key with a scope must not see them.
+    return read_gauges(request.state.engine, section, is_hidden=key.deployments is not None)
+
+
+def _section_content(period: Period, *, now: datetime, charts: dict[str, Any]) -> dict[str, Any]:
+    """Return the response: the period, and the data of each tile by its id."""
     return {
         "span": span_of(period.scope, now=now),
         "interval": period.scope.interval,
         "compared": period.before is not None,
-        "charts": charts | read_gauges(request.state.engine, section, is_hidden=has_scoped_key),
+        "charts": charts,
     }
 
 
@@ -212,7 +214,7 @@ def _list_operation() -> Operation:
             "The dashboards.",
             {"application/json": array(object_of({"name": TEXT, "title": TEXT, "description": TEXT}))},
         ),
-        error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER),
+        error_reasons=ACCESS_REASONS,
         key_kinds=READERS,
     )
 
@@ -225,7 +227,7 @@ def _dashboard_operation() -> Operation:
         id="readDashboard",
         summary="Read the definition of a dashboard: its sections, their charts, and the report of each chart",
         success=Success(200, "The dashboard.", {"application/json": definition}),
-        error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+        error_reasons=(*ACCESS_REASONS, Reason.NOT_FOUND),
         key_kinds=READERS,
         parameters=[NAME_PARAMETER],
     )

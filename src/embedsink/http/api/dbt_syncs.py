@@ -18,7 +18,7 @@ from embedsink.http.authentication import require_key
 from embedsink.http.client_address import client_address
 from embedsink.http.ingest_admission import Admission
 from embedsink.http.media_type import parse_media_type
-from embedsink.http.openapi.errors import ACCESS_REASONS, BODY_REASONS, JOURNAL_REASONS
+from embedsink.http.openapi.errors import BODY_REASONS, JOURNAL_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import DEPLOYMENT, content_encoding, parameter
 from embedsink.http.openapi.parts import Schema, ref
@@ -142,15 +142,7 @@ def _result_response(result: dict[str, Any], engine: Engine) -> Response:
 
 
 ROUTES = [Route(PATH.replace("{syncJobId}", "{syncJobId:any_text}"), sync_result, methods=["GET", "PUT"])]
-_READ_REASONS = (*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
-_RECORD_REASONS = (
-    *_READ_REASONS,
-    *BODY_REASONS,
-    Reason.CONFLICT,
-    Reason.INVALID_BODY,
-    Reason.RATE_LIMITED,
-    *JOURNAL_REASONS,
-)
+_RECORD_REASONS = (*SCOPE_REASONS, *BODY_REASONS, Reason.CONFLICT, Reason.INVALID_BODY, *JOURNAL_REASONS)
 
 
 def operations(_: Settings) -> list[Operation]:
@@ -162,7 +154,7 @@ def operations(_: Settings) -> list[Operation]:
             id="readSyncResult",
             summary="Read the result of a completed dbt sync",
             success=Success(200, "The result.", {"application/json": ref("DbtSyncResult")}),
-            error_reasons=(*_READ_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED),
+            error_reasons=(*SCOPE_REASONS, Reason.NOT_FOUND, Reason.OVERLOADED),
             key_kinds=(KeyKind.READ, KeyKind.SYNC, KeyKind.ADMIN),
             parameters=_path_parameters(),
         ),

@@ -14,7 +14,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
-from embedsink.http.openapi.errors import ACCESS_REASONS
+from embedsink.http.openapi.errors import SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter
 from embedsink.http.openapi.parts import TEXT, ref
@@ -91,7 +91,7 @@ def operations(_: Settings) -> list[Operation]:
             id="listDeployments",
             summary="List the deployments that appear in keys, events, actions or dbt syncs, within the reader's scope",
             success=Success(200, "A page of deployments.", {"application/json": ref("Deployments")}),
-            error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
+            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED),
             key_kinds=READERS,
             parameters=[limit, cursor],
         )

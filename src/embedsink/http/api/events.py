@@ -230,7 +230,6 @@ _ERROR_REASONS = (
     Reason.OUT_OF_SCOPE,
     Reason.TOO_MANY_EVENTS,
     Reason.NOTHING_ACCEPTED,
-    Reason.RATE_LIMITED,
     *JOURNAL_REASONS,
 )
 

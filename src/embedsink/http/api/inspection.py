@@ -99,7 +99,7 @@ def operations(_: Settings) -> list[Operation]:
                 "For tests of a host page"
             ),
             success=Success(200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
-            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED, Reason.RATE_LIMITED),
+            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED),
             key_kinds=READERS,
             parameters=[
                 *scope_parameters(),

@@ -108,7 +108,7 @@ def operations(_: Settings) -> list[Operation]:
             id="followEvents",
             summary="Follow newly loaded and quarantined events as a stream of server-sent events",
             success=Success(200, "Messages whose `data` is JSON.", {MEDIA_TYPE: ref("LiveMessage")}),
-            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
+            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED),
             key_kinds=READERS,
             parameters=[
                 parameter("rows", SWITCH, "Whether each message contains the loaded rows. Default: off."),

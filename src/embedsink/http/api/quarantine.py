@@ -17,12 +17,10 @@ from embedsink.http.openapi.errors import JOURNAL_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
-from embedsink.http.query_params import check_parameters, parse_bounded_integer
+from embedsink.http.query_params import check_parameters, parse_bounded_integer, parse_report_scope
 from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
-from embedsink.reports.scope import parse_scope
 from embedsink.settings import Settings
-from embedsink.store.reader import Reader
 from embedsink.transfer.quarantine import purge as purge_quarantine
 from embedsink.transfer.quarantine import purge_filter, rejections_json
 from embedsink.transfer.quarantine import replay as replay_quarantine
@@ -47,15 +45,12 @@ async def list_quarantine(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    scope = parse_scope(
-        {name: query.get(name) for name in ("since", "until", "tenant")},
-        deployments=query.getlist("deployment"),
-        allowed=key.deployments,
-    )
+    scope = parse_report_scope(query, key)
     limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
-    read = partial(_read_json, limit=limit, quarantine_id=quarantine_id)
+    # In the query's thread, because the JSON may be tens of megabytes long.
+    read = partial(rejections_json, limit=limit, quarantine_id=quarantine_id)
     body = await cancel_on_disconnect(
         request, run_query(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
@@ -88,11 +83,6 @@ def _check_unscoped(key: Key) -> None:
     if key.deployments is not None:
         detail = "quarantine: contains rejections of all deployments. Use an admin key without a scope."
         raise Refused(Reason.OUT_OF_SCOPE, detail)
-
-
-def _read_json(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
-    """Return the newest rejections as JSON. This runs in a thread: the JSON may be tens of megabytes long."""
-    return rejections_json(reader, limit=limit, quarantine_id=quarantine_id)
 
 
 def _parse_id(text: str | None) -> UUID | None:

@@ -79,7 +79,7 @@ def operations(_: Settings) -> list[Operation]:
             id="listReports",
             summary="List all reports with their questions, grains and columns",
             success=Success(200, "The reports.", {"application/json": array(ref("Report"))}),
-            error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER),
+            error_reasons=ACCESS_REASONS,
             key_kinds=READERS,
         ),
         Operation(
@@ -102,7 +102,7 @@ def operations(_: Settings) -> list[Operation]:
             id="describeReport",
             summary="Read the description of a report, with the JSON Schema of its rows",
             success=Success(200, "The report.", {"application/json": ref("ReportSchema")}),
-            error_reasons=(*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+            error_reasons=(*ACCESS_REASONS, Reason.NOT_FOUND),
             key_kinds=READERS,
             parameters=[_name_parameter(formats=())],
         ),

@@ -17,7 +17,7 @@ ACCESS_REASONS = (
     *ANY_REQUEST_REASONS,
 )
 # For operations that are restricted to the key's scope.
-SCOPE_REASONS = (*ACCESS_REASONS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
+SCOPE_REASONS = (*ACCESS_REASONS, Reason.OUT_OF_SCOPE)
 # For operations that write a report completely before they send it. They need a free slot, and space on the disk.
 SPOOL_REASONS = (*SCOPE_REASONS, Reason.OVERLOADED, Reason.STORAGE_LOW)
 # For operations that read a body, except the errors of its fields.

@@ -294,7 +294,7 @@ ROUTES = [
     Route("/dashboards/inspector", show_inspector),
     Route("/dashboards/{name}", show_dashboard),
 ]
-_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.NOT_READY, *ANY_REQUEST_REASONS)
+_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.NOT_READY, *ANY_REQUEST_REASONS)
 
 
 def operations(_: Settings) -> list[Operation]:

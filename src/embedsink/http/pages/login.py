@@ -152,7 +152,7 @@ def operations(_: Settings) -> list[Operation]:
             id="showLogin",
             summary="Show the login form",
             success=Success(200, "The form.", html_page()),
-            error_reasons=(Reason.PLAIN_HTTP, Reason.BAD_PARAMETER, *ANY_REQUEST_REASONS),
+            error_reasons=(Reason.PLAIN_HTTP, *ANY_REQUEST_REASONS),
             parameters=[next_page],
         ),
         Operation(
@@ -161,7 +161,7 @@ def operations(_: Settings) -> list[Operation]:
             id="login",
             summary="Log in with a read key. The cookie is valid until it expires or the key is revoked",
             success=Success(303, "Redirects to the dashboards, with the cookie.", {}),
-            error_reasons=(*_FORM_REASONS, Reason.BAD_PARAMETER, *body_reasons),
+            error_reasons=(*_FORM_REASONS, *body_reasons),
             request_body={FORM_TYPE: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
             response_headers={"Set-Cookie": "The session; HttpOnly."},
             other_statuses={
