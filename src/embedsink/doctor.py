@@ -15,7 +15,7 @@ from embedsink.dashboards.lint import lint
 from embedsink.data_folder import LOSS_NOTE_PREFIX, DataFolder, nested_message
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
-from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of
+from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of, number_of_identity
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, has_unloaded_events, read_loss_note, segment_numbers
 from embedsink.reports.catalog import all_reports, missing_reports_warning
@@ -313,7 +313,7 @@ def _find_number_conflicts(identities: set[str], loaded_names: list[str], last_c
     """
     loaded_identities = {_number_of_name(name): identity_of(name) for name in loaded_names}  # by number
     for identity in sorted(identities):
-        number = _number_of_name(f"{identity}{SEALED}")
+        number = number_of_identity(identity)
         if number in loaded_identities:
             if loaded_identities[number] != identity:
                 yield (

@@ -176,6 +176,11 @@ def identity_of(name: str) -> str:
     return match[1] if match else ""
 
 
+def number_of_identity(identity: str) -> int:
+    """Return the number at the beginning of an identity, such as 12 for `000000000012-1a2b3c4d`."""
+    return int(identity.partition("-")[0])
+
+
 def sealed_bytes_of(name: str) -> int | None:
     """Return the size with which a segment was sealed; None if the name omits the size, or for other files."""
     match = _NAME.match(name)

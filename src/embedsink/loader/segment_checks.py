@@ -7,7 +7,7 @@ import errno
 from collections.abc import Mapping
 from pathlib import Path
 
-from embedsink.journal.segment import Segment, identity_of, inspect, number_of
+from embedsink.journal.segment import Segment, identity_of, inspect, number_of, number_of_identity
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.pending import PendingSegments
 from embedsink.store.database import Store
@@ -101,11 +101,11 @@ class SegmentChecks:
             loaded_sizes = self._store.ledger.loaded_segment_sizes(from_number=min(late_numbers))
             last_compacted_number = self._store.ledger.last_compacted_number()
         # Of each loaded segment, and of each segment that is returned.
-        identity_by_number = {_number_of_identity(identity): identity for identity in loaded_sizes}
+        identity_by_number = {number_of_identity(identity): identity for identity in loaded_sizes}
         unique: list[Path] = []
         for path in paths:
             identity = identity_of(path.name)
-            number = _number_of_identity(identity)
+            number = number_of_identity(identity)
             if identity in loaded_sizes:
                 self._pending.loaded_sizes[identity] = loaded_sizes[identity]  # It is no longer pending.
             elif number in identity_by_number:
@@ -130,11 +130,6 @@ class SegmentChecks:
             self.reject(path, f"{segment.damage.cause} (offset {segment.damage.offset:,})")
             return None
         return segment
-
-
-def _number_of_identity(identity: str) -> int:
-    """Return the number at the beginning of an identity such as `000000000012-1a2b3c4d`."""
-    return int(identity.split("-")[0])
 
 
 def _duplicate_number_message(other_segment: str) -> str:
