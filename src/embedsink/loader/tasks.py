@@ -17,6 +17,7 @@ from embedsink.reasons import Reason
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.purge import PURGED_AT_ONCE, PurgeFilter
+from embedsink.store.timezones import naive_utc
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +117,7 @@ class QuarantinePurge:
         if self._clock_watch.poll() is not None:
             self._schedule()
             return False
-        # The store's times are UTC without a time zone.
-        before = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=self._days)
+        before = naive_utc(datetime.now(UTC)) - timedelta(days=self._days)
         try:
             count = self._delete(PurgeFilter(loaded_before=before))
         except StoreRefused as error:
