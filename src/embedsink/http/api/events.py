@@ -171,9 +171,9 @@ class IngestEndpoint:
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
         """Answer with an error, or with a delayed 429 if the address sends too many requests without a valid key."""
         limits = self.admission.anonymous_limits
-        has_valid_key = "key_id" in scope["state"]  # Authentication sets this.
+        is_authenticated = "key_id" in scope["state"]  # Authentication sets this.
         is_bug = not isinstance(error, EmbedsinkError)
-        if has_valid_key or is_bug:
+        if is_authenticated or is_bug:
             reply(error_response(scope, error))
             return
         rate_error = limits.charge(scope, cost=request_cost(scope))
