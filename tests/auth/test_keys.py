@@ -406,11 +406,11 @@ def test_a_key_is_limited_to_its_deployments_if_it_has_any(file: KeyStore) -> No
     ],
 )
 def test_a_key_with_origins_is_refused_for_other_origins(file: KeyStore, origin: str) -> None:
-    token, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
-    untied, _ = file.create(KeyKind.INGEST, now=NOW)
-    assert token.allows_origin(PAGE)
-    assert not token.allows_origin(origin)
-    assert untied.allows_origin(origin)
+    limited, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
+    unlimited, _ = file.create(KeyKind.INGEST, now=NOW)
+    assert limited.allows_origin(PAGE)
+    assert not limited.allows_origin(origin)
+    assert unlimited.allows_origin(origin)
 
 
 @pytest.mark.parametrize(
