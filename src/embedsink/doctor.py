@@ -281,7 +281,6 @@ def _compare_with_snapshot(
         paths: the segments in the journal.
         last_sealed: the highest number that was sealed.
     """
-    # An identity is the beginning of a segment's name: its number in twelve digits, and a random part.
     identities = {identity_of(path.name) for path in paths} - {""}  # "": other files
     oldest_identity = min(identities, default="")
     try:
@@ -307,7 +306,7 @@ def _find_number_conflicts(identities: set[str], loaded_names: list[str], last_c
     """Yield messages about segments that can't be loaded because the number of each belongs to a loaded segment.
 
     Args:
-        identities: the number and the random part of the name of each segment in the journal.
+        identities: the identities of the segments in the journal.
         loaded_names: the names of loaded segments, without the old segments that the ledger lists only as ranges.
         last_compacted_number: the highest number in these ranges. All segments up to this number were loaded.
     """

@@ -1,6 +1,6 @@
 """The check that a backup folder belongs to this data folder, and not to that of another server.
 
-The identity of a segment is its number and a random part. Two servers use the same numbers, but other random parts.
+The check compares the identities of segments: two servers use the same numbers, but other random parts.
 """
 
 import os
@@ -20,9 +20,6 @@ UNKNOWN_RANDOM_PART = "-00000000"
 
 def refuse_another_folder(folder: DataFolder, generation: Generation, target: Path) -> None:
     """Raise an error if a data folder does not continue the history of a generation.
-
-    The identity of a segment is its number and a random part. Two servers have segments with the same numbers, but with
-    other random parts.
 
     Args:
         folder: the data folder.
@@ -48,7 +45,7 @@ def _has_other_segments(expected_identities: set[str], current: Segments) -> boo
     """Return whether a folder has a segment with the number of an expected one, but with another random part.
 
     Args:
-        expected_identities: the identities of a generation's segments, such as `000000000012-1a2b3c4d`.
+        expected_identities: the identities of a generation's segments.
         current: the segments of the data folder.
     """
     missing_numbers = {number_of_identity(identity) for identity in expected_identities - current.identities}

@@ -68,7 +68,7 @@ class SegmentChecks:
         """Delete the segments whose rows are in snapshots, and reject those that have more bytes than were loaded.
 
         Args:
-            covered_sizes: the bytes that the snapshots have of each segment, by identity (number and random part).
+            covered_sizes: the bytes that the snapshots have of each segment, by identity.
         """
         longer_segments = self._pending.delete_covered(covered_sizes)
         for path in longer_segments:
@@ -93,7 +93,7 @@ class SegmentChecks:
           segments without their names.
         - Segments that are loaded already are omitted.
         """
-        loaded_sizes: dict[str, int] = {}  # by identity: the number and the random part of the name
+        loaded_sizes: dict[str, int] = {}  # by identity
         last_compacted_number = 0
         # A segment up to the checked number may be loaded already, or may have the number of a loaded one.
         late_numbers = [number_of(path) for path in paths if number_of(path) <= self._checked_number]

@@ -45,8 +45,7 @@ class Ledger:
     def loaded_segment_sizes(self, *, from_number: int = 0) -> dict[str, int]:
         """Return the sizes in bytes of the loaded segments from number `from_number` on, without compacted segments.
 
-        The keys are identities: the parts of a segment's file name that never change. Compacted segments share one row,
-        so only a range of their numbers is known.
+        The keys are identities. Compacted segments share one row, so only a range of their numbers is known.
         """
         segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
         with duckdb_errors_translated():
