@@ -1,4 +1,4 @@
-"""`scripts/mutation-test` knows where to plant its bugs. It takes ten minutes, so only people run it."""
+"""`scripts/mutation-test` knows where to inject its bugs. It takes ten minutes, so only people run it."""
 
 import runpy
 

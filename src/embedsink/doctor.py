@@ -15,7 +15,7 @@ from embedsink.dashboards.lint import lint
 from embedsink.data_folder import LOSS_NOTE_PREFIX, DataFolder, nested_message
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
-from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of
+from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of, number_of_identity
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, has_unloaded_events, read_loss_note, segment_numbers
 from embedsink.reports.catalog import all_reports, missing_reports_warning
@@ -281,7 +281,6 @@ def _compare_with_snapshot(
         paths: the segments in the journal.
         last_sealed: the highest number that was sealed.
     """
-    # An identity is the beginning of a segment's name: its number in twelve digits, and a random part.
     identities = {identity_of(path.name) for path in paths} - {""}  # "": other files
     oldest_identity = min(identities, default="")
     try:
@@ -307,13 +306,13 @@ def _find_number_conflicts(identities: set[str], loaded_names: list[str], last_c
     """Yield messages about segments that can't be loaded because the number of each belongs to a loaded segment.
 
     Args:
-        identities: the number and the random part of the name of each segment in the journal.
+        identities: the identities of the segments in the journal.
         loaded_names: the names of loaded segments, without the old segments that the ledger lists only as ranges.
         last_compacted_number: the highest number in these ranges. All segments up to this number were loaded.
     """
     loaded_identities = {_number_of_name(name): identity_of(name) for name in loaded_names}  # by number
     for identity in sorted(identities):
-        number = _number_of_name(f"{identity}{SEALED}")
+        number = number_of_identity(identity)
         if number in loaded_identities:
             if loaded_identities[number] != identity:
                 yield (

@@ -1,4 +1,7 @@
-"""File operations that survive a crash: writes, folder fsync, and renames that never replace a file."""
+"""File operations that survive a crash: writes, folder fsync, and renames that never replace a file.
+
+`device_and_inode` detects that another program moved or replaced a file.
+"""
 
 import errno
 import os
@@ -46,6 +49,15 @@ def sync_folder(folder: Path) -> None:
         raise
     finally:
         os.close(descriptor)
+
+
+def device_and_inode(path: Path) -> tuple[int, int] | None:
+    """Return the device and the inode of a path; None if it does not exist. They stay the same after a rename."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def free_path(path: Path) -> Path:

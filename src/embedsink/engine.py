@@ -64,7 +64,7 @@ class Limiters:
 
     reports: ConcurrencyLimiter
     dashboards: Throttle
-    # Live queries take milliseconds, so they must not wait for a report over a year.
+    # Live queries take milliseconds: they run one at a time, and must not wait for a report over a year.
     live: ConcurrencyLimiter
     snapshots: ConcurrencyLimiter
     # Parsing a dbt sync occupies the interpreter, so only one runs.
@@ -81,7 +81,6 @@ class Limiters:
         return cls(
             reports=ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=waiting_max),
             dashboards=Throttle(waiting_max=waiting_max),
-            # One at a time: a live query takes milliseconds, and has one thread.
             live=ConcurrencyLimiter(1, waiting_max=settings.live_max, subject="live", setting="EMBEDSINK_LIVE_MAX"),
             snapshots=ConcurrencyLimiter(
                 SNAPSHOT_DOWNLOADS_MAX,
@@ -90,7 +89,6 @@ class Limiters:
                 # No setting changes this limit, so the message names the limit.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
-            # One at a time: parsing a dbt sync occupies the interpreter.
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
             sync_lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=waiting_max, subject="syncs"),
         )

@@ -406,11 +406,11 @@ def test_a_key_is_limited_to_its_deployments_if_it_has_any(file: KeyStore) -> No
     ],
 )
 def test_a_key_with_origins_is_refused_for_other_origins(file: KeyStore, origin: str) -> None:
-    token, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
-    untied, _ = file.create(KeyKind.INGEST, now=NOW)
-    assert token.allows_origin(PAGE)
-    assert not token.allows_origin(origin)
-    assert untied.allows_origin(origin)
+    limited, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
+    unlimited, _ = file.create(KeyKind.INGEST, now=NOW)
+    assert limited.allows_origin(PAGE)
+    assert not limited.allows_origin(origin)
+    assert unlimited.allows_origin(origin)
 
 
 @pytest.mark.parametrize(
@@ -488,7 +488,7 @@ def test_a_live_key_is_found_by_its_exact_token_only(file: KeyStore, clock: Cloc
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_find_accepts_any_text(text: str) -> None:
-    assert KeyCache(Path("missing-keys.json"), Clock()).find(text) is None
+    assert KeyCache(KeyStore(Path("missing-keys.json")), Clock()).find(text) is None
 
 
 def test_a_key_expires_exactly_at_its_expiry_time(file: KeyStore, clock: Clock) -> None:
@@ -510,7 +510,7 @@ def test_setting_the_clock_back_does_not_restore_a_revoked_key(file: KeyStore, c
 
 
 def test_a_new_key_is_found_after_a_refresh(file: KeyStore, clock: Clock) -> None:
-    cache = KeyCache(file.path, clock)
+    cache = KeyCache(file, clock)
     key, token = file.create(KeyKind.READ, now=NOW)
     assert cache.find(token) is None
     assert cache.refresh()

@@ -39,7 +39,7 @@ def run(copy):
     else:
         restore_backup(copy / "backup", DataFolder(copy / "new"))
 
-def plant(left):
+def inject_kill(left):
     def counted(call):
         def counting(*arguments, **named):
             nonlocal left
@@ -57,7 +57,7 @@ for step in range(1, 1000, every):
     shutil.copytree(target, copy / "backup")
     child = os.fork()
     if child == 0:
-        plant(step)
+        inject_kill(step)
         run(copy)
         os._exit(0)
     if os.waitpid(child, 0)[1] == 0:

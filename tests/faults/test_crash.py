@@ -11,7 +11,7 @@ CYCLES = 20
 JUDGED_EVERY = 10
 SECONDS_MAX = 240
 
-# A injected bug: the response does not wait for the write. The slow disk makes losses likely.
+# An injected bug: the response does not wait for the write. The slow disk makes losses likely.
 EARLY_ANSWER = """
 import asyncio, os, time
 from embedsink.journal import open_segment, writer as journal

@@ -9,6 +9,8 @@ from embedsink.errors import Unavailable
 from embedsink.http.rate_limiter import RateLimiter, Sender, TokenBuckets
 from embedsink.reasons import Reason
 
+UNLIMITED_PER_S = 2**40
+
 
 class Clock:
     now = 100.0
@@ -24,13 +26,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+def rate_limiter(
+    events_per_s: int, *, bytes_per_s: int = UNLIMITED_PER_S, address_bytes_per_s: int = UNLIMITED_PER_S
+) -> RateLimiter:
+    return RateLimiter(events_per_s, bytes_per_s=bytes_per_s, address_bytes_per_s=address_bytes_per_s)
+
+
 def spend(rates: RateLimiter, key_id: str, events: int) -> None:
     rates.admit(Sender("192.0.2.1", key_id), 0)
     rates.charge_events(key_id, events)
 
 
 def test_a_burst_of_two_seconds_passes_and_then_the_rate_holds(clock: Clock) -> None:
-    rates = RateLimiter(10)
+    rates = rate_limiter(10)
     spend(rates, "k", 20)
     with pytest.raises(Unavailable) as refused:
         spend(rates, "k", 5)
@@ -41,13 +49,13 @@ def test_a_burst_of_two_seconds_passes_and_then_the_rate_holds(clock: Clock) -> 
 
 
 def test_keys_have_separate_buckets(clock: Clock) -> None:
-    rates = RateLimiter(10)
+    rates = rate_limiter(10)
     spend(rates, "a", 20)
     spend(rates, "b", 20)
 
 
 def test_a_delivery_larger_than_the_burst_passes_with_a_full_bucket(clock: Clock) -> None:
-    rates = RateLimiter(10)
+    rates = rate_limiter(10)
     spend(rates, "k", 100)
     clock.now += 9
     with pytest.raises(Unavailable) as refused:
@@ -57,7 +65,7 @@ def test_a_delivery_larger_than_the_burst_passes_with_a_full_bucket(clock: Clock
 
 
 def test_a_refused_delivery_is_charged_as_one_event(clock: Clock) -> None:
-    rates = RateLimiter(10)
+    rates = rate_limiter(10)
     spend(rates, "k", 15)
     for _ in range(5):
         assert is_limited(lambda: spend(rates, "k", 6))
@@ -78,7 +86,7 @@ def is_limited(charge: Callable[[], None]) -> bool:
 
 
 def test_the_bytes_of_a_key_are_limited_across_addresses(clock: Clock) -> None:
-    rates = RateLimiter(1_000, bytes_per_s=100, address_bytes_per_s=1_000)
+    rates = rate_limiter(1_000, bytes_per_s=100, address_bytes_per_s=1_000)
     rates.admit(HERE, 150)
     assert is_limited(lambda: rates.admit(THERE, 51))
     rates.admit(THERE, 50)
@@ -87,7 +95,7 @@ def test_the_bytes_of_a_key_are_limited_across_addresses(clock: Clock) -> None:
 
 
 def test_an_address_cannot_use_the_rates_of_other_addresses_or_keys(clock: Clock) -> None:
-    rates = RateLimiter(1_000, bytes_per_s=1_000, address_bytes_per_s=100)
+    rates = rate_limiter(1_000, bytes_per_s=1_000, address_bytes_per_s=100)
     rates.admit(HERE, 200)
     assert is_limited(lambda: rates.admit(HERE, 1))
     rates.admit(THERE, 200)
@@ -95,7 +103,7 @@ def test_an_address_cannot_use_the_rates_of_other_addresses_or_keys(clock: Clock
 
 
 def test_a_key_without_events_left_is_refused_before_its_bytes_are_charged(clock: Clock) -> None:
-    rates = RateLimiter(1, bytes_per_s=100)
+    rates = rate_limiter(1, bytes_per_s=100)
     spend(rates, "k_1", 2)
     for _ in range(5):
         assert is_limited(lambda: rates.admit(HERE, 100))
@@ -104,7 +112,7 @@ def test_a_key_without_events_left_is_refused_before_its_bytes_are_charged(clock
 
 
 def test_a_debt_for_rejected_bodies_is_limited_to_twice_the_burst(clock: Clock) -> None:
-    rates = RateLimiter(1_000, address_bytes_per_s=100)
+    rates = rate_limiter(1_000, address_bytes_per_s=100)
     for _ in range(50):
         rates.charge_work(HERE, 1_000)
     assert is_limited(lambda: rates.check_work(HERE))
@@ -115,7 +123,7 @@ def test_a_debt_for_rejected_bodies_is_limited_to_twice_the_burst(clock: Clock) 
 
 
 def test_bytes_refused_for_an_address_are_not_charged_to_its_key(clock: Clock) -> None:
-    rates = RateLimiter(1_000, bytes_per_s=150, address_bytes_per_s=100)
+    rates = rate_limiter(1_000, bytes_per_s=150, address_bytes_per_s=100)
     rates.admit(HERE, 200)
     for _ in range(5):
         assert is_limited(lambda: rates.admit(HERE, 100))
@@ -123,7 +131,7 @@ def test_bytes_refused_for_an_address_are_not_charged_to_its_key(clock: Clock) -
 
 
 def test_undeclared_bytes_are_charged_without_another_event(clock: Clock) -> None:
-    rates = RateLimiter(1, bytes_per_s=100)
+    rates = rate_limiter(1, bytes_per_s=100)
     rates.admit(HERE, 0)
     rates.charge_bytes(HERE, 200)
     assert is_limited(lambda: rates.charge_bytes(HERE, 1))

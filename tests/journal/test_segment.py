@@ -15,6 +15,7 @@ from embedsink.journal.segment import (
     identity_of,
     inspect,
     number_of,
+    number_of_identity,
     sealed_bytes_of,
     sealed_name,
     trailer,
@@ -249,6 +250,10 @@ def test_the_number_of_other_files_is_0() -> None:
 def test_a_name_contains_identity_and_sealed_size(name: str, identity: str, sealed_bytes: int | None) -> None:
     assert (identity_of(name), sealed_bytes_of(name)) == (identity, sealed_bytes)
     assert (number_of(Path(name)) == 7) == bool(identity)
+
+
+def test_an_identity_begins_with_the_number() -> None:
+    assert number_of_identity(NAME) == 7
 
 
 def test_the_name_of_a_sealed_segment_is_its_identity_and_size() -> None:

@@ -232,7 +232,7 @@ def test_the_age_of_the_oldest_pending_segment_is_reported(folder: DataFolder, m
     monkeypatch.setattr(pending, "BATCH_SEGMENTS_MAX", 1)
     with opened(folder) as loader:
         assert loader.waiting_since() is None
-        loader.on_sealed()
+        loader.on_sealed(2)
         assert loader.waiting_since() == pytest.approx(time.time(), abs=5)
         observed = [loader.waiting_since() for _ in loader.load_pending()]
         assert (observed, loader.waiting_since()) == ([1_000, 2_000], None)
@@ -332,7 +332,7 @@ def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     wait_until(lambda: "Is a directory" in str(loader.status.error), description="the error is reported", timeout_s=60)
     add_segment(folder, 3)
     in_the_way.rmdir()
-    loader.on_sealed()
+    loader.on_sealed(3)
     wait_until(
         lambda: loader.status.error is None and loader.last_number == 3, description="loading continues", timeout_s=60
     )
@@ -718,7 +718,7 @@ def test_closing_leaves_many_pending_segments_for_the_next_start(
     loader = Loader(folder, Store(folder.store), closing_s_max=0.3)
     loader.open_store()
     loader.start()
-    loader.on_sealed()
+    loader.on_sealed(8)
     wait_until(lambda: bool(loads), description="loading has begun")
     loader.close()
     assert loads == list(range(1, len(loads) + 1))

@@ -240,7 +240,7 @@ def test_without_space_for_rollups_loading_continues(tmp_path: Path, monkeypatch
     loader = Loader(folder, Store(folder.store, StoreLimits(rollup_from_count=2)))
     write_segment(folder.journal, [{"type": "view"}] * 3, number=1)
     loader.open_store()
-    loader.on_sealed()
+    loader.on_sealed(1)
     with monkeypatch.context() as patch:
         patch.setattr(database, "roll_up", refuse)
         loader.run_once(is_last=True)
@@ -255,7 +255,7 @@ def test_a_store_rebuilt_from_a_snapshot_has_rollups_of_its_events(tmp_path: Pat
         loader = Loader(folder, store)
         write_segment(folder.journal, [{"type": "view"}] * 3, number=1)
         loader.open_store()
-        loader.on_sealed()
+        loader.on_sealed(1)
         loader.run_once(is_last=False)
         assert (len(rollup_batches(store)), view_count(store)) == (1, 3)
         if damage:
@@ -277,7 +277,7 @@ def test_the_loader_rolls_up_loaded_events(tmp_path: Path) -> None:
     loader = Loader(folder, store)
     write_segment(folder.journal, [{"type": "view"}] * 3, number=1)
     loader.open_store()
-    loader.on_sealed()
+    loader.on_sealed(1)
     loader.run_once(is_last=False)
     assert (len(rollup_batches(store)), view_count(store)) == (1, 3)
     loader.close()

@@ -8,6 +8,7 @@ import duckdb
 
 from embedsink.store.insert import fill_session_ready
 from embedsink.store.schema import create_views
+from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql, read_views
 
 
@@ -58,8 +59,7 @@ def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterab
 @contextmanager
 def variables(connection: duckdb.DuckDBPyConnection, values: Mapping[str, object]) -> Iterator[None]:
     """Set session variables until the end of the block."""
-    for name, value in values.items():
-        connection.execute(f"set variable {name} = $1", [value])
+    set_variables(connection, values)
     try:
         yield
     finally:

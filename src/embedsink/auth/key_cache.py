@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import chain
-from pathlib import Path
 
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import Key, KeyKind
@@ -21,9 +20,9 @@ class KeyCache:
         Misconfigured: the file is damaged.
     """
 
-    def __init__(self, file: KeyStore | Path, clock: Callable[[], float]) -> None:
+    def __init__(self, file: KeyStore, clock: Callable[[], float]) -> None:
         self.problem: str | None = None
-        self._file = file if isinstance(file, KeyStore) else KeyStore(file)
+        self._file = file
         self._clock = clock
         self._read()
 

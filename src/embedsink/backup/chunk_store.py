@@ -84,7 +84,7 @@ class ChunkStore:
         self._unsynced_folders.add(path.parent)
         if exists and _has_content(path, content):
             return digest
-        write_durably(self._temporary_file, content)
+        write_verified(self._temporary_file, content)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         self._temporary_file.replace(path)
         self.new_bytes += len(content)
@@ -103,7 +103,7 @@ class ChunkStore:
         return (path for path in self._folder.glob("[0-9a-f][0-9a-f]/*") if _DIGEST.fullmatch(path.name))
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def write_verified(path: Path, content: bytes) -> None:
     """Write a file to the disk, and read the content back. Only the owner may read the file.
 
     Raises:

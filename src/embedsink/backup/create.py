@@ -77,7 +77,7 @@ class _Backup:
         """Store all files, and return the new generation.
 
         The journal is stored first and the snapshot last. So the snapshot contains the segments that a server deletes
-        meanwhile. The identity of a segment is its number and a random part.
+        meanwhile.
         """
         if previous := self._repository.newest_readable():
             refuse_another_folder(self._folder, previous, self._repository.path)
@@ -132,7 +132,7 @@ def _number_of(file: StoredFile) -> int:
 
 
 def _identity_of(file: StoredFile) -> str:
-    """Return the number and the random part of a segment's name; an empty text if the file is not a segment."""
+    """Return the segment identity of a file; an empty string if the file is not a segment."""
     return identity_of(Path(file.name).name)
 
 

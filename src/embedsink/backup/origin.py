@@ -1,6 +1,6 @@
 """The check that a backup folder belongs to this data folder, and not to that of another server.
 
-The identity of a segment is its number and a random part. Two servers use the same numbers, but other random parts.
+The check compares the identities of segments: two servers use the same numbers, but other random parts.
 """
 
 import os
@@ -11,7 +11,7 @@ from embedsink.backup.generation import Generation
 from embedsink.backup.source import open_snapshot_file, segment_names
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.journal.segment import OPEN, identity_of
+from embedsink.journal.segment import OPEN, identity_of, number_of_identity
 from embedsink.store.snapshot_file import COMPARED_MAX, Segments, find_segments
 
 # The end of the identities that sql/salvage/3_ledger.sql creates: their random part is unknown.
@@ -20,9 +20,6 @@ UNKNOWN_RANDOM_PART = "-00000000"
 
 def refuse_another_folder(folder: DataFolder, generation: Generation, target: Path) -> None:
     """Raise an error if a data folder does not continue the history of a generation.
-
-    The identity of a segment is its number and a random part. Two servers have segments with the same numbers, but with
-    other random parts.
 
     Args:
         folder: the data folder.
@@ -34,7 +31,7 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
     """
     # Manifests of older versions lack `segments`.
     expected_identities = set(generation.segments) or _identities_of(generation)
-    expected_numbers = [_number_of(identity) for identity in expected_identities]
+    expected_numbers = [number_of_identity(identity) for identity in expected_identities]
     current = _segments_of_folder(folder, numbers=expected_numbers)
     is_older = current.last_number < max(expected_numbers, default=0)
     if is_older or _has_other_segments(expected_identities, current):
@@ -48,14 +45,14 @@ def _has_other_segments(expected_identities: set[str], current: Segments) -> boo
     """Return whether a folder has a segment with the number of an expected one, but with another random part.
 
     Args:
-        expected_identities: the identities of a generation's segments, such as `000000000012-1a2b3c4d`.
+        expected_identities: the identities of a generation's segments.
         current: the segments of the data folder.
     """
-    missing_numbers = {_number_of(identity) for identity in expected_identities - current.identities}
+    missing_numbers = {number_of_identity(identity) for identity in expected_identities - current.identities}
     # Some random parts are unknown and can't be compared: those of segments up to `compacted_up_to`, of which the store
     # has only the numbers, and those in a store that was recovered from a damaged file.
     comparable_numbers = {
-        _number_of(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
+        number_of_identity(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
     }
     return any(number in comparable_numbers and number > current.compacted_up_to for number in missing_numbers)
 
@@ -98,10 +95,5 @@ def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
         with snapshot:
             # A server may replace the snapshot meanwhile, so use the open file and not its path.
             in_snapshot = find_segments(Path(f"/dev/fd/{snapshot.fileno()}"), numbers=numbers)
-    last_number = max([in_snapshot.last_number, *map(_number_of, identities_on_disk)])
+    last_number = max([in_snapshot.last_number, *map(number_of_identity, identities_on_disk)])
     return Segments(last_number, in_snapshot.identities | identities_on_disk, in_snapshot.compacted_up_to)
-
-
-def _number_of(identity: str) -> int:
-    """Return the segment number of an identity such as `000000000012-1a2b3c4d`."""
-    return int(identity.partition("-")[0])

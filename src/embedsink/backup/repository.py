@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from embedsink.backup.chunk_store import ChunkStore, write_durably
+from embedsink.backup.chunk_store import ChunkStore, write_verified
 from embedsink.backup.generation import BackupDamaged, Generation, decode
 from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
@@ -90,7 +90,7 @@ class Repository:
         """Make the chunks durable, and after them the manifest. Return the file name of the manifest."""
         self.chunks.sync()
         name = self._next_name(datetime.fromisoformat(generation.began_at))
-        write_durably(self._temporary_file, generation.encode())
+        write_verified(self._temporary_file, generation.encode())
         self._temporary_file.rename(self.generations / name)
         sync_folder(self.generations)
         return name

@@ -89,10 +89,7 @@ def _read_segment(journal: Path, name: str) -> tuple[str, bytes] | None:
 
 
 def _sealed_name(journal: Path, open_name: str) -> str | None:
-    """Return the new name of an open segment that was sealed; None if it was deleted or moved to `damaged/` since.
-
-    Both names begin with the identity of the segment, its number and a random part.
-    """
+    """Return the new name of an open segment that was sealed; None if it was deleted or moved to `damaged/` since."""
     for name in _list_segments(journal):
         if identity_of(name) == identity_of(open_name) and not name.endswith(OPEN):
             return name

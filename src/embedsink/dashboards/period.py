@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from embedsink.errors import Refused
 from embedsink.reasons import Reason
 from embedsink.reports.parameters import parse_choice, parse_switch
 from embedsink.reports.scope import Scope, parse_scope
+from embedsink.store.timezones import naive_utc
 
 # The lengths of rolling periods in local days, including today. One day means the last 24 hours.
 PERIODS: dict[str, int] = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
@@ -120,7 +121,7 @@ def _rolling_limits(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
     parse_choice("period", period, PERIODS)
     length = timedelta(days=PERIODS[period])
     if period == "24h":
-        utc_now = parser.now.astimezone(UTC).replace(tzinfo=None, microsecond=0)
+        utc_now = naive_utc(parser.now).replace(microsecond=0)
         start = utc_now.replace(minute=0, second=0) - timedelta(hours=23)  # the current hour and 23 earlier hours
         return _utc_text(start), (_utc_text(start - length), _utc_text(utc_now - length))
     local_now = parser.local_now().replace(microsecond=0)
@@ -156,7 +157,7 @@ def _days_before(start: datetime, end: datetime) -> _Limits | None:
 
 def _length_of(scope: Scope, now: datetime) -> timedelta:
     """Return the length of a period. Without `until` the period ends now; without `since` the length is 0."""
-    end = scope.until or now.astimezone(UTC).replace(tzinfo=None)
+    end = scope.until or naive_utc(now)
     start = scope.since or end
     return max(end - start, timedelta())  # A period in the future has no length yet.
 

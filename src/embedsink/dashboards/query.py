@@ -26,11 +26,12 @@ from embedsink.dashboards.model import (
     Table,
 )
 from embedsink.dashboards.period import Period
-from embedsink.dashboards.time_axis import TimeAxis, naive_utc, span_of
+from embedsink.dashboards.time_axis import TimeAxis, span_of
 from embedsink.reports.catalog import Report
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
+from embedsink.store.timezones import naive_utc
 
 # The view that pairs the stages of AI queries, and the reports that read it. The pairing takes most of their time.
 _PAIR_VIEW = "ai_pair"

@@ -6,10 +6,11 @@ Times are in the years 1 to 9999. The end of a period is a number, so the last p
 from calendar import monthrange
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from embedsink.reports.scope import Scope
+from embedsink.store.timezones import naive_utc
 
 # The share of a period that is empty beside its bar.
 GAP_SHARE = 0.24
@@ -21,11 +22,6 @@ _MS = timedelta(milliseconds=1)
 _MICROSECOND = datetime.resolution
 _LAST_MS = (datetime.max - _EPOCH) // _MS
 _INTERVAL_LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
-
-
-def naive_utc(time: datetime) -> datetime:
-    """Return a time in UTC without a zone, as in scopes and rows."""
-    return time.astimezone(UTC).replace(tzinfo=None)
 
 
 def span_of(scope: Scope, *, now: datetime) -> list[int]:

@@ -21,6 +21,7 @@ from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, pa
 from embedsink.reports.parameters import parse_switch
 from embedsink.reports.recent_events import ROWS_MAX, IngestedCounts, SegmentRange, count_ingested, newest_ingested
 from embedsink.store.reader import Reader
+from embedsink.store.timezones import naive_utc
 
 # nginx and other proxies close a connection that is silent for a minute.
 HEARTBEAT_S = 15.0
@@ -245,7 +246,7 @@ async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, 
     read = partial(newest_ingested, limit=filter.recent_count)
     variables = filter.variables | span.variables()
     if filter.deployments is not None:
-        variables["since"] = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=RECENT_DAYS)
+        variables["since"] = naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS)
     return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
 
 

@@ -14,7 +14,6 @@ BUCKETS_MAX = 65_536
 _EVICTION_CANDIDATES = 32
 # The factor for rejected bytes, which use the slow parser and space in the quarantine.
 REJECTED_FACTOR = 8
-_UNLIMITED_PER_S = 2**40
 
 
 class Sender(NamedTuple):
@@ -96,13 +95,7 @@ class RateLimiter:
         address_bytes_per_s: the maximum rate of bytes of an address.
     """
 
-    def __init__(
-        self,
-        events_per_s: int,
-        *,
-        bytes_per_s: int = _UNLIMITED_PER_S,
-        address_bytes_per_s: int = _UNLIMITED_PER_S,
-    ) -> None:
+    def __init__(self, events_per_s: int, *, bytes_per_s: int, address_bytes_per_s: int) -> None:
         self._event_buckets = TokenBuckets(events_per_s)
         self._key_byte_buckets = TokenBuckets(bytes_per_s)
         self._address_byte_buckets = TokenBuckets(address_bytes_per_s)

@@ -15,6 +15,7 @@ from embedsink.engine import now_ms
 from embedsink.errors import preview, redact_keys
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.error_messages import describe_error, field_path
+from embedsink.protocol.messages import SAFE_INTEGER_MAX
 from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, is_shallow, may_contain_bad_text
 from embedsink.settings import Settings
 
@@ -41,7 +42,7 @@ def _check_instant(text: str) -> str:
     return text
 
 
-Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
+Count = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX)]
 Instant = Annotated[
     str, Field(max_length=64, json_schema_extra={"format": "date-time"}), AfterValidator(_check_instant)
 ]

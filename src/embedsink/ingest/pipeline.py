@@ -58,6 +58,7 @@ class ParseResult:
     Args:
         accepted_lines: the lines of accepted envelopes and of losses.
         accepted_count: the number of accepted envelopes.
+        rejected_count: the number of rejected envelopes; 1 for an unreadable body.
         rejection_lines: the lines of rejections. They are not stored if the quarantine has no space.
         reasons: the number of rejections by reason.
         listed_rejections: the entries for the response's `rejected` list.
@@ -69,6 +70,7 @@ class ParseResult:
 
     accepted_lines: bytes = b""
     accepted_count: int = 0
+    rejected_count: int = 0
     rejection_lines: bytes = b""
     reasons: dict[str, int] = field(default_factory=dict)
     listed_rejections: list[dict[str, Any]] = field(default_factory=list)
@@ -76,11 +78,6 @@ class ParseResult:
     deployment: int | None = None
     refusal: Refused | None = None
     body_bytes: int = 0
-
-    @property
-    def rejected_count(self) -> int:
-        """The number of rejected envelopes; 1 for an unreadable body."""
-        return sum(self.reasons.values())
 
 
 def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> ParseResult:
@@ -117,6 +114,7 @@ def encode_delivery(
     )
     if delivery.rejected:
         listed = delivery.rejected[:REJECTIONS_LISTED_MAX]
+        result.rejected_count = len(delivery.rejected)
         result.rejection_lines = rejection_lines(delivery, key_id=key_id, new_id=uuid7)
         result.reasons = dict(Counter(rejection.reason for rejection in delivery.rejected))
         result.listed_rejections = [rejection.response_entry() for rejection in listed]
@@ -176,4 +174,6 @@ def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: in
         return ParseResult(refusal=refusal, body_bytes=body_bytes)
     rejection = Rejection(None, refusal.reason, str(refusal), body)  # None: a whole body has no index.
     line = body_rejection_line(rejection, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
-    return ParseResult(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, body_bytes=body_bytes)
+    return ParseResult(
+        rejected_count=1, rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, body_bytes=body_bytes
+    )

@@ -105,6 +105,7 @@ def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
     head = {
         "accepted_count": result.accepted_count,
         "accepted_bytes": len(result.accepted_lines),  # where the lines of rejections begin
+        "rejected_count": result.rejected_count,
         "reasons": result.reasons,
         "listed_rejections": result.listed_rejections,
         "body_key": result.body_key,

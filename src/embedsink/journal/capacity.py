@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from embedsink.durable_files import device_and_inode
 from embedsink.journal.segment import SEALED
 
 MEASURE_INTERVAL_S = 0.5
@@ -36,7 +37,7 @@ class Capacity:
         self._free_bytes_min = free_bytes_min
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
-        self._folder_inode = _device_and_inode(folder)
+        self._folder_inode = device_and_inode(folder)
         # Until the first measurement, the disk counts as not low on space, and `has_headroom` is false.
         self._disk_free_bytes = 2 * free_bytes_min
         self._journal_free_bytes = 0
@@ -117,14 +118,8 @@ class Capacity:
 
     def _check_that_folder_was_not_moved(self) -> None:
         """Raise OSError if the folder was moved or replaced: the loader would not find new segments at the path."""
-        if _device_and_inode(self._folder) != self._folder_inode:
+        if device_and_inode(self._folder) != self._folder_inode:
             raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
-
-
-def _device_and_inode(folder: Path) -> tuple[int, int]:
-    """Return the device and the inode, which together identify a folder even after it was renamed."""
-    status = folder.stat()
-    return status.st_dev, status.st_ino
 
 
 def _segment_sizes(folder: Path) -> list[int]:

@@ -7,7 +7,7 @@ A group is valid only with its trailer: the byte count and CRC-32 (RFC 1952, sec
     000000000012-1a2b3c4d.open            an open segment, which grows
     000000000012-1a2b3c4d-5678.ndjson     a sealed segment with its size in bytes; older versions omit the size
 
-`000000000012-1a2b3c4d` is the segment's identity. The store, the loader and backups use only the identity.
+`000000000012-1a2b3c4d` is the segment's identity (`identity_of`).
 """
 
 import re
@@ -60,7 +60,7 @@ class Segment:
 
     @property
     def identity(self) -> str:
-        """The number and the random part of the file name."""
+        """The identity in the file name."""
         return identity_of(self.path.name)
 
     @property
@@ -171,9 +171,18 @@ def number_of(path: Path) -> int:
 
 
 def identity_of(name: str) -> str:
-    """Return the number and the random part of a segment's file name; an empty string for other files."""
+    """Return the identity in a segment's file name, such as `000000000012-1a2b3c4d`; an empty string for other files.
+
+    The identity is the number in twelve digits and a random part. The rest of the name changes when the segment is
+    sealed, so the store, the loader and backups use only the identity.
+    """
     match = _NAME.match(name)
     return match[1] if match else ""
+
+
+def number_of_identity(identity: str) -> int:
+    """Return the number at the beginning of an identity."""
+    return int(identity.partition("-")[0])
 
 
 def sealed_bytes_of(name: str) -> int | None:

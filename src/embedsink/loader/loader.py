@@ -102,8 +102,8 @@ class Loader:
         """Start the thread. Call `open_store` first."""
         self._thread.start()
 
-    def on_sealed(self, number: int = 0) -> None:
-        """Wake the thread, because the segment with this number was sealed. The number 0 means that it is unknown."""
+    def on_sealed(self, number: int) -> None:
+        """Wake the thread, because the segment with this number was sealed."""
         self._last_sealed_number = max(self._last_sealed_number, number)
         self._pending.on_sealed()
         self._wake.set()

@@ -80,7 +80,7 @@ class Publisher:
         self._copy: CopyProcess | None = None
         self._killed_copy: CopyProcess | None = None  # Its process may still exist, if its disk hangs.
         self._has_unreported_stall = False
-        # The bytes that the running copy has of each segment, by identity: the number and random part of the name.
+        # The bytes that the running copy has of each segment, by identity.
         self._copied_sizes: dict[str, int] = {}
         # The bytes that the last snapshot has of each segment, by identity.
         self._covered_sizes: dict[str, int] = {}

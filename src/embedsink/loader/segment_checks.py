@@ -7,7 +7,7 @@ import errno
 from collections.abc import Mapping
 from pathlib import Path
 
-from embedsink.journal.segment import Segment, identity_of, inspect, number_of
+from embedsink.journal.segment import Segment, identity_of, inspect, number_of, number_of_identity
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.pending import PendingSegments
 from embedsink.store.database import Store
@@ -68,7 +68,7 @@ class SegmentChecks:
         """Delete the segments whose rows are in snapshots, and reject those that have more bytes than were loaded.
 
         Args:
-            covered_sizes: the bytes that the snapshots have of each segment, by identity (number and random part).
+            covered_sizes: the bytes that the snapshots have of each segment, by identity.
         """
         longer_segments = self._pending.delete_covered(covered_sizes)
         for path in longer_segments:
@@ -93,7 +93,7 @@ class SegmentChecks:
           segments without their names.
         - Segments that are loaded already are omitted.
         """
-        loaded_sizes: dict[str, int] = {}  # by identity: the number and the random part of the name
+        loaded_sizes: dict[str, int] = {}  # by identity
         last_compacted_number = 0
         # A segment up to the checked number may be loaded already, or may have the number of a loaded one.
         late_numbers = [number_of(path) for path in paths if number_of(path) <= self._checked_number]
@@ -101,11 +101,11 @@ class SegmentChecks:
             loaded_sizes = self._store.ledger.loaded_segment_sizes(from_number=min(late_numbers))
             last_compacted_number = self._store.ledger.last_compacted_number()
         # Of each loaded segment, and of each segment that is returned.
-        identity_by_number = {_number_of_identity(identity): identity for identity in loaded_sizes}
+        identity_by_number = {number_of_identity(identity): identity for identity in loaded_sizes}
         unique: list[Path] = []
         for path in paths:
             identity = identity_of(path.name)
-            number = _number_of_identity(identity)
+            number = number_of_identity(identity)
             if identity in loaded_sizes:
                 self._pending.loaded_sizes[identity] = loaded_sizes[identity]  # It is no longer pending.
             elif number in identity_by_number:
@@ -130,11 +130,6 @@ class SegmentChecks:
             self.reject(path, f"{segment.damage.cause} (offset {segment.damage.offset:,})")
             return None
         return segment
-
-
-def _number_of_identity(identity: str) -> int:
-    """Return the number at the beginning of an identity such as `000000000012-1a2b3c4d`."""
-    return int(identity.split("-")[0])
 
 
 def _duplicate_number_message(other_segment: str) -> str:

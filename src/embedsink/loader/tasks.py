@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from embedsink.clock_watch import ClockWatch
 from embedsink.errors import Unavailable
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
@@ -16,14 +17,13 @@ from embedsink.reasons import Reason
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.purge import PURGED_AT_ONCE, PurgeFilter
+from embedsink.store.timezones import naive_utc
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 RETENTION_INTERVAL_S = 3_600.0
-# The difference between the system clock and the monotonic clock that counts as a jump.
-CLOCK_JUMP_S = 60.0
 
 
 class LoaderTasks:
@@ -86,6 +86,7 @@ class QuarantinePurge:
         self._publisher = publisher
         self._disk_space = disk_space
         self._days = days
+        self._clock_watch = ClockWatch()
         self._schedule()
 
     def purge_batch(self, selected: PurgeFilter) -> int:
@@ -113,11 +114,10 @@ class QuarantinePurge:
         """
         if self.seconds_to_next() != 0:
             return False
-        if self._has_clock_jumped():
+        if self._clock_watch.poll() is not None:
             self._schedule()
             return False
-        # The store's times are UTC without a time zone.
-        before = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=self._days)
+        before = naive_utc(datetime.now(UTC)) - timedelta(days=self._days)
         try:
             count = self._delete(PurgeFilter(loaded_before=before))
         except StoreRefused as error:
@@ -131,15 +131,8 @@ class QuarantinePurge:
         return may_remain
 
     def _schedule(self) -> None:
-        """Schedule the next purge, both on the monotonic clock and on the system clock, which may jump."""
+        """Schedule the next purge."""
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
-        self._due_clock_time = time.time() + RETENTION_INTERVAL_S
-
-    def _has_clock_jumped(self) -> bool:
-        """Return whether the system clock has jumped since the purge was scheduled."""
-        since_due_s = time.monotonic() - self._due_at
-        clock_since_due_s = time.time() - self._due_clock_time
-        return abs(clock_since_due_s - since_due_s) > CLOCK_JUMP_S
 
     def _delete(self, selected: PurgeFilter) -> int:
         """Delete a batch of rejections, after which a new snapshot is due. Return the number of deleted rejections."""

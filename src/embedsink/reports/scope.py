@@ -13,7 +13,7 @@ from embedsink.auth.parsing import parse_deployment, parse_duration
 from embedsink.errors import PREVIEW_CHARACTERS_MAX, Misconfigured, Refused, preview
 from embedsink.reasons import Reason
 from embedsink.reports.parameters import parse_choice, parse_text
-from embedsink.store.timezones import timezone_names, utc_of
+from embedsink.store.timezones import naive_utc, timezone_names, utc_of
 
 SURFACES = ("dashboard", "app", "chat")
 INTERVALS = ("hour", "day", "week", "month")
@@ -183,7 +183,7 @@ def _parse_time_or_age(
     instant = _parse_time(text) or _parse_age(name, text, now())
     try:
         if instant.tzinfo is not None:
-            return instant.astimezone(UTC).replace(tzinfo=None)
+            return naive_utc(instant)
         return instant if timezone is None else utc_of(instant, timezone)
     except OverflowError:
         message = f"{name}: {preview(text)} is outside the years 1 to 9999 in UTC. Choose a time in that range."

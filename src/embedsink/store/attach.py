@@ -42,12 +42,3 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     escaped_path = str(path).replace("'", "''")  # ATTACH has no parameters.
     connection.execute(f"attach '{escaped_path}' as store ({options})")
     connection.execute("use store")
-
-
-def device_and_inode(path: Path) -> tuple[int, int] | None:
-    """Return the device and the inode of a file, which identify it even after a rename; None if it does not exist."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino

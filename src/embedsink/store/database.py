@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import duckdb
 
+from embedsink.durable_files import device_and_inode
 from embedsink.errors import Unavailable
 from embedsink.journal.segment import Segment
 from embedsink.reasons import Reason
-from embedsink.store.attach import attach, connect, device_and_inode
+from embedsink.store.attach import attach, connect
 from embedsink.store.duckdb_errors import (
     StoreBroken,
     StoreRefused,
@@ -40,6 +41,7 @@ from embedsink.store.revisions import Revisions
 from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
+from embedsink.store.session_variables import set_variables
 from embedsink.store.view_catalog import View
 
 # Above this average size, the rows of a load count as wide. A checkpoint of wide rows gets more memory.
@@ -298,8 +300,7 @@ class Store:
         """Insert the rows of segments in one transaction."""
         connection = self._load_connection()
         with duckdb_errors_translated():
-            for name, value in variables.items():
-                connection.execute(f"set variable {name} = $1", [value])
+            set_variables(connection, variables)
             with transaction(connection):
                 load_rows(connection)
                 # Usual rollups omit segments that are loaded later than their successors.

@@ -18,7 +18,7 @@ from embedsink.store.sql_files import read_sql
 LEDGER_ROWS_MIN = 100_000
 LEDGER_ROWS_MAX = 110_000
 # SQL: the number of a segment. Its name begins with the number, in twelve digits.
-_NUMBER = "split_part(segment, '-', 1)::bigint"
+SEGMENT_NUMBER = "split_part(segment, '-', 1)::bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class Ledger:
     def loaded_segment_sizes(self, *, from_number: int = 0) -> dict[str, int]:
         """Return the sizes in bytes of the loaded segments from number `from_number` on, without compacted segments.
 
-        The keys are identities: the parts of a segment's file name that never change. Compacted segments share one row,
-        so only a range of their numbers is known.
+        The keys are identities. Compacted segments share one row, so only a range of their numbers is known.
         """
         segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
         with duckdb_errors_translated():
@@ -58,24 +57,22 @@ class Ledger:
 
         A row stands for one segment, or for a range of compacted segments.
         """
-        ranges = f"select coalesce(first_number, {_NUMBER}), {_NUMBER} from loaded_segment where {_NUMBER} > $1"  # noqa: S608
+        ranges = (
+            f"select coalesce(first_number, {SEGMENT_NUMBER}), {SEGMENT_NUMBER} "  # noqa: S608
+            f"from loaded_segment where {SEGMENT_NUMBER} > $1"
+        )
         with duckdb_errors_translated():
             return self._connection().execute(ranges, [after]).fetchall()
 
     def last_segment_number(self) -> int:
         """Return the highest number of a loaded segment; 0 if the store is empty."""
-        return self._highest_number("true")
+        with duckdb_errors_translated():
+            return highest_segment_number(self._connection())
 
     def last_compacted_number(self) -> int:
         """Return the highest segment number in a compacted row, which stands for several segments; 0 without one."""
-        return self._highest_number("first_number is not null")
-
-    def _highest_number(self, condition: str) -> int:
-        """Return the highest segment number of the rows that match a SQL condition; 0 without such a row."""
-        numbers = f"select coalesce(max({_NUMBER}), 0) from loaded_segment where {condition}"  # noqa: S608
         with duckdb_errors_translated():
-            [(number,)] = self._connection().execute(numbers).fetchall()
-        return int(number)
+            return highest_segment_number(self._connection(), where="first_number is not null")
 
     def compact(self, *, before: int) -> None:
         """Compact the rows of old segments to about one a day if the ledger has `LEDGER_ROWS_MAX` rows or more.
@@ -86,7 +83,7 @@ class Ledger:
         Raises:
             StoreRefused, StoreBroken: nothing was changed.
         """
-        query = f"select count(*), max({_NUMBER}) from loaded_segment"  # noqa: S608
+        query = f"select count(*), max({SEGMENT_NUMBER}) from loaded_segment"  # noqa: S608
         with duckdb_errors_translated():
             connection = self._connection()
             [(row_count, last_number)] = connection.execute(query).fetchall()
@@ -97,6 +94,13 @@ class Ledger:
             connection.execute("set variable compact_below = $1", [compact_below])
             with transaction(connection):
                 connection.execute(read_sql("ledger")["compact"])
+
+
+def highest_segment_number(connection: duckdb.DuckDBPyConnection, *, where: str = "true") -> int:
+    """Return the highest segment number of the ledger rows that match a SQL condition; 0 without such a row."""
+    numbers = f"select coalesce(max({SEGMENT_NUMBER}), 0) from loaded_segment where {where}"  # noqa: S608
+    [(number,)] = connection.execute(numbers).fetchall()
+    return int(number)
 
 
 def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:

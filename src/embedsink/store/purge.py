@@ -5,6 +5,7 @@ from datetime import datetime
 
 import duckdb
 
+from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
 # The maximum number of rejections that a transaction deletes: deletions stay in memory until the next checkpoint.
@@ -39,14 +40,13 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, selected: PurgeFilte
         The number of deleted rejections (`PURGED_AT_ONCE` if there may be more), and their deployments.
     """
     variables = {
-        "before": selected.before,
-        "loaded_before": selected.loaded_before,
-        "reason": selected.reason,
-        "key": selected.key_id,
-        "count": PURGED_AT_ONCE,
+        "purge_before": selected.before,
+        "purge_loaded_before": selected.loaded_before,
+        "purge_reason": selected.reason,
+        "purge_key": selected.key_id,
+        "purge_count": PURGED_AT_ONCE,
     }
-    for name, value in variables.items():
-        connection.execute(f"set variable purge_{name} = $1", [value])
+    set_variables(connection, variables)
     connection.execute(read_sql("purge")["purge_batch"])
     counts = connection.execute("select deployment, count(*) from purge_batch group by deployment").fetchall()
     if counts:

@@ -26,6 +26,7 @@ from embedsink.store.duckdb_errors import (
 from embedsink.store.frames import execute_as, frame_of
 from embedsink.store.query import TEMP_PAGE, SelectQuery, page_from_clause, page_source, select_sql
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
+from embedsink.store.session_variables import set_variables
 from embedsink.store.temp_table import TempTable
 from embedsink.store.view_catalog import Column, View, read_catalog
 
@@ -381,8 +382,7 @@ class Reader:
             # Read both in one query, because a batch may be added between two queries.
             newest = self._connection.execute("select max(batch_id), max(watermark) from rollup_batch").fetchall()
             [(batch_id, watermark)] = newest
-        for name, value in zip(ROLLUP_VARIABLES, (batch_id, watermark), strict=True):
-            self._connection.execute(f"set variable {name} = $1", [value])
+        set_variables(self._connection, dict(zip(ROLLUP_VARIABLES, (batch_id, watermark), strict=True)))
 
     def _apply_variables(self, variables: Mapping[str, object]) -> None:
         """Set variables and the option `hides_ingest_seq`. Drop the table of `materialize` if it lacks rows for them.
@@ -397,8 +397,7 @@ class Reader:
         if unknown:
             # Without this check, a misspelt limit of a scope would show other deployments' rows.
             raise ValueError(f"variables {sorted(unknown)}: no view reads them. Valid names: {', '.join(VARIABLES)}.")
-        for name, value in variables.items():
-            self._connection.execute(f"set variable {name} = $1", [value])
+        set_variables(self._connection, variables)
         self._variables |= variables
         if self._temp_table and not self._temp_table.covers(self._variables):
             self._drop_temp_table()

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import duckdb
 
 from embedsink.store.insert import first_ingest_seq
+from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
 
@@ -39,7 +40,7 @@ def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: 
     """
     batch_id, watermark = _last_batch(connection)
     # A variable is a constant for the planner, so older row groups are skipped.
-    _set_variables(connection, rollup_from=watermark + 1)
+    set_variables(connection, {"rollup_from": watermark + 1})
     # DuckDB returns rows in the order in which they were inserted, so these are the oldest events.
     events = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
     [(count,)] = connection.execute(f"select count(*) from ({events})", [from_count]).fetchall()  # noqa: S608
@@ -71,15 +72,9 @@ def _insert_batch(connection: duckdb.DuckDBPyConnection, batch_id: int, watermar
 
 def _insert_rollups(connection: duckdb.DuckDBPyConnection, batch_id: int, first: int, last: int) -> int:
     """Insert the rollups of the events from the ingest_seq `first` to `last`. Return the number of rollup rows."""
-    _set_variables(connection, batch_id=batch_id, rollup_from=first, rollup_to=last)
+    set_variables(connection, {"batch_id": batch_id, "rollup_from": first, "rollup_to": last})
     total = 0
     for insert_sql in read_sql("rollups").values():
         [(row_count,)] = connection.execute(insert_sql).fetchall()
         total += int(row_count)
     return total
-
-
-def _set_variables(connection: duckdb.DuckDBPyConnection, **variables: int) -> None:
-    """Set session variables."""
-    for name, value in variables.items():
-        connection.execute(f"set variable {name} = $1", [value])

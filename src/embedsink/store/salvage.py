@@ -16,6 +16,7 @@ import duckdb
 
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, duckdb_errors_translated
 from embedsink.store.insert import LINE_BITS, first_ingest_seq
+from embedsink.store.ledger import SEGMENT_NUMBER
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
@@ -37,7 +38,7 @@ _TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
 # table `missing` has ranges of segment numbers.
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
 _IS_ROW_MISSING = _IS_MISSING.format(f"ingest_seq >> {LINE_BITS}")
-_IS_LEDGER_ROW_MISSING = _IS_MISSING.format("split_part(segment, '-', 1)::bigint")
+_IS_LEDGER_ROW_MISSING = _IS_MISSING.format(SEGMENT_NUMBER)
 # The tables whose rows belong to rows of an owner table: the owner table, and the condition of the rows to copy.
 _DEPENDENT_TABLES = {
     "quarantine_rest": (

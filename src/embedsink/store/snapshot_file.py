@@ -10,6 +10,7 @@ import duckdb
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import identity_of
 from embedsink.store.duckdb_errors import StoreDamaged, StoreRefused, first_line
+from embedsink.store.ledger import SEGMENT_NUMBER, highest_segment_number
 from embedsink.store.limits import StoreLimits
 from embedsink.store.verify import read_every_row
 
@@ -82,14 +83,13 @@ def _unreadable_message(error: Exception) -> str:
 
 def _read_segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
     """Read the segments from the ledger (table `loaded_segment`): the newest ones, and those with these numbers."""
-    # The name of a segment begins with its number, in twelve digits.
     query = (
-        "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
+        f"from loaded_segment select segment where {SEGMENT_NUMBER} in (select unnest($1::bigint[])) "
         "union (from loaded_segment select segment order by segment desc limit $2)"
     )
-    rows = connection.execute(query, [[f"{number:012d}" for number in numbers], COMPARED_MAX]).fetchall()
+    rows = connection.execute(query, [list(numbers), COMPARED_MAX]).fetchall()
     return Segments(
-        last_number=_highest_number(connection, "true"),
+        last_number=highest_segment_number(connection),
         identities=frozenset(identity_of(segment) for (segment,) in rows),
         compacted_up_to=_last_compacted_number(connection),
     )
@@ -103,14 +103,4 @@ def _last_compacted_number(connection: duckdb.DuckDBPyConnection) -> int:
     columns = "select 1 from duckdb_columns() where table_name = 'loaded_segment' and column_name = 'first_number'"
     if not connection.execute(columns).fetchall():
         return 0  # The snapshot is from an embedsink that did not compact the ledger.
-    return _highest_number(connection, "first_number is not null")
-
-
-def _highest_number(connection: duckdb.DuckDBPyConnection, condition: str) -> int:
-    """Return the highest segment number of the ledger rows that match a SQL condition; 0 without such a row.
-
-    The number is the first twelve digits of the segment's name.
-    """
-    numbers = f"select coalesce(max(left(segment, 12)::bigint), 0) from loaded_segment where {condition}"  # noqa: S608
-    [(number,)] = connection.execute(numbers).fetchall()
-    return int(number)
+    return highest_segment_number(connection, where="first_number is not null")

@@ -1,6 +1,6 @@
-"""Time zones of DuckDB's own time-zone database, which reports use to find when days begin."""
+"""Conversions to UTC, with DuckDB's own time-zone database, which reports use to find when days begin."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 
 import duckdb
@@ -17,6 +17,11 @@ select make_timestamp(epoch_us(coalesce(min(earlier.instant), any_value(later.in
 from later
 left join earlier on timezone($1, earlier.instant) = $2
 """
+
+
+def naive_utc(instant: datetime) -> datetime:
+    """Return a time in UTC without a zone, as in scopes and in the store."""
+    return instant.astimezone(UTC).replace(tzinfo=None)
 
 
 @cache

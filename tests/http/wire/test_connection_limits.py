@@ -18,6 +18,7 @@ from embedsink.http.wire.ingest_protocol import BODY_PARTS_MAX
 
 MIB = 1_048_576
 TIMEOUT_S = 0.3
+REQUEST_BYTES_MAX = 8 * MIB
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -30,7 +31,7 @@ async def empty_answer(scope: Scope, receive: Receive, send: Send) -> None:
 def port() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listener:
         patch.setattr(connection_limits, "HEAD_TIMEOUT_S", TIMEOUT_S)
-        bounded = limited_protocol_factory()
+        bounded = limited_protocol_factory(connections_max=4_096, request_bytes_max=REQUEST_BYTES_MAX)
         config = uvicorn.Config(empty_answer, http=bounded, log_config=None, lifespan="off")  # type: ignore[arg-type]
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
@@ -202,7 +203,7 @@ async def slow_answer(scope: Scope, receive: Receive, send: Send) -> None:
 @contextmanager
 def crowded(application: ASGIApp) -> Iterator[list[socket.socket]]:
     """Open two connections to a server that allows two, in order."""
-    bounded = limited_protocol_factory(connections_max=2)
+    bounded = limited_protocol_factory(connections_max=2, request_bytes_max=REQUEST_BYTES_MAX)
     config = uvicorn.Config(
         application,
         http=bounded,  # type: ignore[arg-type]

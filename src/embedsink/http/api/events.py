@@ -141,16 +141,15 @@ class IngestEndpoint:
 
     def _journal(self, meta: RequestMeta, result: ParseResult, reply: Reply) -> None:
         """Journal a validated body, and answer after the fsync: a 202 promises that the events survive power loss."""
-        rejected_count = result.rejected_count  # a sum, so it is computed once
-        self._charge_rejections(meta, result, rejected_count)
+        self._charge_rejections(meta, result)
         key = self.admission.check_key(meta, result)
-        event_count = result.accepted_count + rejected_count
+        event_count = result.accepted_count + result.rejected_count
         if event_count > 1:  # One event is already charged.
             self.admission.rates.charge_events(key.key_id, event_count)
-        if result.refusal is not None and not rejected_count:
+        if result.refusal is not None and not result.rejected_count:
             raise result.refusal  # The body is not quarantined, so nothing is journaled.
-        on_durable = _durable_callback(meta, result, rejected_count, reply)
-        if rejected_count:
+        on_durable = _durable_callback(meta, result, reply)
+        if result.rejected_count:
             is_scoped = key.deployments is not None
             meta.engine.submit_with_rejections(result, on_durable, key_id=key.key_id, is_scoped=is_scoped)
         else:
@@ -162,19 +161,19 @@ class IngestEndpoint:
                 deployment=result.deployment,
             )
 
-    def _charge_rejections(self, meta: RequestMeta, result: ParseResult, rejected_count: int) -> None:
+    def _charge_rejections(self, meta: RequestMeta, result: ParseResult) -> None:
         """Charge a refused body or rejected envelopes to the sender, at `REJECTED_FACTOR` times their size."""
         if result.refusal is not None:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * result.body_bytes)
-        elif rejected_count:
+        elif result.rejected_count:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(result.rejection_lines))
 
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
         """Answer with an error, or with a delayed 429 if the address sends too many requests without a valid key."""
         limits = self.admission.anonymous_limits
-        has_valid_key = "key_id" in scope["state"]  # Authentication sets this.
+        is_authenticated = "key_id" in scope["state"]  # Authentication sets this.
         is_bug = not isinstance(error, EmbedsinkError)
-        if has_valid_key or is_bug:
+        if is_authenticated or is_bug:
             reply(error_response(scope, error))
             return
         rate_error = limits.charge(scope, cost=request_cost(scope))
@@ -191,12 +190,11 @@ def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
     return len(content) > SLOW_BYTES_MAX or separator_count > SLOW_VALUES_MAX
 
 
-def _durable_callback(
-    meta: RequestMeta, result: ParseResult, rejected_count: int, reply: Reply
-) -> Callable[[Unavailable | None], None]:
+def _durable_callback(meta: RequestMeta, result: ParseResult, reply: Reply) -> Callable[[Unavailable | None], None]:
     """Return the callback that the journal calls after the fsync or a failure, and that answers the client."""
     # The callback must not refer to the result: its lines are freed before the fsync (docs/decisions/0006).
     accepted_count = result.accepted_count
+    rejected_count = result.rejected_count
     listed_rejections = result.listed_rejections
     refusal = result.refusal
 

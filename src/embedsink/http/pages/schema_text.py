@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
+from embedsink.protocol.messages import SAFE_INTEGER_MAX
+
 Schema = dict[str, Any]
 
 # A longer list of allowed values is shortened.
 LISTED_VALUES_MAX = 12
-# The largest integer that JSON numbers represent exactly. A bound of this size or more is not a limit of the field.
-EXACT_INTEGER_MAX = 2**53 - 1
 
 
 def type_text(schema: Schema) -> str:
@@ -63,10 +63,10 @@ def _enum_text(values: list[str]) -> str:
 def _bounds_text(minimum: float | None, maximum: float | None, unit: str) -> str:
     """Return the bounds of a number or a length, such as `, 1 to 1,000`, or an empty text if there are no bounds.
 
-    A bound of 2**53 - 1 or more is omitted: it applies to all integers in JSON.
+    A bound of `SAFE_INTEGER_MAX` or more is omitted: it applies to all integers in JSON.
     """
-    has_minimum = minimum is not None and abs(minimum) < EXACT_INTEGER_MAX
-    has_maximum = maximum is not None and abs(maximum) < EXACT_INTEGER_MAX
+    has_minimum = minimum is not None and abs(minimum) < SAFE_INTEGER_MAX
+    has_maximum = maximum is not None and abs(maximum) < SAFE_INTEGER_MAX
     if has_minimum and has_maximum:
         return f", {minimum:,} to {maximum:,}{unit}"
     if has_minimum:

@@ -10,8 +10,6 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from embedsink.http.wire.connection_registry import ConnectionRegistry
 from embedsink.http.wire.ingest_protocol import IngestProtocol
 
-CONNECTIONS_MAX = 4_096
-REQUEST_BYTES_MAX = 8 * 1_048_576
 # The maximum bytes of a head, chunk lengths and trailers of one request. The parser copies a trailer whenever more of
 # it arrives.
 FRAMING_BYTES_MAX = 65_536
@@ -30,9 +28,7 @@ _RESPONSE_431 = (
 )
 
 
-def limited_protocol_factory(
-    *, connections_max: int = CONNECTIONS_MAX, request_bytes_max: int = REQUEST_BYTES_MAX
-) -> Callable[..., asyncio.Protocol]:
+def limited_protocol_factory(*, connections_max: int, request_bytes_max: int) -> Callable[..., asyncio.Protocol]:
     """Return the protocol factory of a server, for `uvicorn.Config(http=…)`.
 
     Args:
