@@ -173,7 +173,7 @@ class Chart extends Tile {
     const plot = el("div", { className: "plot", role: "img" });
     this.replace(plot);
     const drawn = await this.embed(plot, this.spec(sets));
-    if (!plot.isConnected) return drawn.finalize(); // An error has replaced the plot in the meantime.
+    if (!plot.isConnected) return drawn.finalize(); // An error has replaced the plot.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
     if (this.config.select) this.view.addEventListener("click", (_, item) => this.applyFilter(item?.datum));
