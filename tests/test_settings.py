@@ -11,6 +11,12 @@ NO_ORIGINS = (
 )
 
 
+def test_each_setting_that_is_not_a_number_describes_its_allowed_values() -> None:
+    fields = [field for field in Settings.model_fields.values() if field.annotation not in (int, float)]
+    assert len(fields) >= 2
+    assert all("allowed" in dict(field.json_schema_extra or {}) for field in fields)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

@@ -88,15 +88,22 @@ select
     envelope.seq as seq,
     split_part(envelope.type, ':', 3) as type,
     envelope.payload.scheme as scheme,
-    if(is_theme, coalesce(extra -> '$.embedTheme', extra), null) as theme,
+    case when is_theme then coalesce(embed_theme, other_fields) end as theme,
     envelope.payload.locale as locale,
     envelope.payload.filterUrlParameter as filter_url_parameter,
     envelope.payload.path as path,
     case
         when not is_theme then extra
         -- Fields next to the theme; none if the payload is the theme itself.
-        when (extra -> '$.embedTheme') is not null then nullif(json_merge_patch(extra, '{"embedTheme": null}'), '{}'::json)
+        when embed_theme is not null then other_fields
     end as extra,
     envelope_extra
-from (select *, split_part(envelope.type, ':', 3) = 'set-theme' as is_theme from incoming_envelope)
-where kind = 'action';
+from (
+    select
+        *,
+        split_part(envelope.type, ':', 3) = 'set-theme' as is_theme,
+        if(is_theme, nullif(extra -> '$.embedTheme', 'null'::json), null) as embed_theme,
+        if(is_theme, nullif(json_merge_patch(coalesce(extra, '{}'), '{"embedTheme": null}'), '{}'::json), null) as other_fields
+    from incoming_envelope
+    where kind = 'action'
+);

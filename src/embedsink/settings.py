@@ -33,6 +33,7 @@ class Settings(BaseModel):
         "svc",
         pattern=r"^[a-z][a-z0-9-]*$",
         description="The service name in identifiers: `svc` matches `svc-embed` and `svc:event:view`.",
+        json_schema_extra={"allowed": "a name of lowercase letters, digits and hyphens, starting with a letter"},
     )
 
     body_bytes_max: int = Field(
@@ -264,8 +265,6 @@ def _allowed_values(name: str) -> str:
     field = Settings.model_fields[name]
     if isinstance(field.json_schema_extra, dict):
         return str(field.json_schema_extra["allowed"])
-    if field.annotation is str:  # only `service_name`
-        return "a name of lowercase letters, digits and hyphens, starting with a letter"
     kind = "an integer" if field.annotation is int else "a finite number"
     # Pydantic stores each bound as an object with one attribute, such as `Ge(ge=4)`.
     bounds = [

@@ -233,6 +233,24 @@ def test_every_action_is_stored_with_its_payload(loaded_store: LoadedStore) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("payload", "theme", "extra"),
+    [
+        ({"font": "Inter"}, {"font": "Inter"}, None),
+        ({"embedTheme": None, "font": "Inter"}, {"font": "Inter"}, None),
+        ({"embedTheme": {"font": "Inter"}, "novel": 1}, {"font": "Inter"}, {"novel": 1}),
+        ({"embedTheme": None}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_a_theme_is_the_field_embed_theme_or_else_the_payload(
+    loaded_store: LoadedStore, payload: dict[str, Any], theme: object, extra: object
+) -> None:
+    loaded_store.bodies(event_or_action("action:set-theme") | {"payload": payload})
+    [row] = loaded_store.query("select theme, extra from action")
+    assert [None if text is None else json.loads(text) for text in row] == [theme, extra]
+
+
 def sync(**fields: Any) -> bytes:
     """Return the journal line of a dbt sync's result."""
     result: dict[str, Any] = {
