@@ -182,7 +182,7 @@ def test_a_start_logs_files_that_stay_exposed(
     [warning] = [record for record in caplog.records if record.message == "folder_exposed"]
     assert warning.__dict__["detail"] == (
         f"{folder.store}: other users may read or change it, and this user can't change its permissions. "
-        f"As its owner, run `chmod -R g-w,o= {folder.path}`."
+        f"As the owner, run `chmod -R g-w,o= {folder.path}`."
     )
     assert mode_of(folder.store) == 0o666
 
