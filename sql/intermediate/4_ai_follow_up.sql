@@ -1,7 +1,7 @@
 -- One row per AI query in scope (ai_lifecycle): whether its session asked a question of the same shape again within 10
 -- minutes, and whether a drilldown or download followed. The follow-up may be after the period, on another surface, or of
--- another tenant.
--- A follow-up is later in the same slot of 10 minutes, or in the next slot. So the first and last event of a slot suffice.
+-- another tenant. A follow-up is later in the same slot of 10 minutes, or in the next slot. So the first and last event of a
+-- slot suffice.
 create or replace view ai_follow_up as
 with question as (
     select
@@ -76,4 +76,4 @@ left join action_slot as next_action_slot
 where ingest_seq is not null;
 
 comment on view ai_follow_up is
-'AI queries in scope, with whether each was asked again and whether a drilldown or download followed.';
+'AI queries in scope: whether each was asked again, and whether a drilldown or download followed.';

@@ -70,7 +70,8 @@ select
 from incoming_envelope
 where kind = 'event';
 
--- One row per action. The spec does not list all fields of a theme (6.5), so its whole payload is in `extra`.
+-- One row per action. The spec does not list all fields of a theme (6.5), so journal lines have the whole
+-- payload of a theme in `extra`.
 create or replace temp view incoming_action as
 select
     envelope_id as action_id,

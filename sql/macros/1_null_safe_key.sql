@@ -1,3 +1,3 @@
--- A number of the protocol as a key of joins: `using` and `asof` don't match nulls. Integers of the protocol are within 2^53
--- of 0, so none equals this one.
+-- A number of the protocol as a join key: `using` and `asof` don't match nulls. The protocol's integers are greater than
+-- -2^53, so none equals the value for null.
 create or replace macro null_safe_key(number) as coalesce(number, -9007199254740992);

@@ -1,6 +1,6 @@
--- One row per period, deployment, surface and agent in which an AI query began.
--- The rates divide by the finished queries: completed, failed and abandoned. An abandoned query is a failure. Pending queries
--- are in neither rate, because they may still be answered.
+-- One row per period, deployment, surface and agent with an AI query that began in the period. The rates divide by the
+-- finished queries: completed, failed and abandoned. An abandoned query is a failure. Pending queries are in neither rate,
+-- because they may still be answered.
 -- Traits: clock, windows.
 create or replace view ai_queries as
 select

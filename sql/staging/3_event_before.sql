@@ -1,5 +1,5 @@
--- One row per event before `until` of the deployments in scope, by the event's own deployment. A comparison tests only whether
--- a row exists, and stops at the first.
+-- One row per event before `until` of the deployments in scope, by the event's own deployment. The comparison of a dashboard
+-- with the preceding period only tests whether a row exists, so it stops at the first.
 create or replace view event_before as
 select occurred_at
 from event
