@@ -21,7 +21,7 @@ class Reason(StrEnum):
         reason.sentence = sentence
         return reason
 
-    # The whole body. It is quarantined: fix it, don't resend it.
+    # The whole body. A body of events is quarantined: fix it, don't resend it.
     NOT_JSON = "not_json", 400, "The body is not JSON (RFC 8259)."
     NOT_UTF8 = "not_utf8", 400, "The body is not UTF-8."
     TOO_DEEP = "too_deep", 400, "The body nests arrays and objects too deeply."
@@ -36,7 +36,7 @@ class Reason(StrEnum):
     BAD_CREDENTIAL = "bad_credential", 401, "The key is malformed, unknown, expired or revoked."
     WRONG_ORIGIN = "wrong_origin", 403, "The key is not valid for the page's origin."
     WRONG_KIND = "wrong_kind", 403, "Keys of this kind are not allowed to make this request."
-    PLAIN_HTTP = "plain_http", 403, "A key was sent over plain HTTP."
+    PLAIN_HTTP = "plain_http", 403, "The request was sent over plain HTTP."
     NOT_FOUND = "not_found", 404, "Nothing exists at this URL."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "This URL does not support that method."
     BODY_TOO_SLOW = "body_too_slow", 408, "The body did not arrive in time."
@@ -70,5 +70,6 @@ class Reason(StrEnum):
     BAD_TEXT = "bad_text", None, "A string contains a NUL or a lone surrogate."
     ID_CONFLICT = "id_conflict", None, "An earlier envelope has this id but different content; the earlier one counts."
 
-    # Both: 403 if an envelope names a deployment outside the key's scope, a rejection if it names none.
+    # The request or one envelope: a 403 if an envelope names a deployment outside the key's scope, a rejection if it
+    # names none.
     OUT_OF_SCOPE = "out_of_scope", 403, "The deployment is missing or outside the key's scope."

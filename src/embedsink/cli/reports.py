@@ -57,7 +57,10 @@ def _parse_format(text: str) -> str:
 
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The report to show. Default: list all reports.")]
 Interval = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The length of a period: hour, day, week or month. Default: day.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The length of each period in the report: hour, day, week or month. Default: day."
+    ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B,C", help="Only these columns.")]
 Limit = Annotated[str | None, typer.Option(metavar="N", help="At most N rows, up to 100,000.")]

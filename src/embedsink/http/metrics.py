@@ -68,7 +68,8 @@ class _EngineCollector:
         )
         yield GaugeMetricFamily(
             "embedsink_journal_segments",
-            "Sealed segments in the journal: the newest one, and those that one of the last two snapshots lacks.",
+            "Sealed segments in the journal: the newest one, and those that are missing from at least one of the last "
+            "two snapshots.",
             journal.capacity.segment_count,
         )
         yield GaugeMetricFamily(

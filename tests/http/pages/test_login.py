@@ -94,7 +94,7 @@ def test_a_login_expires(tmp_path: Any) -> None:
 def test_the_form_names_the_duration_of_a_login(tmp_path: Any, timeout_s: int, duration: str) -> None:
     with open_server(tmp_path, login_timeout_s=timeout_s) as server:
         form = " ".join(server.get("/login").text.split())
-        assert f"The login expires after {duration}, or when the key is revoked." in form
+        assert f"ends after {duration}, when the key expires or is revoked, or when the server restarts." in form
 
 
 @pytest.mark.parametrize("forged", ["{}A", "x{}", ""])

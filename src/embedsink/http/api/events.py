@@ -184,7 +184,7 @@ class IngestEndpoint:
 
 
 def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
-    """Return whether the full parser may block the event loop too long with this content."""
+    """Return whether the full parser may block the event loop for too long with this content."""
     # Estimates the number of values: a comma precedes each value but the first, or in NDJSON a line break.
     separator_count = content.count(b",") + (content.count(b"\n") if is_ndjson else 0)
     return len(content) > SLOW_BYTES_MAX or separator_count > SLOW_VALUES_MAX

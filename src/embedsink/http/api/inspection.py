@@ -95,8 +95,8 @@ def operations(_: Settings) -> list[Operation]:
             path=PATH,
             id="inspect",
             summary=(
-                "Count events by type, for a session or from a given time on, and list the rejections. "
-                "For tests of a host page"
+                "Count the events and actions of a session, or since a given time, by type, "
+                "and list the rejections, for tests of a host page"
             ),
             success=Success(200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
             error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED),

@@ -104,7 +104,7 @@ ROUTES = [
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
-    id_description = "Only this rejection. When listed, it has its complete `raw` text."
+    id_description = "Only this rejection. In a list of one rejection, `raw` is not shortened."
     id_parameter = parameter("id", {"type": "string", "format": "uuid"}, id_description)
     limit = limit_parameter("The maximum number of rejections.", LIMIT_DEFAULT, LIMIT_MAX)
     return [
@@ -148,7 +148,7 @@ def operations(_: Settings) -> list[Operation]:
 def _purge_parameters() -> list[Schema]:
     reasons = {"type": "string", "enum": [str(reason) for reason in Reason]}
     return [
-        parameter("before", TEXT, "Only rejections received before this time or age, such as `7d`."),
+        parameter("before", TEXT, "Only rejections received before this time, or older than this age, such as `7d`."),
         parameter("reason", reasons, "Only rejections with this reason."),
-        parameter("key", TEXT, "Only rejections that were sent with the key that has this id."),
+        parameter("key", TEXT, "Only rejections of requests that were sent with the key that has this id."),
     ]

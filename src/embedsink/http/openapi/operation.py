@@ -72,7 +72,7 @@ class Operation:
         method: the HTTP method, in lower case.
         path: the path template.
         id: the unique `operationId`.
-        summary: one line without a full stop.
+        summary: one line without a full stop at its end.
         success: the successful response.
         error_reasons: the possible reasons of an error.
         key_kinds: the kinds of keys that may use the operation; empty if the operation needs no key.
@@ -145,7 +145,7 @@ class Group:
 def _error_response(status: int, reasons: Sequence[Reason]) -> OperationResponse:
     """Return the response for an error status: its reasons, the advice on each, and the schema of the problem."""
     reason_names = tuple(sorted({str(reason) for reason in reasons}))
-    # A few reasons have a schema of their own, whose problem has extra members.
+    # The problems of a few reasons have extra members, and therefore their own schema.
     schema_name = next((_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS), "Problem")
     members = {"status": {"const": status}, "reason": {"enum": list(reason_names)}}
     schema = {"allOf": [ref(schema_name), {"properties": members}]}

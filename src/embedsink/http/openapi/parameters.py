@@ -84,7 +84,7 @@ def report_parameters() -> Sequence[Schema]:
     return [
         *scope_parameters(),
         surface_parameter(),
-        parameter("interval", {"enum": list(INTERVALS)}, "The length of a period. Default: day."),
+        parameter("interval", {"enum": list(INTERVALS)}, "The length of each period in the report. Default: day."),
         timezone_parameter(),
         parameter("guard", SWITCH, guard),
         parameter("bom", SWITCH, bom),

@@ -29,7 +29,7 @@ def schemas(settings: Settings) -> dict[str, Schema]:
         type_name: ref(envelope.__name__)["$ref"] for type_name, envelope in catalog.envelope_types.items()
     }
     request_schemas["Envelope"] = {
-        "description": f"One protocol message, as JSON at most {settings.envelope_bytes_max:,} bytes long.",
+        "description": f"One protocol message. Its JSON is at most {settings.envelope_bytes_max:,} bytes long.",
         "oneOf": [{"$ref": reference} for reference in reference_by_type.values()],
         "discriminator": {"propertyName": "type", "mapping": reference_by_type},
     }

@@ -42,7 +42,7 @@ from embedsink.settings import Settings
 _PERIOD_UNITS = {"h": "hours", "d": "days"}
 # Comparing one unknown name with the known names blocks the event loop for up to 0.5 ms.
 UNKNOWN_NAMES_MAX = 16
-# The login URL contains this query with percent-encoding, which can triple its length, and URLs have a limit too.
+# The login URL contains this query percent-encoded, which can triple its length, and the length of URLs is limited.
 NEXT_QUERY_CHARACTERS_MAX = 2_048
 
 
@@ -209,7 +209,8 @@ def _chart_config(chart: Chart) -> dict[str, Any]:
     fields = list(_tooltip_fields(spec))
     time_fields = [field for field in fields if field.get("type") == "temporal"]
     for field in time_fields:
-        # In `spec`, which contains the field: epoch milliseconds, which the page formats in the reader's locale.
+        # This changes `spec`, which contains the field. The tooltip then has epoch milliseconds, and the page formats
+        # them in the reader's locale.
         field["format"] = "%Q"
     return {
         "empty": chart.empty,

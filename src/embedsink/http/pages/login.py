@@ -159,7 +159,10 @@ def operations(_: Settings) -> list[Operation]:
             method="post",
             path="/login",
             id="login",
-            summary="Log in with a read key. The cookie is valid until it expires or the key is revoked",
+            summary=(
+                "Log in with a read key. The cookie is valid until it expires, the key expires or is revoked, "
+                "or the server restarts"
+            ),
             success=Success(303, "Redirects to the dashboards, with the cookie.", {}),
             error_reasons=(*_FORM_REASONS, *body_reasons),
             request_body={FORM_TYPE: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},

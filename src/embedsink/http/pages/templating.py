@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 FOLDER = Path(__file__).parent / "templates"
-# The headers of a page without scripts and forms.
+# The headers of a page without scripts or forms.
 STATIC_PAGE_HEADERS = policy_headers({"style-src": "'self'", "img-src": "'self'"}, referrer="no-referrer")
 _TEXT_IN_BACKTICKS = re.compile(r"`([^`]+)`")
 

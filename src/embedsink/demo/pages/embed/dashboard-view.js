@@ -21,7 +21,7 @@ const DRILLDOWN_DIMENSIONS = {
 };
 
 /**
- * A dashboard in an element. `embed` has words(), filters, allowExport and sendEvent(). `isPublished` is true on the
+ * A dashboard in an element. `embed` has words(), filters, address and sendEvent(). `isPublished` is true on the
  * dashboard surface, where viewers drill down and download (spec 6.3), and false inside the app.
  */
 export class DashboardView {
@@ -32,7 +32,7 @@ export class DashboardView {
     // The open drilldowns by widget id: the selected value, its label, and the dimension that the widget shows.
     this.drilldowns = new Map();
     this.element = make("div", { class: "dashboard" });
-    // Redraw only at another width, because drawing removes the focus.
+    // Redraw only if the width has changed, because drawing removes the focus.
     this.observer = new ResizeObserver(() => this.element.clientWidth === this.drawnWidth || this.redraw());
     this.observer.observe(this.element);
   }

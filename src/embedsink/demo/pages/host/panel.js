@@ -1,4 +1,4 @@
-// The panel: a line for each envelope with its stages. Actions are not in reports, so they have one stage less.
+// The panel: a line for each envelope with its stages. Actions are not in reports, so they have one stage fewer.
 
 import { make } from "./dom.js";
 import { describe, nameOf, summarize } from "./envelope-text.js";
