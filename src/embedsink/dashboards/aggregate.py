@@ -87,7 +87,7 @@ class NumberAggregator:
         """Return the number before the first row, which is also the number of a report without rows."""
         if tile.how == "newest":
             return None
-        # `only` reads the report `totals`, which has no row if there are no events. A count is then 0, a share is None.
+        # `only` reads the report `totals`, which has no row without events. A count is then 0, and a share is unknown.
         is_unknown = tile.how == "only" and tile.format != "count"
         return None if is_unknown else 0
 

@@ -37,7 +37,7 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
         on_error: called for each invalid file. The dashboard is omitted, even if a shipped file has this name.
 
     Raises:
-        Misconfigured: a shipped file is invalid; or an operator’s file is invalid, and `on_error` is None.
+        Misconfigured: a shipped file is invalid; or an operator's file is invalid, and `on_error` is None.
     """
     dashboards = {path.stem: _read_dashboard(path) for path in dashboard_files(dashboards_folder())}
     custom_files = dashboard_files(custom_folder) if custom_folder else []

@@ -152,9 +152,8 @@ class PageRequest:
         """Return the query of a page with at most `limit` rows; `LIMIT_MAX` if `limit` is None."""
         # Reading a few rows of such a view takes as long as reading all.
         is_expensive = uses_window_functions(view)
-        return SelectQuery(
-            view, columns, LIMIT_MAX if limit is None else limit, is_page=True, is_expensive=is_expensive
-        )
+        row_limit = LIMIT_MAX if limit is None else limit
+        return SelectQuery(view, columns, row_limit, is_page=True, is_expensive=is_expensive)
 
 
 def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1) -> int | None:

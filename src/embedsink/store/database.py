@@ -275,15 +275,10 @@ class Store:
     def _load_with_retries(self, segments: Sequence[Segment]) -> _Loaded:
         """Load segments. If memory is insufficient, retry with more memory, and finally without readers too."""
         variables = self._load_variables(segments)
-        try:
+        with contextlib.suppress(StoreTooSmall):  # The next try has more memory.
             return self._load(segments, variables)
-        except StoreTooSmall:
-            pass  # The next try has more memory.
-        try:
-            with self._raised_memory():
-                return self._load_unless_committed(segments, variables)
-        except StoreTooSmall:
-            pass  # The last try also has the memory of the readers.
+        with contextlib.suppress(StoreTooSmall), self._raised_memory():  # The last try also has the readers' memory.
+            return self._load_unless_committed(segments, variables)
         with self._readers.paused():
             self._end_readers()
             with self._raised_memory():

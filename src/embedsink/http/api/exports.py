@@ -65,7 +65,7 @@ async def show_summary(request: Request) -> Response:
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, csv=csv_options)
 
-    # The second value is what `write` returns, which is None.
+    # `spool_query` also returns the result of `write`, which returns nothing.
     file, _ = await cancel_on_disconnect(
         request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
     )
