@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.crash_harness import CrashHarness, Server, broken_promises, senders
 
-CYCLES = 20
+CYCLES = 30
 JUDGED_EVERY = 10
 SECONDS_MAX = 240
 
@@ -29,7 +29,7 @@ open_segment.fdatasync = slow
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_twenty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
+def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
     harness = CrashHarness(tmp_path / "data")
     started_at = time.monotonic()
 
