@@ -24,6 +24,7 @@ from tests.support.envelopes import KEY, view
 
 KIB, MIB = 1_024, 1_048_576
 HOSTILE = b"{" + b'"a":1,' * 5_000 + b'"a":1}'
+INVALID = b'{"a":"%b"}' % (b"a" * len(HOSTILE))  # as a dbt sync
 
 
 def fail(*_: object, **__: object) -> Any:
@@ -157,14 +158,15 @@ def test_work_is_charged_by_the_decompressed_size(tmp_path: Path, events: list[A
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("body", "encoding", "reason"),
     [
-        pytest.param(b"{" + HOSTILE, "not_json", id="unreadable"),
-        pytest.param(b'{"a":"%b"}' % (b"a" * len(HOSTILE)), "invalid_body", id="invalid"),
+        pytest.param(b"{" + HOSTILE, "identity", "not_json", id="unreadable"),
+        pytest.param(INVALID, "identity", "invalid_body", id="invalid"),
+        pytest.param(gzip.compress(INVALID), "gzip", "invalid_body", id="invalid, compressed"),
     ],
 )
 def test_dbt_syncs_are_parsed_one_at_a_time_and_refused_ones_are_charged(
-    body: bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: bytes, encoding: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parse, running, most = embedsink.http.sync_body.parse_sync, 0, 0
 
@@ -183,7 +185,8 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_refused_ones_are_charged(
         key = server.key("sync")
 
         async def put_all() -> list[httpx.Response]:
-            headers = httpx.Headers({"authorization": f"Bearer {key}", "content-type": "application/json"}).raw
+            content = {"content-type": "application/json", "content-encoding": encoding}
+            headers = httpx.Headers({"authorization": f"Bearer {key}"} | content).raw
             address = "/api/v1/deployments/1/dbt-sync/job/result"
             return await asyncio.gather(
                 *(server._request("PUT", address, list(headers), {"content": body}) for _ in range(10))
