@@ -11,13 +11,17 @@ from pathlib import Path
 import pytest
 
 from embedsink import clock_watch
+from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.clock_watch import ClockWatch, Jump
 from embedsink.data_folder import DataFolder, FolderLock
+from embedsink.durable_files import write_durably
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Unavailable
+from embedsink.journal import recovery
 from embedsink.journal.capacity import Capacity
+from embedsink.journal.segment import trailer
 from embedsink.journal.writer import Journal
 from embedsink.loader import publisher
 from embedsink.loader.loader import Loader
@@ -25,6 +29,7 @@ from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store.database import Store
 from tests.support.servers import wait_until
+from tests.support.stores import make_folder
 
 LINE = b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n'
 
@@ -75,6 +80,53 @@ def test_a_failed_start_leaves_nothing_open_and_no_thread(
             assert again.store.is_open
 
     asyncio.run(run())
+
+
+def test_the_key_file_is_reloaded_after_an_unexpected_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_folder(tmp_path)
+    refresh = KeyCache.refresh
+    failures = [RuntimeError("a bug")]
+
+    def fail_once(keys: KeyCache) -> bool:
+        if failures:
+            raise failures.pop()
+        return refresh(keys)
+
+    async def run() -> None:
+        async with Engine(folder, Settings(keys_reload_s=0.01)) as engine:
+            monkeypatch.setattr(KeyCache, "refresh", fail_once)
+            await asyncio.to_thread(wait_until, lambda: not failures, description="a reload has failed")
+            _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
+            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), description="the key is valid")
+
+    asyncio.run(run())
+
+
+def test_damage_found_after_the_disk_was_full_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_folder(tmp_path)
+    acknowledged = LINE + trailer(LINE).replace(b'"bytes":', b'"bytes":9')  # a complete group with a wrong length
+    (folder.journal / "000000000001-00000000.open").write_bytes(LINE + trailer(LINE) + acknowledged)
+    is_full = True
+
+    def write(path: Path, content: bytes) -> None:
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_durably(path, content)
+
+    monkeypatch.setattr(recovery, "write_durably", write)
+
+    async def run() -> list[str]:
+        nonlocal is_full
+        async with Engine(folder, Settings(free_bytes_min=0)) as engine:
+            assert engine.loader.status.damaged == []
+            is_full = False
+            messages = engine.loader.status.damaged
+            await asyncio.to_thread(wait_until, lambda: bool(messages), description="the damage is reported")
+            return messages
+
+    [message] = asyncio.run(run())
+    assert message.startswith("journal 000000000001-00000000: the group at offset 102 is damaged")
+    assert "It may have been acknowledged. It was cut off and moved to damaged/." in message
 
 
 def test_a_start_does_not_wait_for_an_unreadable_store(

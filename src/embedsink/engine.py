@@ -25,6 +25,7 @@ from embedsink.ingest.pipeline import ParseResult
 from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import rejection_count_lines
 from embedsink.journal.last_sealed import LastSealed
+from embedsink.journal.recovery import Recovery
 from embedsink.journal.writer import Journal, JournalLimits, OnDurable
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
@@ -64,7 +65,7 @@ class Limiters:
 
     reports: ConcurrencyLimiter
     dashboards: Throttle
-    # Live queries take milliseconds: they run one at a time, and must not wait for a report over a year.
+    # Live queries take milliseconds: they run one at a time, and must not wait for a report that covers a year.
     live: ConcurrencyLimiter
     snapshots: ConcurrencyLimiter
     # Parsing a dbt sync occupies the interpreter, so only one runs.
@@ -75,7 +76,7 @@ class Limiters:
     def from_settings(cls, settings: Settings) -> Self:
         """Create the limiters for the running event loop.
 
-        `subject` and `setting` are the words for the work and for the limit in the message when all slots are in use.
+        If all slots are in use, the error message names `subject` and `setting`.
         """
         waiting_max = settings.report_waiting_max
         return cls(
@@ -86,7 +87,7 @@ class Limiters:
                 SNAPSHOT_DOWNLOADS_MAX,
                 waiting_max=0,
                 subject="analytics.duckdb",
-                # No setting changes this limit, so the message names the limit.
+                # No setting changes this limit, so the message names the limit. The last slot is for a key without one.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
@@ -128,9 +129,9 @@ class Engine:
         self.reader_threads = _create_reader_threads(settings)
         self.live_queries = SingleFlight()  # Live streams with equal filters share queries.
         self.replay_lock = asyncio.Lock()
-        self.number_cipher = NumberCipher()
+        self.number_cipher = NumberCipher()  # hides from limited keys how much other deployments send
         self._on_journal_failure = on_journal_failure
-        self._closing_s_max = closing_s_max
+        self._closing_s_max = closing_s_max  # the time for loading at close
         self._quarantine_budget = QuarantineBudget(
             bytes_per_day=settings.quarantine_bytes_per_day, count_per_day=settings.quarantine_count_per_day
         )
@@ -173,7 +174,7 @@ class Engine:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
             # Ingest does not need the store, and the loader retries.
-            self.loader.report_error(f"store: {error}. Loading begins when this is resolved")
+            self.loader.report_error(f"store: {error}. Loading begins when this is resolved.")
         self._restore_quarantine_budget()
         self.journal = self._open_journal()
         for nested in self.folder.nested():
@@ -213,20 +214,26 @@ class Engine:
         )
 
     def _open_journal(self) -> Journal:
-        """Recover the journal, and report the results of the recovery."""
-        journal = Journal(
+        return Journal(
             self.folder.journal,
             damaged_folder=self.folder.damaged,
             limits=_journal_limits(self.settings),
-            # New journal files get higher numbers than all earlier ones, even if the folder was emptied.
+            # Even if the folder was emptied, new journal files get higher numbers than all earlier ones: the loader
+            # rejects a number that was loaded before.
             after_number=max(self.loader.last_number, self._last_sealed.read()),
+            on_recovered=self._report_recovery,
             on_sealed=self._on_sealed,
             on_failure=self._on_journal_failure,
         )
-        for message in (*journal.recovery.notes, *journal.recovery.damaged):
+
+    def _report_recovery(self, recovery: Recovery) -> None:
+        """Log the results of a recovery of the journal. `/readyz` lists damage until the next start.
+
+        The journal may call this in its thread.
+        """
+        for message in (*recovery.notes, *recovery.damaged):
             log.warning("journal_recovered", extra={"detail": message})
-        self.loader.status.damaged += journal.recovery.damaged
-        return journal
+        self.loader.status.damaged.extend(recovery.damaged)
 
     def _restore_quarantine_budget(self) -> None:
         """Count the rejections that were quarantined today against the daily budget of each key."""
@@ -234,7 +241,7 @@ class Engine:
             with self.store.reader(EVERYTHING, uses_one_thread=True) as reader:
                 rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
-            # The loader repairs a damaged store. Ingest does not wait for the repair, so today's budgets start at zero.
+            # The loader repairs a damaged store. Ingest does not wait for the repair, so today's usage starts at zero.
             log.warning("quarantine_count_failed", extra={"detail": str(error)})
             return
         self._quarantine_budget.restore_usage((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
@@ -263,8 +270,8 @@ class Engine:
             result: the result of validating the body.
             on_durable: called with None when the lines are durable, else with the error of the journal.
             key_id: the id of the sender's key.
-            is_scoped: whether the key is limited to some deployments. The counts of other keys don't name the
-                deployment, because a sender could invent any number of deployments.
+            is_scoped: whether the key is limited to some deployments. Only then do the counts name the deployment:
+                with another key, a sender could create a row for each invented deployment.
 
         Raises:
             Unavailable: nothing is stored.
@@ -335,6 +342,9 @@ async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> 
                 log.warning("keys_gone", extra={"detail": f"{folder.keys}: {_KEYS_MISSING}"})
         except Misconfigured as error:
             log.error("keys_unreadable", extra={"detail": str(error)})
+        except Exception as error:
+            # Continue: if this task ended, revoked keys would remain valid.
+            log.error("bug", exc_info=error)
 
 
 def _create_reader_threads(settings: Settings) -> ThreadPoolExecutor:

@@ -178,11 +178,11 @@ def test_without_space_for_a_torn_tail_recovery_is_deferred_and_loses_nothing(
         recovery = folder.recover()
         assert (recovery.deferred, recovery.last_number) == ([path], 7)
         assert path.read_bytes() == content
-        assert recover_deferred(recovery, damaged_folder=folder.damaged) == []
-        assert (recovery.deferred, len(recovery.notes)) == ([path], 1)
+        assert recover_deferred(recovery.deferred, damaged_folder=folder.damaged) == Recovery(deferred=[path])
 
-    [sealed] = recover_deferred(recovery, damaged_folder=folder.damaged)
-    assert (sealed.read_bytes(), recovery.deferred) == (WHOLE[0], [])
+    later_recovery = recover_deferred(recovery.deferred, damaged_folder=folder.damaged)
+    [sealed] = later_recovery.sealed
+    assert (sealed.read_bytes(), later_recovery.deferred) == (WHOLE[0], [])
     assert [path.read_bytes() for path in folder.damaged.iterdir()] == [WHOLE[1][:-2]]
 
 
@@ -197,15 +197,14 @@ def test_a_deferred_copy_of_a_sealed_segment_seals_nothing(folder: Folder, monke
         patch.setattr(recovery_module, "write_durably", full)
         recovery = folder.recover()
     assert len(recovery.deferred) == 1
-    assert recover_deferred(recovery, damaged_folder=folder.damaged) == []
+    assert recover_deferred(recovery.deferred, damaged_folder=folder.damaged).sealed == []
     assert sealed.exists()
 
 
-def test_a_deferred_segment_that_replaces_a_damaged_one_counts_as_sealed(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deferred_segment_that_replaces_a_damaged_one_counts_as_sealed(folder: Folder) -> None:
     name = sealed_name(IDENTITY, len(WHOLE[0]))
     folder.add(name, b"damaged")
     path = folder.add(f"{IDENTITY}.open", WHOLE[0])
-    recovery = Recovery(deferred=[path])
-    assert recover_deferred(recovery, damaged_folder=folder.damaged) == [folder.journal / name]
+    recovery = recover_deferred([path], damaged_folder=folder.damaged)
+    assert recovery.sealed == [folder.journal / name]
+    assert "The intact 000000000007-" in recovery.damaged[0]

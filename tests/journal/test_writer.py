@@ -118,7 +118,7 @@ def test_appends_in_two_turns_of_the_loop_share_a_group(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         first = journal.append(line(0))
         await asyncio.sleep(0)  # the next turn of the loop
-        time.sleep(0.05)  # noqa: ASYNC251  Had it been woken, the committer would have begun by now.
+        time.sleep(0.05)  # noqa: ASYNC251  If the committer had been woken, it would have begun by now.
         await asyncio.gather(first, journal.append(line(1)))
         assert journal.counters.group_count == 1
 

@@ -84,14 +84,22 @@ class IngestWorker:
     async def _run(self) -> None:
         """Parse the queued bodies until the worker is closed."""
         while not self._is_closed:
-            job, on_result = await self._next_job()
-            result: ParseResult | Exception = _stopping_error()  # if this task is cancelled while it parses
             try:
-                result = await self._parse(job)
-            except Exception as error:  # noqa: BLE001  the receiver answers it, and logs a bug
-                result = error
-            finally:
-                on_result(result)
+                await self._parse_next()
+            except Exception as error:
+                # Continue: if this task ended, no later large body would get an answer.
+                log.error("bug", exc_info=error)
+
+    async def _parse_next(self) -> None:
+        """Parse the next body, and pass the result to its sender's callback."""
+        job, on_result = await self._next_job()
+        result: ParseResult | Exception = _stopping_error()  # if this task is cancelled while it parses
+        try:
+            result = await self._parse(job)
+        except Exception as error:  # noqa: BLE001  `on_result` answers the client, and logs a bug
+            result = error
+        finally:
+            on_result(result)
 
     async def _next_job(self) -> tuple[ParseJob, OnResult]:
         """Return the next job. Stop the worker if no job arrives within `IDLE_S`."""
@@ -143,8 +151,8 @@ class _ChildProcess:
         if self._child is None:
             await self._start()
         self._writer.writelines(encode_job(job))
-        # Read the result without waiting until the job is sent (`drain`): if the worker answers before it has read
-        # everything, both sides would wait for each other.
+        # Don't wait until the job is sent (`drain`). If the worker answers before it has read everything, both sides
+        # would wait for each other.
         head_bytes, lines_bytes = LENGTHS.unpack(await self._reader.readexactly(LENGTHS.size))
         head = await self._reader.readexactly(head_bytes)
         result = decode_result(head, await self._reader.readexactly(lines_bytes))
@@ -185,7 +193,7 @@ class _ChildProcess:
     def _spawn(self, connection: socket.socket) -> None:
         """Start the process with this socket as its standard input.
 
-        This blocks the event loop for 2 ms. A thread would not, but after a timeout it could start a second process.
+        This blocks the event loop for 2 ms. A thread would continue after a timeout, and could start a second process.
         """
         # -P: don't import modules from the working directory.
         command = [sys.executable, "-P", "-m", "embedsink.ingest.worker", *self._arguments]

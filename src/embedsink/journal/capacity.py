@@ -11,7 +11,6 @@ from embedsink.journal.segment import SEALED
 
 MEASURE_INTERVAL_S = 0.5
 # The error numbers when the process or the system has no free file descriptor.
-NO_FREE_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class Capacity:
@@ -95,12 +94,7 @@ class Capacity:
         if now - self._measured_at < MEASURE_INTERVAL_S:
             return
         self._measured_at = now
-        try:
-            self.refusal = self._measure(open_bytes)
-        except OSError as error:
-            # A measurement needs a free descriptor. Until one is free, the last measurement counts.
-            if error.errno not in NO_FREE_DESCRIPTOR:
-                raise
+        self.refusal = self._measure(open_bytes)
 
     def _measure(self, open_bytes: int) -> str | None:
         """Measure the free space. Return the message with which appends are refused; None if there is space."""

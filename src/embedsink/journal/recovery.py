@@ -1,11 +1,13 @@
 """Recovery of a journal folder at the start.
 
-Afterwards the folder has only sealed segments, even after a crash or a copy, unless the disk is full.
+Afterwards the folder has only sealed segments, even after a crash or in a copy of a live folder. If the disk is full,
+some segments stay open.
 """
 
 import itertools
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,6 +69,10 @@ def recover(folder: Path, *, damaged_folder: Path, after_number: int = 0) -> Rec
             recovery.notes.append(f"journal/{path.name}: is not a segment and is ignored. Move it elsewhere.")
         elif path.suffix == OPEN and path.is_file():
             _recover_or_defer(path, damaged_folder, recovery)
+    recovery.notes += [
+        f"journal {path.stem}: can't be recovered on a full disk. Recovery continues when space is free."
+        for path in recovery.deferred
+    ]
     # Include `damaged/`: a segment there may have been the newest.
     paths = [*folder.iterdir(), *damaged_folder.iterdir()]
     recovery.last_number = max([after_number, *map(number_of, paths)])
@@ -78,31 +84,28 @@ def recover(folder: Path, *, damaged_folder: Path, after_number: int = 0) -> Rec
     return recovery
 
 
-def recover_deferred(recovery: Recovery, *, damaged_folder: Path) -> list[Path]:
-    """Recover the segments in `recovery.deferred`. Segments for which the disk still has no space stay in that list.
-
-    Returns:
-        The segments that were sealed.
+def recover_deferred(deferred: Sequence[Path], *, damaged_folder: Path) -> Recovery:
+    """Recover open segments that an earlier recovery deferred. `last_number` of the result is 0.
 
     Raises:
         OSError: a file can't be read, written or renamed.
     """
-    deferred = recovery.deferred
-    recovery.deferred = []
-    recovery.sealed = []
-    recovery.conflicts = []  # those of an earlier recovery, which are resolved
+    recovery = Recovery()
     for path in deferred:
         _recover_or_defer(path, damaged_folder, recovery)
     for path, sealed in recovery.conflicts:
         # Don't renumber the segment as `recover` does: the running journal uses the next numbers.
         move_to_damaged(path, damaged=damaged_folder)
         recovery.damaged.append(
-            f"journal {path.name}: differs from {sealed.name}, which has the same name. It was moved to damaged/."
+            f"journal {path.name}: differs from {sealed.name}, which has the same identity. It was moved to damaged/."
         )
     recovered = [path for path in deferred if path not in recovery.deferred]
     for folder in {path.parent for path in recovered}:
         sync_folder(folder)
-    return recovery.sealed
+    recovery.notes += [
+        f"journal {path.name}: was recovered after disk space became available." for path in recovery.sealed
+    ]
+    return recovery
 
 
 def _recover_or_defer(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
@@ -113,9 +116,6 @@ def _recover_or_defer(path: Path, damaged_folder: Path, recovery: Recovery) -> N
         if not is_disk_full(error):
             raise
         recovery.deferred.append(path)
-        note = f"journal {path.stem}: can't be recovered on a full disk. Recovery continues when space is free."
-        if note not in recovery.notes:
-            recovery.notes.append(note)
 
 
 def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
@@ -206,7 +206,7 @@ def _cut_off_last_group(path: Path, content: bytes, damage: Damage, damaged_fold
     """Move everything after the last intact group to a file in `damaged/`.
 
     A group that was once complete may have been acknowledged, so an operator has to check it. An incomplete group needs
-    no action. Only the file of a complete group has the suffix `.ndjson`, with which it counts as not loaded.
+    no action. Only the file of a complete group gets the suffix `.ndjson`, which marks it as not loaded.
     """
     suffix = f".group-{damage.offset}{SEALED}" if damage.was_complete else f".tail-{damage.offset}"
     last_group = content[damage.offset :]
@@ -254,7 +254,7 @@ def _damage_message(path: Path, damage: Damage, content: bytes, *, state: str, a
 
 
 def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
-    """Leave one sealed file for each identity, the number and random part of the name.
+    """Leave one sealed file for each identity (the number and the random part of the name).
 
     A backup that was copied over the folder can add a second file. Copies of the beginning of the longest file are
     deleted. Files with other content get a new number.

@@ -36,7 +36,7 @@ class Damage:
     Args:
         offset: the offset in bytes where the damage begins, after the last intact group.
         cause: the damage, as part of a sentence.
-        was_complete: whether the damaged group was once written completely, so that its events may be acknowledged.
+        was_complete: whether the damaged group was once written completely, so its events may have been acknowledged.
     """
 
     offset: int
@@ -134,8 +134,8 @@ def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
         has_length = int(match[1]) == len(lines)
         has_checksum = int(match[2], 16) == zlib.crc32(lines)
         if not (has_length and has_checksum):
-            # If one of the two values matches, the trailer belongs to this group, so the whole group was written. But a
-            # page of zeros never reached the disk.
+            # If one of the two values matches, the trailer belongs to this group, so the whole group was written.
+            # Zeros are the exception: they mean that a page never reached the disk.
             was_complete = (has_length or has_checksum) and _UNWRITTEN not in bytes(lines)
             return Damage(group_start, "its checksum does not match", was_complete), group_bytes_max
         group_bytes_max = max(group_bytes_max, match.end() - group_start)
@@ -147,7 +147,7 @@ def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
 
 def _find_trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
     """Yield the lines that have the form of a trailer, from the offset `start` on."""
-    # Search for the constant beginning first: the regular expression alone is ten times slower, and keeps the GIL.
+    # Search for the constant beginning first: the regular expression alone is ten times slower, and holds the GIL.
     offset = content.find(_TRAILER_START, start)
     while offset >= 0:
         is_line_start = offset == 0 or content[offset - 1 : offset] == b"\n"

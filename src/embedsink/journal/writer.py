@@ -9,6 +9,7 @@ next one. A group consists of lines and a trailer line with their byte count and
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from embedsink.durable_files import is_disk_full
 from embedsink.errors import Unavailable
-from embedsink.journal.capacity import MEASURE_INTERVAL_S, NO_FREE_DESCRIPTOR, Capacity
+from embedsink.journal.capacity import MEASURE_INTERVAL_S, Capacity
 from embedsink.journal.open_segment import OpenSegment
 from embedsink.journal.recovery import Recovery, recover, recover_deferred
 from embedsink.journal.segment import OPEN, SEALED, new_identity, number_of, trailer
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 # An idle journal checks this often whether its folder still exists.
 _IDLE_CHECK_S = 5.0
+# The codes of errors for lack of a free file descriptor.
+_NO_FREE_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _DISK_FULL_MESSAGE = "disk: is full. The operator must free space. Then resend."
 
 
@@ -72,6 +75,8 @@ class Journal:
         damaged_folder: the folder for damaged files.
         limits: see `JournalLimits`.
         after_number: the highest segment number that was used before, in case the folder was emptied.
+        on_recovered: called with the results of the recovery. If the disk is full, it is called again in the committer
+            thread for the rest, when there is space.
         on_sealed: called in the committer thread with the number of each sealed segment.
         on_failure: called once in the committer thread, when the disk has failed and the journal has ended.
     """
@@ -86,6 +91,7 @@ class Journal:
         damaged_folder: Path,
         limits: JournalLimits = JournalLimits(),
         after_number: int = 0,
+        on_recovered: Callable[[Recovery], None] = lambda recovery: None,
         on_sealed: Callable[[int], None] = lambda number: None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
@@ -93,12 +99,15 @@ class Journal:
         self.limits = limits
         self.counters = JournalCounters()
         self.failure: Exception | None = None  # why the journal has ended
-        self.recovery: Recovery = recover(folder, damaged_folder=damaged_folder, after_number=after_number)
-        self.last_number = self.recovery.last_number  # the newest segment with durable lines
+        recovery = recover(folder, damaged_folder=damaged_folder, after_number=after_number)
+        on_recovered(recovery)
+        self.last_number = recovery.last_number  # the newest segment with durable lines
         self.capacity = Capacity(
             folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max
         )
         self._damaged_folder = damaged_folder
+        self._deferred = recovery.deferred  # segments that can't be recovered until the disk has space
+        self._on_recovered = on_recovered
         self._on_sealed = on_sealed
         self._on_failure = on_failure
         self._next_number = self.last_number + 1
@@ -197,7 +206,7 @@ class Journal:
         while self.failure is None and not is_last:
             self._wake.wait(self._seconds_to_wait())
             self._wake.clear()
-            # Read this before taking the last group, so that the group has all lines submitted before the closing.
+            # Read this before taking the last group, so that the group has all lines submitted before `close`.
             is_last = self._is_closing
             self._check_disk()
             if self.failure is None:
@@ -213,19 +222,20 @@ class Journal:
         open_bytes = self._segment.durable_bytes if self._segment else 0
         try:
             self.capacity.measure_when_due(open_bytes=open_bytes)
-            if self.recovery.deferred and not self.capacity.refusal:
+            if self._deferred and not self.capacity.refusal:
                 self._recover_deferred()
         except OSError as error:
             self._fail(error)
 
     def _recover_deferred(self) -> None:
         """Recover the segments for which the disk had no space at the start."""
-        for path in recover_deferred(self.recovery, damaged_folder=self._damaged_folder):
+        recovery = recover_deferred(self._deferred, damaged_folder=self._damaged_folder)
+        self._deferred = recovery.deferred
+        self._on_recovered(recovery)
+        for path in recovery.sealed:
             self.capacity.add(path.stat().st_size)
-            detail = f"journal {path.name}: was recovered after disk space became available."
-            log.warning("journal_recovered", extra={"detail": detail})
             self._on_sealed(number_of(path))
-        if self.recovery.deferred:
+        if self._deferred:
             self.capacity.refuse(_DISK_FULL_MESSAGE)
 
     def _take_pending(self) -> list[_Submission]:
@@ -269,7 +279,7 @@ class Journal:
                 is_undone = self._undo_write()
                 if is_undone:
                     return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
-            if error.errno in NO_FREE_DESCRIPTOR:  # No segment could be opened, so nothing was written.
+            if error.errno in _NO_FREE_DESCRIPTOR:  # No segment could be opened, so nothing was written.
                 return Unavailable(Reason.OVERLOADED, "server: has no free file descriptor. Wait, then resend.")
             return self._fail(error)
         started_at = time.perf_counter()
