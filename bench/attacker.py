@@ -21,7 +21,7 @@ KIB, MIB = 1_024, 1_048_576
 _RECEIVE_BYTES = MIB
 # The bytes that a slow client sends at once.
 _SLOW_CHUNK_BYTES = 16 * KIB
-# Kept free below a limit in bytes, so that no body exceeds it.
+# Bodies stay this far below a size limit, so that none exceeds the limit.
 _MARGIN_BYTES = 64
 
 
@@ -46,7 +46,7 @@ class Attack:
     reads_responses: bool = True
 
     def request(self, key: str) -> bytes:
-        """Return the bytes that a connection sends at once."""
+        """Return the bytes that a connection sends repeatedly."""
         if self.body is None:
             return f"GET {self.path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * self.pipelined
         body = self.body()

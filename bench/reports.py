@@ -15,17 +15,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
+import duckdb
 import typer
 from rich.table import Table
 
 from bench.options import REPOSITORY, DataRoot, Events
 from bench.results import Goal, Result, median_of, ratio_of
 from bench.server import BenchError, fresh_folder
-from embedsink.errors import Refused
 from embedsink.reports.catalog import report_names
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_views
 
 ENDS_AT = datetime(2026, 11, 21)
@@ -150,9 +150,9 @@ def fill_in_child(path: Path, event_count: int) -> None:
 def _fill(path: Path, event_count: int) -> None:
     store = Store(path, _FILL_LIMITS)
     store.open()
-    with store.reader(EVERYTHING) as writer:
-        writer.run(f"set variable event_count = {event_count:d}; set variable ends_at = timestamp '{ENDS_AT}'")
-        writer.run((Path(__file__).parent / "events.sql").read_text(encoding="utf-8"))
+    writer = store._load_connection()
+    writer.execute(f"set variable event_count = {event_count:d}; set variable ends_at = timestamp '{ENDS_AT}'")
+    writer.execute((Path(__file__).parent / "events.sql").read_text(encoding="utf-8"))
     while store.roll_up():
         pass
     store.checkpoint()
@@ -174,13 +174,12 @@ def _create_by_hand(store: Store, since: datetime | None) -> None:
     for name in ("event_between", "session_context_between"):
         del pending[name]
     pending = {name: _by_hand(sql, pending, since) for name, sql in pending.items()}
-    with store.reader(EVERYTHING) as writer:
-        # Create views after those that they read from.
-        while pending:
-            failed = {name: sql for name, sql in pending.items() if not _is_created(writer, sql)}
-            if len(failed) == len(pending):
-                raise BenchError(f"reports: {', '.join(failed)} can't be created.")
-            pending = failed
+    # Create views after those that they read from.
+    while pending:
+        failed = {name: sql for name, sql in pending.items() if not _is_created(store, sql)}
+        if len(failed) == len(pending):
+            raise BenchError(f"reports: {', '.join(failed)} can't be created.")
+        pending = failed
 
 
 def _by_hand(sql: str, names: Collection[str], since: datetime | None) -> str:
@@ -195,9 +194,9 @@ def _by_hand(sql: str, names: Collection[str], since: datetime | None) -> str:
     return re.sub(r"getvariable\('(?!now')\w+'\)", "null", sql)
 
 
-def _is_created(writer: Reader, sql: str) -> bool:
+def _is_created(store: Store, sql: str) -> bool:
     try:
-        writer.run(sql)
-    except Refused:
+        store._load_connection().execute(sql)
+    except duckdb.Error:
         return False
     return True

@@ -17,7 +17,7 @@ from embedsink.demo.ports import free_port_pairs
 from embedsink.demo.send import Browsers, SendCounts
 from embedsink.demo.server import ChildServer
 from embedsink.errors import EmbedsinkError
-from embedsink.store.reader import open_snapshot
+from embedsink.store.snapshot_reader import open_snapshot
 
 CATCH_UP_TIMEOUT_S = 180
 # The first port and the number of ports. The tests use the ports above them.
@@ -63,7 +63,7 @@ class MeasuredServer(ChildServer):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The server's counts: envelopes answered with a 202 by outcome, and loaded envelopes by outcome."""
+    """The server's counts: durable envelopes by outcome, and loaded envelopes by outcome."""
 
     accepted: int
     quarantined: int

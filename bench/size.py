@@ -23,7 +23,7 @@ def measure(data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
     with fresh_folder(data_root) as folder:
         for visit_count in STEPS:
             sent_bytes += _send(folder, list(islice(deliveries, visit_count)))
-            # A clean end checkpoints the store.
+            # A clean shutdown checkpoints the store.
             row_count, store_bytes = stored_rows(folder), folder.store.stat().st_size
             goal = Goal(at_most=60) if visit_count == STEPS[-1] else None
             yield Result("store, events", row_count, "events")

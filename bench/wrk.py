@@ -113,7 +113,7 @@ def ratios(
 
 
 def _with_placeholders(envelopes: list[Envelope]) -> list[Envelope]:
-    """Replace the first part of each id by the placeholder."""
+    """Replace the first part of each id with the placeholder."""
     return [envelope | {"id": _PLACEHOLDER + envelope["id"][len(_PLACEHOLDER) :]} for envelope in envelopes]
 
 

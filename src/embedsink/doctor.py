@@ -21,16 +21,16 @@ from embedsink.loader.damage import describe_gaps, find_gaps, has_unloaded_event
 from embedsink.reports.catalog import all_reports, missing_reports_warning
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
-from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
+from embedsink.store.reader import EVERYTHING
 from embedsink.store.schema import check_duckdb_version
+from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
 from embedsink.store.sql_files import read_sql
 
 State = Literal["ok", "problem"]
 _ADVICE_PREFIX = "-- What to do: "
 _NEW_SNAPSHOT = "Create a new snapshot: start the server once, or run `embedsink snapshot`."
 _LEDGER_SQL = "select count(*) as row_count, coalesce(sum(lost_count), 0)::bigint as lost_count from loaded_segment"
-# The newest segment, the newest segment in a compacted row of the ledger, and the segments that have rows of their own,
-# from a given segment on.
+# The newest segment, the newest compacted segment, and the segments from a given one on that have rows of their own.
 _SEGMENTS_SQL = """
 select
     max(segment) as newest,
@@ -151,7 +151,7 @@ def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
         yield _examine_dashboards(folder, reader)
 
 
-def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
+def _examine_reports(snapshot: Path, reader: SnapshotReader) -> Finding:
     """Report the age and the size of the snapshot, and check that all reports are in the snapshot."""
     status = snapshot.stat()
     age_s = time.time() - status.st_mtime
@@ -162,10 +162,10 @@ def _examine_reports(snapshot: Path, reader: Reader) -> Finding:
     return _ok("snapshot", message)
 
 
-def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
+def _examine_all_rows(reader: SnapshotReader) -> Iterator[Finding]:
     """Check the ledger of loaded segments, and run all checks of `sql/checks`.
 
-    A snapshot of an older version may lack tables that these queries read, so it is only reported.
+    A snapshot of an older version may lack tables that these queries read, so its rows are reported as not checked.
     """
     if _has_older_schema(reader):
         message = "are not checked, because an older version of embedsink created the snapshot."
@@ -176,7 +176,7 @@ def _examine_all_rows(reader: Reader) -> Iterator[Finding]:
         yield _examine_rows(reader, check, sql)
 
 
-def _has_older_schema(reader: Reader) -> bool:
+def _has_older_schema(reader: SnapshotReader) -> bool:
     """Return whether the snapshot lacks migrations of this embedsink."""
     # The names begin with a number of four digits, so the newest migration has the greatest name.
     last_applied, _ = reader.first_row("select max(name) as name from migration")
@@ -184,7 +184,7 @@ def _has_older_schema(reader: Reader) -> bool:
     return bool(last_applied["name"] < newest_name)
 
 
-def _examine_ledger(reader: Reader) -> Finding:
+def _examine_ledger(reader: SnapshotReader) -> Finding:
     """Report how many rows the ledger of loaded journal segments has, and how many envelopes were lost."""
     try:
         ledger, _ = reader.first_row(_LEDGER_SQL)
@@ -194,7 +194,7 @@ def _examine_ledger(reader: Reader) -> Finding:
     return _ok("ledger", message)
 
 
-def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
+def _examine_rows(reader: SnapshotReader, check: str, sql: str) -> Finding:
     """Run a query of `sql/checks`, which selects invalid rows. Any row is a problem."""
     try:
         first_row, row_count = reader.first_row(sql)
@@ -216,7 +216,7 @@ def _advice_in(sql: str) -> str:
     return " ".join(advice)
 
 
-def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
+def _examine_dashboards(folder: DataFolder, reader: SnapshotReader | None) -> Finding:
     """Check the operator's own dashboards. Compare them with the reports if a snapshot with all reports exists."""
     errors: dict[str, Exception] = {}
     dashboards = read_dashboards(folder.dashboards, on_error=errors.__setitem__)
@@ -229,14 +229,14 @@ def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
         messages = " ".join(str(error) for _, error in sorted(errors.items()))
         return _problem("dashboards", f"{messages} Then restart the server.")
     if not own_names:
-        return _ok("dashboards", "has no dashboards of your own.")
+        return _ok("dashboards", "there are none of your own.")
     return _ok("dashboards", f"{', '.join(own_names)}: are valid.")
 
 
 def _examine_journal(folder: DataFolder) -> Finding:
     """Check the segments, which are the files in the journal, and compare their numbers with the snapshot."""
     try:
-        # Read this number first: each segment up to the number is in the journal until a snapshot contains it.
+        # Read this number before listing the segments: one that is sealed in between would seem to be lost.
         last_sealed = LastSealed(folder.last_sealed).read()
         present = segment_numbers(folder.journal, folder.damaged)
         paths = sorted(path for path in folder.journal.iterdir() if path.suffix in (OPEN, SEALED))
@@ -267,7 +267,7 @@ def _examine_segment(path: Path) -> str | None:
         # The last group of lines in an open segment may be incomplete: a server is writing it, or has crashed.
         return None
     message = f"{path.name}: {damage.cause} (offset {damage.offset:,})"
-    return f"{message}. The loader moves it to damaged/ and loads the rest."
+    return f"{message}. The loader moves the segment to damaged/ and loads the others."
 
 
 def _compare_with_snapshot(
@@ -277,11 +277,12 @@ def _compare_with_snapshot(
 
     Args:
         folder: the data folder.
-        present: the numbers of the segments on the disk before the snapshot is read.
-        paths: the segments in the journal.
+        present: the numbers of the segments on the disk before the snapshot is read. The loader may delete a segment
+            as soon as a snapshot contains it.
+        paths: the files in the journal, among them the segments.
         last_sealed: the highest number that was sealed.
     """
-    identities = {identity_of(path.name) for path in paths} - {""}  # "": other files
+    identities = {identity for path in paths if (identity := identity_of(path.name))}
     oldest_identity = min(identities, default="")
     try:
         with open_snapshot(folder.snapshot, EVERYTHING) as reader:
@@ -303,10 +304,10 @@ def _compare_with_snapshot(
 
 
 def _find_number_conflicts(identities: set[str], loaded_names: list[str], last_compacted_number: int) -> Iterator[str]:
-    """Yield messages about segments that can't be loaded because the number of each belongs to a loaded segment.
+    """Yield messages about segments that can't be loaded because another segment with the same number was loaded.
 
     Args:
-        identities: the identities of the segments in the journal.
+        identities: the identities of the segments in the journal. An identity is a number and a random part.
         loaded_names: the names of loaded segments, without the old segments that the ledger lists only as ranges.
         last_compacted_number: the highest number in these ranges. All segments up to this number were loaded.
     """

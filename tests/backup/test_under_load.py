@@ -20,7 +20,8 @@ from embedsink.engine import Engine
 from embedsink.journal.segment import identity_of
 from embedsink.settings import Settings
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.snapshot_reader import open_snapshot
 from tests.support.crash_harness import CrashHarness, Server, senders
 from tests.support.servers import wait_until
 
@@ -139,7 +140,7 @@ def test_the_harness_detects_the_losses_of_a_copy_by_names(tmp_path: Path, monke
     assert all("acknowledged, but not in the backup" in promise for promise in broken)
 
 
-def test_the_folder_of_a_killed_server_is_backed_up_without_one(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_server_is_backed_up_without_a_server(tmp_path: Path) -> None:
     harness, target = CrashHarness(tmp_path / "data"), tmp_path / "backup"
     with busy_server(harness):
         pass

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.store.reader import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.snapshot_reader import open_snapshot
 from tests.support.envelopes import view
 from tests.support.servers import RunningServer, running_server, wait_until
 

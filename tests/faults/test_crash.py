@@ -1,4 +1,4 @@
-"""kill -9 at random moments under load: every event answered with 202 is stored once, and no other is."""
+"""kill -9 at random moments under load: every event answered with 202 is stored once, and no refused event is."""
 
 import time
 from pathlib import Path

@@ -184,7 +184,7 @@ def test_results_are_found_after_the_store_was_replaced(tmp_path: Path) -> None:
 
         wait_until(is_loaded, description="it is loaded")
         with server.engine.store.reader(EVERYTHING) as reader:  # The loader may be using its own connection.
-            reader.run("delete from sync; delete from sync_file")
+            reader._execute("delete from sync; delete from sync_file")
         server.engine.store.opened_count += 1
         for job in ("job1", "job2"):
             read = server.get("/api/v1/" + "/".join(_path(job)), key=server.key("read"))

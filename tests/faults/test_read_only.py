@@ -55,7 +55,7 @@ def test_a_server_writes_nowhere_but_into_its_data_folder(tmp_path: Path) -> Non
             assert "error" not in levels
 
 
-def test_commands_need_a_temporary_folder_beside_it(tmp_path: Path) -> None:
+def test_commands_also_need_a_temporary_folder(tmp_path: Path) -> None:
     data, temporary, events = tmp_path / "data", tmp_path / "tmp", tmp_path / "events.ndjson"
     data.mkdir()
     temporary.mkdir()

@@ -13,7 +13,8 @@ import embedsink
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import trailer
-from embedsink.store.reader import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.snapshot_reader import open_snapshot
 from tests.support.given import write_segment
 from tests.support.programs import require
 from tests.support.servers import free_port
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
-    """Return a failed command's error message, after checking that it is one line."""
+    """Return the last line of a failed command's stderr. Check its exit code, and that it shows no traceback."""
     options = {"serve": ["--port", str(free_port())], "render": ["-o", "overview.svg"]}.get(command[0], [])
     (folder.path.parent / "events.ndjson").write_text("")
     result = subprocess.run(

@@ -47,7 +47,7 @@ def strace() -> None:
 
 
 class Call(NamedTuple):
-    """The start of a system call, its end, or both (`is_whole`)."""
+    """The start of a system call (`begins`), its end (`ends`), or both."""
 
     name: str
     arguments: str
@@ -72,7 +72,7 @@ def calls(trace: Path) -> Iterator[Call]:
 
 
 def broken_order(trace: Path) -> tuple[list[str], int]:
-    """Return the responses that were sent too early, and the number of 202s."""
+    """Return the writes and responses that came too early, and the number of 202s."""
     unsynced_writes, unsynced_creations, unsynced_renames = False, False, False
     broken, answer_count = [], 0
     for call in calls(trace):

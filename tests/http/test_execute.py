@@ -55,7 +55,7 @@ def test_a_disconnected_reader_frees_its_slot(
 
     def read_long(reader: Reader, *_: Any, **__: Any) -> None:
         query_started.set()
-        reader.run(LONG)
+        reader._fetch_all(LONG)
 
     async def write(body: bytes) -> None:
         bodies.append(body)
@@ -90,7 +90,7 @@ def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
     def read_long(reader: Reader, *_: Any, **__: Any) -> None:
-        reader.run(LONG)
+        reader._fetch_all(LONG)
 
     with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0, report_timeout_s=1) as server:
         key = server.key("read")

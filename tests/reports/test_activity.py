@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.histories import INSTANTS, NOW, Event, Scope, events_in_scope, histories, report_rows, scopes
 
 DAY = timedelta(days=1)
-# Instants inside and outside the window of 30 days, and future days.
+# Day offsets inside and outside the window of 30 days, and future days.
 _apart = st.sampled_from([-40, -31, -30, -29, -8, -7, -6, -1, 0, 0, 0, 1, 13, 14, 15, 16])
 spread = st.builds(
     lambda history, steps: [

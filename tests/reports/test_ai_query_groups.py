@@ -101,7 +101,7 @@ def _follows(events: Sequence[Stage | Act], row: Row, after: datetime) -> bool:
 
 
 def _is_in_scope(event: Stage | Act, scope: dict[str, Any]) -> bool:
-    """Return whether an event may follow a question: its deployment is in scope, and its surface and tenant are any."""
+    """Return whether the deployment of an event is in scope. An action may have any surface and tenant."""
     deployments = scope.get("deployments")
     return deployments is None or event.deployment in deployments
 

@@ -1,7 +1,7 @@
 """Each report has the expected rows for the given events and scope of each case in tests/reports/*.yaml.
 
 A case has a promise (`case`), events (`given`, see tests/support/given.py), session variables (`scope`), the server's
-clock (`now`) and rows (`expect`, all of `columns` in order). A file may set `defaults` for what is given.
+clock (`now`) and rows (`expect`, all of `columns` in order). A file may set `defaults` for the given events.
 """
 
 import re
@@ -114,7 +114,7 @@ def test_a_column_has_the_same_values_when_selected_alone(
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_first_case_is_no_events(report: str) -> None:
+def test_the_first_case_has_no_events(report: str) -> None:
     first = read_cases(report)["cases"][0]
     assert (first["case"], first.get("given", []), first["expect"]) == ("no events", [], [])
 
@@ -145,7 +145,7 @@ def test_report_and_its_columns_are_documented(report: str, store: Store) -> Non
         assert section[1].split("\n\n")[1] == reader.comment(report).splitlines()[1]
 
 
-def test_a_file_reads_only_lower_layers_and_lower_numbers_of_its_own() -> None:
+def test_a_file_reads_only_lower_layers_and_lower_numbers_of_its_own_layer() -> None:
     ranks = {
         re.sub(r"^\d+_", "", path.stem): (LAYERS.index(path.parent.name), path.stem.partition("_")[0])
         for layer in LAYERS

@@ -1,4 +1,4 @@
-"""Pagination: every row once while events are loaded, and no forged cursor."""
+"""Pagination: pages return every row once while events are loaded, and invalid cursors are refused."""
 
 import base64
 import itertools
@@ -24,7 +24,7 @@ from embedsink.reports.pagination import LIMIT_MAX, Cursor, PageRequest
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING, Reader
 from tests.support.given import write_segment
-from tests.support.stores import open_store
+from tests.support.stores import open_copy, open_store
 
 # One session with an event of each type that adds a row to a report.
 EVERY_TYPE: list[dict[str, object]] = [
@@ -149,7 +149,8 @@ def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Pa
         with store.reader({**EVERYTHING, **scope}) as reader:
             selection, _ = PageRequest(columns).select(reader, EVENT_VIEW)
             arrivals = [row["ingest_seq"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
-            frame, _ = reader.frame(selection)
+        with open_copy(store, {**EVERYTHING, **scope}) as snapshot:
+            frame, _ = snapshot.frame(selection)
         assert arrivals == sorted(arrivals) == list(frame["ingest_seq"])
         assert len(arrivals) == 3 * len(EVERY_TYPE)
 

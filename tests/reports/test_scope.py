@@ -1,4 +1,4 @@
-"""Scoped keys never read events of other deployments, in any report, format and resource.
+"""Scoped keys never read events of other deployments, in any report, format or resource.
 
 Reports, formats, event types and fields are enumerated, so that new ones are tested too. Each text of a deployment
 contains a canary, a word that no other deployment sends.

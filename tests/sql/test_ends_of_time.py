@@ -23,7 +23,7 @@ from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from tests.reports.test_format_writers import arrow_rows, parquet, written
 from tests.support.given import REQUIRED, write_segment
-from tests.support.stores import open_store
+from tests.support.stores import open_copy, open_store
 
 # Zones some hours before and after UTC, and zones with offsets in seconds before standard time.
 ZONES = (
@@ -61,7 +61,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
-    return store.reader({"deployments": None, "timezone": zone, "interval": interval})
+    return store.reader(scope_of(zone, interval))
+
+
+def scope_of(zone: str | None, interval: str = "day") -> dict[str, object]:
+    return {"deployments": None, "timezone": zone, "interval": interval}
 
 
 @pytest.mark.slow
@@ -74,9 +78,10 @@ def test_each_report_is_written_in_each_format(name: str, zone: str, store: Stor
         listed = json.loads(written(reader, selection, Format.JSON))
         assert listed
         _, *cells = csv.reader(io.StringIO(written(reader, selection, Format.CSV).decode(), newline=""))
-        frame, _ = reader.frame(selection)
         stored = parquet(written(reader, selection, Format.PARQUET), tmp_path)
         _, tuples = arrow_rows(written(reader, selection, Format.ARROW))
+    with open_copy(store, scope_of(zone)) as snapshot:
+        frame, _ = snapshot.frame(selection)
     assert len(listed) == len(cells) == len(frame) == len(stored) == len(tuples)
     read: dict[str, Any] = {"TIMESTAMP": datetime.fromisoformat, "DATE": date.fromisoformat}
     for index, (column, type_) in enumerate(types.items()):

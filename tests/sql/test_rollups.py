@@ -1,4 +1,4 @@
-"""15-minute rollups: a report has the same rows, regardless of the events that are rolled up."""
+"""15-minute rollups: a report has the same rows, regardless of which events are rolled up."""
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -135,8 +135,7 @@ def load(store: Store, folder: Path, number: int, count: int) -> None:
 
 def rollup_batches(store: Store) -> list[tuple[int, int]]:
     with store.reader(EVERYTHING) as reader:
-        rows, _ = reader.run("select batch_id, watermark from rollup_batch order by batch_id")
-        return list(rows.itertuples(index=False, name=None))
+        return reader._fetch_all("select batch_id, watermark from rollup_batch order by batch_id")
 
 
 def view_count(store: Store) -> int:
@@ -220,14 +219,14 @@ def test_events_with_the_longest_texts_are_rolled_up(tmp_path: Path, monkeypatch
     store = open_store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=1_048_576, rollup_from_count=1_000))
     long = "select repeat(i::varchar || '-', 1600) as session, i as ingest_seq, timestamp '2026-11-01' as occurred_at"
     with store.reader(EVERYTHING) as writer:
-        writer.run(f"insert into event by name {long}, 'view' as type from range(5_000) as t(i)")
+        writer._execute(f"insert into event by name {long}, 'view' as type from range(5_000) as t(i)")
     while store.roll_up():
         pass
     with store.reader(EVERYTHING) as reader:
-        row, _ = reader.run(
+        [row] = reader._fetch_all(
             "select sum(event_count)::bigint, (select max(watermark) from rollup_batch) from session_15min"
         )
-    assert row.iloc[0].tolist() == [5_000, 4_999]
+    assert row == (5_000, 4_999)
     assert len(set(tries)) > 1, "the texts fit into memory; choose longer ones"
     store.close()
 

@@ -15,7 +15,7 @@ Event = dict[str, Any]
 
 
 def resolved(events: list[Event]) -> list[Event]:
-    """Return the events with their own values, else those on which all `ready` events of the session agree."""
+    """Return the events with their own values, or else with the values common to all `ready` events of the session."""
     names = ("deployment", "tenant")
     return [event | {name: _resolve(event, name, events) for name in names} for event in events]
 

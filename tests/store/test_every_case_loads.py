@@ -1,4 +1,4 @@
-"""The store can load every line that `parse` accepts or rejects, because one unreadable line blocks a segment."""
+"""The store can load the line of every accepted or rejected envelope. An unreadable line would block its segment."""
 
 from pathlib import Path
 from uuid import uuid4

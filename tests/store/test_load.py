@@ -116,14 +116,14 @@ def test_a_replay_is_deduplicated_from_the_days_before_the_rejection(tmp_path: P
 
 
 @pytest.mark.slow
-def test_events_that_arrive_within_an_hour_begin_one_hour(loaded_store: LoadedStore) -> None:
+def test_events_of_one_hour_add_one_row_to_journal_hour(loaded_store: LoadedStore) -> None:
     for minute in range(60):
         loaded_store.bodies(view(), received_at=RECEIVED_AT + minute * 60_000)
     assert loaded_store.query("select first_ingest_seq >> 32 from journal_hour") == [(1,)]
 
 
 @pytest.mark.slow
-def test_a_store_from_before_hours_starts_with_the_hours_of_its_loads(tmp_path: Path) -> None:
+def test_an_older_store_without_journal_hours_gets_the_hours_of_its_loads(tmp_path: Path) -> None:
     loaded_store = LoadedStore(tmp_path, StoreLimits(dedup_days=1))
     for _ in range(26):
         loaded_store.bodies(view())

@@ -293,8 +293,10 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(
 
 
 @pytest.mark.slow
-def test_no_offset_changes_within_15_minutes_since_2012() -> None:
-    """Rollups of 15 minutes rely on it (docs/decisions/0012): offsets change by multiples, and at their bounds.
+def test_no_offset_changes_inside_a_15_minute_interval_since_2012() -> None:
+    """Offsets are multiples of 15 minutes, and change at bounds of 15-minute intervals. Rollups rely on this.
+
+    See docs/decisions/0012.
 
     The one exception is Antarctica/Casey, which changed at a minute past midnight, where no period begins.
     """

@@ -16,7 +16,7 @@ OPEN = "journal/000000000004-00000000.open"
 
 
 def load(folder: DataFolder, *numbers: int) -> None:
-    """Load segments with one view each, and publish a snapshot. The newest segment stays in the journal."""
+    """Load segments with one view each, and publish a snapshot. The segments stay in the journal."""
     for number in numbers:
         write_segment(folder.journal, [{"type": "view", "id": number}], number=number)
     loader = Loader(folder, Store(folder.store))

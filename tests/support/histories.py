@@ -87,7 +87,7 @@ def _is_ready_of(ready: Event, event: Event) -> bool:
 
 
 def time_spent_s(instants: Iterable[datetime], scope: Scope) -> float:
-    """Return the sum of the gaps between instants, without gaps of more than 30 minutes: the oracle of time spent."""
+    """Return the sum of the gaps between instants, without gaps above the limit in scope: the oracle of time spent."""
     gap_max = timedelta(minutes=scope.get("session_gap_minutes", 30))
     gaps = [later - earlier for earlier, later in pairwise(sorted(instants))]
     return sum((gap for gap in gaps if gap <= gap_max), timedelta()) / timedelta(seconds=1)

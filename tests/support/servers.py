@@ -22,7 +22,8 @@ from typing import Any
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.demo.ports import free_port_pairs
-from embedsink.store.reader import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.snapshot_reader import open_snapshot
 from embedsink.store.sql_files import read_sql
 from tests.support.stores import make_folder
 

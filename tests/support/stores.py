@@ -1,13 +1,16 @@
 """Empty stores for tests. A process creates one and copies it, because creating takes longer than most tests."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from shutil import copyfile
 from tempfile import TemporaryDirectory
 
 from embedsink.data_folder import DataFolder
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
+from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
 from embedsink.store.sql_files import read_sql
 
 
@@ -17,6 +20,14 @@ def open_store(path: Path, limits: StoreLimits | None = None) -> Store:
     store = Store(path, limits)
     store.open()
     return store
+
+
+def open_copy(store: Store, scope: Mapping[str, object]) -> SnapshotReader:
+    """Copy the file of an open store, and open the copy as a snapshot."""
+    store.checkpoint()
+    copy = store.path.with_name("copy.duckdb")
+    copyfile(store.path, copy)
+    return open_snapshot(copy, scope)
 
 
 def make_folder(path: Path) -> DataFolder:

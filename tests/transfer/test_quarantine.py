@@ -42,7 +42,7 @@ from tests.support.servers import wait_until
 
 
 def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
-    """Quarantine an envelope, as an older version would that did not know its type."""
+    """Quarantine an envelope, as an older version that does not know its type would."""
     entry = server.engine.keys.find(key)
     assert entry
     rejection = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
@@ -110,10 +110,8 @@ def test_a_replay_retains_microseconds_of_sent_at(quick: Server, sent_us: int) -
     assert replayed(quick, admin) == ReplayCounts(replayed=1)
     quick.rows("/api/v1/reports/views", key=admin)
     with quick.engine.store.reader(EVERYTHING) as reader:
-        times, _ = reader.first_row(
-            "select epoch_us(event.sent_at) as now, epoch_us(quarantine.sent_at) as before from event, quarantine"
-        )
-    assert times == {"now": sent_us, "before": sent_us}
+        times = reader._fetch_all("select epoch_us(event.sent_at), epoch_us(quarantine.sent_at) from event, quarantine")
+    assert times == [(sent_us, sent_us)]
     assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
 
 
@@ -279,7 +277,7 @@ def test_rejections_beyond_the_daily_limit_of_a_key_are_counted(tmp_path: Path, 
         status = server.engine.loader.status
         assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
         with server.engine.store.reader(EVERYTHING) as reader:
-            assert reader.first_row(read_sql("checks")["ledger_adds_up"])[1] == 0
+            assert reader._fetch_all(read_sql("checks")["ledger_adds_up"]) == []
 
 
 def test_the_daily_limit_of_a_key_survives_a_restart(tmp_path: Path) -> None:
@@ -311,7 +309,7 @@ def test_rejections_are_only_counted_when_the_disk_or_the_journal_is_nearly_full
 
 
 def has_room(server: Server) -> bool:
-    server.get("/readyz")  # This write makes the journal measure the free space.
+    server.get("/readyz")  # Its test write makes the journal measure the free space.
     return server.engine.journal.capacity.has_headroom(free_bytes_min=server.engine.settings.quarantine_free_bytes_min)
 
 

@@ -21,7 +21,8 @@ from embedsink.journal.writer import Journal, OnDurable
 from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
-from embedsink.store.reader import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.snapshot_reader import open_snapshot
 from embedsink.transfer import bulk_import
 from embedsink.transfer.bulk_import import ImportCounts, import_to_folder, import_to_server
 from embedsink.transfer.export import export_csv, export_ndjson, export_parquet

@@ -103,7 +103,7 @@ class LocalBackend:
     def _open_snapshot(self, scope_variables: dict[str, object]) -> "Reader":
         """Open the last snapshot. The settings and the scope become SQL variables."""
         from embedsink.settings import read_settings
-        from embedsink.store.reader import open_snapshot
+        from embedsink.store.snapshot_reader import open_snapshot
 
         return open_snapshot(self._snapshot, {**read_settings().variables(), **scope_variables})
 
@@ -111,7 +111,8 @@ class LocalBackend:
     def _open_catalog(self) -> Iterator["Reader"]:
         """Open the snapshot, or an empty store with all reports if no snapshot exists yet."""
         from embedsink.store.database import Store
-        from embedsink.store.reader import EVERYTHING, open_snapshot
+        from embedsink.store.reader import EVERYTHING
+        from embedsink.store.snapshot_reader import open_snapshot
 
         if self._snapshot.exists():
             with open_snapshot(self._snapshot, EVERYTHING) as reader:

@@ -41,7 +41,8 @@ def rebuild(data: Data = DATA) -> None:
     """
     from embedsink.durable_files import move_to_damaged
     from embedsink.store.database import Store
-    from embedsink.store.reader import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING
+    from embedsink.store.snapshot_reader import open_snapshot
 
     folder = DataFolder(require_folder(data))
     with FolderLock(folder):

@@ -167,7 +167,8 @@ def _read_rows(
     from uuid import UUID
 
     from embedsink.data_folder import DataFolder
-    from embedsink.store.reader import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING
+    from embedsink.store.snapshot_reader import open_snapshot
     from embedsink.transfer.quarantine import rejections_json
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
@@ -192,5 +193,5 @@ async def _replay_in_folder(folder: Path) -> dict[str, int]:
         result = await replay_quarantine(engine)
     # Closing the engine loads the rest of the journal, so all loading errors are known only now.
     if engine.loader.status.error:
-        fail(f"{engine.loader.status.error}. The journal has the replayed events; `embedsink serve` loads them.")
+        fail(f"{engine.loader.status.error} The journal has the replayed events; `embedsink serve` loads them.")
     return asdict(result)

@@ -79,7 +79,7 @@ def render(
     """Draw a dashboard as a self-contained PDF, PNG, SVG or HTML file.
 
     For a data folder, the command reads the last snapshot, even while a server runs. Values that only a server has,
-    such as the age of its journal, require --url. A PDF has one page, with the height of the dashboard.
+    such as the size of its journal, require --url. A PDF has one page, with the height of the dashboard.
     """
     format = _format_of(output)
     params: Params = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
@@ -140,7 +140,8 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
     from embedsink.data_folder import DataFolder
     from embedsink.reports.catalog import all_reports, missing_reports_warning
     from embedsink.settings import read_settings
-    from embedsink.store.reader import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING
+    from embedsink.store.snapshot_reader import open_snapshot
 
     dashboard = _find_dashboard(name, data)
     period = period_of(params, deployments=params["deployment"], now=now)
@@ -154,7 +155,7 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
         tiles_by_section: dict[str, Any] = {}
         for section in dashboard.sections:
             tiles = query_section(reader, section, period, reports=reports, now=now)
-            if tiles:  # A section with values of a running server only has none here.
+            if tiles:  # A section that contains only gauges has no tiles here.
                 tiles_by_section[section.id] = {tile_id: asdict(tile) for tile_id, tile in tiles.items()}
     start, end = span_of(period.scope, now=now)
     return DashboardData(dashboard, tiles_by_section, (start, end))

@@ -55,7 +55,8 @@ def export_file(
         raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {', '.join(SUFFIXES)}.")
     from embedsink.data_folder import DataFolder
     from embedsink.settings import read_settings
-    from embedsink.store.reader import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING
+    from embedsink.store.snapshot_reader import open_snapshot
 
     variables = {**EVERYTHING, "service_name": read_settings().service_name}
     with open_snapshot(DataFolder(data).snapshot, variables) as reader, atomic_write(output) as temporary:
@@ -136,7 +137,7 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
         print_message("Loading …")  # Closing the engine loads the rest of the journal.
     counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.error:
-        fail(f"{engine.loader.status.error}. The journal has all imported events; `embedsink serve` loads them.")
+        fail(f"{engine.loader.status.error} The journal has all imported events; `embedsink serve` loads them.")
 
 
 def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:

@@ -32,7 +32,8 @@ from embedsink.reports.pagination import PageRequest
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.settings import read_settings
 from embedsink.store.frames import frame_of_parquet
-from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
 
 # A scope with no filter.
 _EVERYTHING_SCOPE = Scope()
@@ -194,7 +195,7 @@ class LocalClient(Client):
         with self._open_snapshot(_EVERYTHING_SCOPE) as reader:
             return asdict(find_report(reader, name))
 
-    def _open_snapshot(self, scope: Scope) -> Reader:
+    def _open_snapshot(self, scope: Scope) -> SnapshotReader:
         """Open the current snapshot, restricted to a scope."""
         return open_snapshot(self._snapshot, {**read_settings().variables(), **scope.variables()})
 

@@ -15,7 +15,8 @@ from embedsink.data_folder import DataFolder
 from embedsink.demo.ports import HOST
 from embedsink.demo.stop import Stop
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.store.reader import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.snapshot_reader import open_snapshot
 
 READY_TIMEOUT_S = 60.0
 REQUEST_TIMEOUT_S = 30.0
@@ -153,7 +154,7 @@ class ChildServer:
         self.get(self._ready_path)
 
     def _pause(self) -> None:
-        """Wait until the next check whether the server is ready."""
+        """Wait until the next readiness check."""
         time.sleep(0.005)
 
 
@@ -189,7 +190,7 @@ class DemoServer(ChildServer):
         self.get_json("/api/v1/reports")
 
     def _pause(self) -> None:
-        """Wait until the next check whether the server is ready. Raise Stopped if the user asks to stop."""
+        """Wait until the next readiness check. Raise Stopped if the user asks to stop."""
         self._stop.pause(0.05)
 
 

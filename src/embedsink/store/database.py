@@ -54,8 +54,8 @@ _INTERRUPT_TIMEOUT_S = 4.0
 # When a new reader lacks memory: how long and how often it retries.
 _MEMORY_WAIT_S_MAX = 10.0
 _MEMORY_POLL_S = 0.02
-# The file is attached again after this many loaded bytes: DuckDB retains 10 MiB per million events of written row
-# groups, regardless of the memory limit (docs/decisions/0007).
+# The file is attached again after this many loaded bytes. Otherwise DuckDB retains 10 MiB per million events of
+# written row groups, regardless of the memory limit (docs/decisions/0007).
 _REATTACH_BYTES = 128 * 1_048_576
 # The maximum number of events in a rollup batch. If memory is insufficient, the next number is tried, because senders
 # choose the length of their texts.
@@ -253,7 +253,7 @@ class Store:
         self._unwritten_bytes += byte_count
         self._bytes_since_attach += byte_count
         if byte_count > WIDE_ROW_BYTES * loaded.counts.received_count:
-            self._has_wide_rows = True  # The next checkpoint needs more memory.
+            self._has_wide_rows = True  # From now on, each checkpoint gets more memory.
         return loaded.counts
 
     def _load_variables(self, segments: Sequence[Segment]) -> dict[str, object]:
@@ -268,7 +268,7 @@ class Store:
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,
-            # Whether to store rejected envelopes whose id is known with other content. Otherwise they are only counted.
+            # Whether to store envelopes whose id an earlier, different envelope has. Otherwise they are only counted.
             "keeps_conflicts": free_bytes >= self.limits.quarantine_free_bytes_min,
         }
 
@@ -415,7 +415,7 @@ class Store:
             if self._has_wide_rows:
                 stack.enter_context(self._readers.paused())
                 half_bytes = self.limits.counted_bytes_max // 2
-                # DuckDB does not accept a limit below the memory in use, so this finds whether half of it is free.
+                # DuckDB refuses limits below the memory in use, so this shows whether half of the raised limit is free.
                 may_lack_memory = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
                 if may_lack_memory:
                     self._end_readers()

@@ -29,7 +29,7 @@ class StoreDamaged(StoreBroken):
 
 
 class StoreRefused(EmbedsinkError):
-    """The database is sound, but lacks memory or disk space at the moment. Nothing was changed; retry."""
+    """The database is sound, but can't do this at the moment, such as for lack of memory or disk space. Retry."""
 
 
 class StoreTooSmall(StoreRefused):
@@ -42,7 +42,7 @@ class SqlFailed(EmbedsinkError):
 
 @contextlib.contextmanager
 def duckdb_errors_translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
-    """Replace DuckDB's errors by errors of this module in this block.
+    """Replace DuckDB's errors with errors of this module in this block.
 
     Args:
         opening: whether the block opens a database, where the same errors have other causes.
@@ -68,7 +68,8 @@ def unavailable_if_broken() -> Iterator[None]:
         if is_disk_full(error) or _SPILLING_FAILED in str(error):
             message = "disk: has no space to spill this query to. Request a shorter period, or free space."
             raise Unavailable(Reason.STORAGE_LOW, message, retry_after_s=5) from error
-        raise Unavailable(Reason.NOT_READY, f"store: {error}. Retry with a shorter period.") from error
+        advice = "Retry." if isinstance(error, StoreBroken) else "Retry with a shorter period."
+        raise Unavailable(Reason.NOT_READY, f"store: {error}. {advice}") from error
 
 
 def _error_type(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:

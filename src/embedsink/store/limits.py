@@ -24,7 +24,7 @@ class StoreLimits:
         dedup_days: how long an id is compared with those of new events.
         rollup_from_count: the minimum number of events in a rollup batch. Until then, reports read the events.
         session_gap_minutes: the variable of this name, for every reader.
-        quarantine_bytes_per_day: the maximum size of the conflicts stored for each key and UTC day.
+        quarantine_bytes_per_day: the maximum size of the id conflicts stored for each key and UTC day.
         quarantine_count_per_day: the maximum number of these conflicts.
         quarantine_free_bytes_min: the free disk space below which conflicts are only counted.
     """

@@ -50,7 +50,7 @@ class OpenReaders:
     def end(self, *, patience_s: float, timeout_s: float) -> bool:
         """Wait until every reader has ended, and interrupt slow readers. Return whether no reader is left.
 
-        Readers are not closed here: if DuckDB 1.5 closes a connection that another thread uses, it frees memory in use,
+        Readers are not closed here. If DuckDB 1.5 closes a connection that another thread uses, it frees memory in use,
         and may abort the process (docs/decisions/0007).
 
         Args:
@@ -61,7 +61,7 @@ class OpenReaders:
         with self._changed:
             while self.count > 0 and time.monotonic() < started_at + timeout_s:
                 if time.monotonic() >= started_at + patience_s:
-                    # Interrupt after each wait again, because a reader may begin another query.
+                    # Interrupt again after each wait, because a reader may begin another query.
                     for reader in list(self._readers):
                         reader.interrupt()
                 self._changed.wait(_POLL_INTERVAL_S)

@@ -6,37 +6,22 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Self
 
 import duckdb
 
-from embedsink.data_folder import require_folder
-from embedsink.errors import Misconfigured, Refused, Unavailable
-from embedsink.reasons import Reason
-from embedsink.store.duckdb_errors import (
-    SqlFailed,
-    StoreBroken,
-    StoreRefused,
-    StoreTooSmall,
-    duckdb_errors_translated,
-    first_line,
-    unavailable_if_broken,
-)
-from embedsink.store.frames import execute_as, frame_of
+from embedsink.errors import Misconfigured
+from embedsink.store.duckdb_errors import StoreBroken, unavailable_if_broken
 from embedsink.store.query import TEMP_PAGE, SelectQuery, page_from_clause, page_source, select_sql
-from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
+from embedsink.store.schema import roll_back
 from embedsink.store.session_variables import set_variables
 from embedsink.store.temp_table import TempTable
 from embedsink.store.view_catalog import Column, View, read_catalog
 
-if TYPE_CHECKING:
-    import pandas
-
 ROWS_AT_ONCE = 2_048
 # The rows of a Parquet row group and of an Arrow batch. Writers and readers have this many in memory.
 ROWS_OF_BATCH = 20_480
-# All variables that views read.
+# The variables that a scope may set. Views read them.
 VARIABLES = (
     "deployments",
     "since",
@@ -65,7 +50,7 @@ VARIABLES = (
 ROLLUP_VARIABLES = ("rollup_batch_id", "rollup_watermark")
 # Expressions that convert columns to types that every tool reads alike, by SQL type. Times are UTC, which Parquet and
 # Arrow store in the type of the column.
-_PORTABLE_EXPRESSIONS = {
+PORTABLE_EXPRESSIONS = {
     "TIMESTAMP": "timezone('UTC', {})",
     "HUGEINT": "{}::bigint",
     "UUID": "{}::varchar",
@@ -115,7 +100,7 @@ class Reader:
         self._resources = resources.pop_all()
         self._views = {} if views is None else views
 
-    def set_variables(self, **variables: object) -> "Reader":
+    def set_variables(self, **variables: object) -> Self:
         """Set session variables. Return this reader."""
         with unavailable_if_broken():
             self._apply_variables(variables)
@@ -143,11 +128,6 @@ class Reader:
         if not self.has(view):
             raise Misconfigured(f"snapshot: lacks {view}. {OLDER_SNAPSHOT}")
 
-    def is_up_to_date(self) -> bool:
-        """Return whether this version of embedsink and of DuckDB created the views."""
-        with unavailable_if_broken():
-            return are_views_current(self._connection)
-
     def _find_view(self, name: str) -> View:
         """Return a view or table; a `View` without columns if it does not exist. The first call fills the cache."""
         if not self._views:
@@ -166,7 +146,7 @@ class Reader:
     def rows(self, selection: str | SelectQuery) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a view in lists of at most `ROWS_AT_ONCE`, with UUIDs as text."""
         result = self._execute_select(selection, _PYTHON_EXPRESSIONS)
-        while rows := _fetch_rows(result):
+        while rows := fetch_rows(result):
             yield rows
 
     def dicts(self, view: str) -> list[dict[str, Any]]:
@@ -203,58 +183,9 @@ class Reader:
         rows = f"select {', '.join(names)} from {page_from_clause(selection.view)} limit $1"  # noqa: S608
         self._execute(f"create or replace temp table {TEMP_PAGE} as {rows}", [row_count])
 
-    def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
-        """Return the rows of a view as a data frame in portable types, and the SQL type of each column."""
-        with unavailable_if_broken():
-            return frame_of(self._execute_select(selection, _PORTABLE_EXPRESSIONS))
-
-    def run(
-        self, sql: str, parameters: object = None, *, caller: FrameType | None = None
-    ) -> tuple["pandas.DataFrame", list[str]]:
-        """Run SQL from a notebook. Return the result as a data frame, and the SQL type of each column.
-
-        The server never calls this, because SQL could read any deployment and any file.
-
-        Args:
-            sql: one or more statements; the result is that of the last.
-            parameters: a list for `?` and `$1`, or a dictionary for `$name`.
-            caller: a Python frame whose variables the SQL may name as tables.
-
-        Raises:
-            Refused: DuckDB can't run the SQL. The error has DuckDB's whole message.
-            Unavailable: the SQL needs more memory than the limit.
-        """
-        self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
-        try:
-            with duckdb_errors_translated(whole=True):
-                result = execute_as(caller, self._connection, sql, parameters)
-                if result is None:
-                    raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Example: `select * from views`.")
-                return frame_of(result)
-        except StoreTooSmall as error:
-            raise Unavailable(Reason.NOT_READY, f"sql: {error}\nSelect fewer rows.") from error
-        except (SqlFailed, StoreRefused) as error:
-            lacks_parameters = "Values were not" in str(error)
-            hint = "\nPass a list for ? and $1, or a dictionary for $name." if lacks_parameters else ""
-            raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
-
-    def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
-        """Run a query of `sql/checks`. Return the first row by column (empty without rows), and the number of rows."""
-        self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
-        result = self._execute(sql)
-        with unavailable_if_broken():
-            names = [name for name, *_ in result.description or ()]
-            first_row = result.fetchone()
-        if first_row is None:
-            return {}, 0
-        row_count = 1
-        while rows := _fetch_rows(result):
-            row_count += len(rows)
-        return dict(zip(names, first_row, strict=True)), row_count
-
     def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:
         """Write the rows of a view as Parquet in portable types: to a path, or into an open file of the system."""
-        sql, parameters = self._select_sql(selection, _PORTABLE_EXPRESSIONS)
+        sql, parameters = self._select_sql(selection, PORTABLE_EXPRESSIONS)
         # Write to the file itself: a temporary file can't replace an open file.
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
         self._fetch_all(f"copy ({sql}) to '{_sql_path(file)}' ({options})", parameters)
@@ -338,7 +269,7 @@ class Reader:
             roll_back(self._connection)
         self._resources.close()
 
-    def __enter__(self) -> "Reader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -413,26 +344,7 @@ class Reader:
             return self._execute(sql, parameters).fetchall()
 
 
-def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
-    """Open a reader of a published snapshot. Any number of processes may have it open.
-
-    Raises:
-        Misconfigured: the snapshot does not exist yet, can't be read, or is from a newer embedsink.
-    """
-    require_folder(path.parent)
-    if not path.exists():
-        raise Misconfigured(f"{path}: does not exist. A server publishes it a few seconds after it starts.")
-    try:
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(contextlib.closing(duckdb.connect(str(path), read_only=True)))
-            refuse_newer_schema(connection, path.name)
-            return Reader(connection, scope, resources=stack)
-    except duckdb.Error as error:
-        refuse_newer_format(error, path.name)
-        raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server publishes a new one.") from None
-
-
-def _fetch_rows(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+def fetch_rows(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     """Return the next rows of a result, at most `ROWS_AT_ONCE`; an empty list after the last row."""
     with unavailable_if_broken():
         return result.fetchmany(ROWS_AT_ONCE)

@@ -181,7 +181,7 @@ class _DamagedFile:
             return True  # The table is damaged or does not exist. `_for_row_ranges` distinguishes the two.
 
     def _from_item(self, table: str) -> str:
-        """Return what to select from: a damaged table, with its columns under their current names."""
+        """Return the FROM item that selects a damaged table, with its columns under their current names."""
         former_names = [name for name in self._columns.get(table, ()) if name in _CURRENT_NAMES]
         if not former_names:
             return f"damaged.{table}"
@@ -222,7 +222,7 @@ class _DamagedFile:
         yield from pairwise(starts_and_end)
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
-        """From a range of rows, copy those of missing segments that the store lacks. Return the number of copies."""
+        """Copy the rows of missing segments from a range, unless the store has them. Return the number of copies."""
         bounds = (
             f"select min(ingest_seq), max(ingest_seq) from {self._from_item(table)} "
             f"where rowid >= $1 and rowid < $2 and {_IS_ROW_MISSING}"

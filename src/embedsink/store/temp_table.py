@@ -25,7 +25,7 @@ class TempTable:
     variables: Mapping[str, Any]
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Store the rows of the view in a temporary table, and hide the view by a temporary view of the same name.
+        """Store the rows of the view in a temporary table, and hide the view behind a temporary view of the same name.
 
         The temporary view selects rows of the table by `occurred_at`, because later queries may have a shorter period.
         """
