@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import embedsink.dashboards.aggregate
-from embedsink.dashboards.aggregate import Row, aggregator_for, row_filter
+from embedsink.dashboards.aggregate import Row, TopSeries, aggregator_for, row_filter
 from embedsink.dashboards.columns import text_filters
-from embedsink.dashboards.model import Chart, NumberTile, Table
+from embedsink.dashboards.model import Chart, NumberTile, Table, TopValues
 
 NAMES = ["surface", "seen_at", "view_count", "error_count"]
 EARLY, LATE, END = datetime(2026, 11, 1), datetime(2026, 11, 2), datetime(2026, 11, 11, 12)
@@ -128,7 +128,7 @@ def test_a_group_has_the_median_of_values_that_cannot_be_added() -> None:
 
 def test_a_group_without_values_has_no_median() -> None:
     result = shown(table(group={"by": ["surface"], "median": ["error_count"], "count": "n"}), [("app", LATE, 7, None)])
-    assert result.rows() == []  # It is not among the medians.
+    assert result.rows() == []  # A group without a median is omitted.
     result = shown(
         table(group={"by": ["surface"], "median": ["error_count"]}, sort="surface"), [("app", LATE, 7, None)]
     )
@@ -161,7 +161,7 @@ def led(rows: Iterable[Row] = ROWS, **fields: Any) -> Any:
     return shown(Chart.model_validate(content), rows)
 
 
-def test_of_many_lines_the_largest_are_complete() -> None:
+def test_the_largest_of_many_lines_are_complete() -> None:
     leading = {"column": "surface", "by": "view_count", "count": 2}
     result = led(leading=leading)
     assert result.rows() == ROWS[:3]
@@ -183,6 +183,17 @@ def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest
     ]
     result = led([row for rows in days for row in rows], leading={"column": "surface", "by": "view_count", "count": 2})
     assert result.rows() == [("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)] * 4
+
+
+def test_a_long_line_does_not_take_more_memory_than_its_shown_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.dashboards.aggregate, "SERIES_ROWS_MAX", 20)
+    shown_max = 30
+    lines = TopSeries(TopValues(column="surface", by="view_count", count=2), list(NAMES), shown_max)
+    for _ in range(1_000):
+        lines.add(("app", EARLY, 1, 0))
+    assert lines._buffered_count == shown_max
+    assert lines.rows() == [("app", EARLY, 1, 0)] * shown_max
+    assert lines.is_cut()
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,10 @@ class NumberAggregator:
             self._divisor += sum(sign * (row[column] or 0) for column, sign in self._divisor_columns)
 
     def value(self) -> Any:
-        """Return the number; None if a ratio has no positive divisor, or if `newest` or `only` finds no value."""
+        """Return the number; None if a ratio has no positive divisor, or if `newest` or `only` finds no value.
+
+        A count of the computation `only` is 0 if the report has no row.
+        """
         if self._how == "ratio":
             return self._number * self._factor / self._divisor if self._divisor > 0 else None
         if self._how == "distinct":
@@ -279,6 +282,7 @@ class TopSeries:
         self._series_column = names.index(leading.column)
         self._sum_column = names.index(leading.by)
         self._series_max = leading.count
+        self._kept_series_max = 2 * leading.count  # with a reserve, because sums still grow
         self._rows_max = rows_max
         self._sum_by_series: dict[Any, Any] = {}
         # The rows of each series that is not dropped, with their row numbers.
@@ -298,9 +302,12 @@ class TopSeries:
         is_dropped = series not in self._rows_by_series
         if is_dropped:
             return
-        self._rows_by_series[series].append((self.row_count, row))
+        rows = self._rows_by_series[series]
+        if len(rows) == self._rows_max:
+            return  # `rows` returns at most the first `rows_max` rows, so this row is never shown.
+        rows.append((self.row_count, row))
         self._buffered_count += 1
-        if self._buffered_count > SERIES_ROWS_MAX:
+        if self._buffered_count > SERIES_ROWS_MAX and len(self._rows_by_series) > self._kept_series_max:
             self._drop_smallest()
 
     def rows(self) -> list[Row]:
@@ -320,13 +327,12 @@ class TopSeries:
         return heapq.nlargest(count, self._rows_by_series, key=self._sum_by_series.__getitem__)
 
     def _drop_smallest(self) -> None:
-        """Drop the rows of the series with the smallest sums. Keep twice as many series as are shown, as a reserve.
+        """Drop the rows of the series with the smallest sums.
 
         A dropped series is never shown again, because the line of that series would have a gap.
         """
-        self._rows_by_series = {
-            series: self._rows_by_series[series] for series in self._top_series(2 * self._series_max)
-        }
+        kept_series = self._top_series(self._kept_series_max)
+        self._rows_by_series = {series: self._rows_by_series[series] for series in kept_series}
         self._buffered_count = sum(map(len, self._rows_by_series.values()))
 
 
