@@ -31,7 +31,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Open one store for all tests of a module, because opening it for each case would take long."""
+    """Open one store for all tests of a module, because opening it for each case would be slow."""
     store = open_store(tmp_path_factory.mktemp("store") / "store.duckdb")
     yield store
     store.close()

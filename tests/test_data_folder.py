@@ -90,7 +90,7 @@ def test_a_full_disk_does_not_prevent_locking(folder: DataFolder, monkeypatch: p
         FolderLock(folder).__enter__()
 
 
-def test_the_file_is_locked_where_folders_can_not_be(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_locked_where_folders_cannot_be_locked(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     flock = fcntl.flock
 
     def refuse_folders(descriptor: int, operation: int) -> None:

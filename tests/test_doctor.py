@@ -18,7 +18,7 @@ from tests.support.stores import make_folder
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    """A folder whose snapshot has the segments 1 and 2; the journal has segment 2."""
+    """Create a folder whose snapshot has the segments 1 and 2, which are also in the journal."""
     folder = make_folder(tmp_path / "data")
     for number in (1, 2):
         add_segment(folder, number)

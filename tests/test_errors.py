@@ -38,7 +38,7 @@ def test_a_preview_is_escaped_json_and_short(value: Any, quoted: str) -> None:
     assert preview(value) == quoted
 
 
-def test_a_value_that_can_not_be_encoded_is_previewed_by_its_type() -> None:
+def test_a_value_that_cannot_be_encoded_is_previewed_by_its_type() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
@@ -48,7 +48,7 @@ def test_a_value_that_can_not_be_encoded_is_previewed_by_its_type() -> None:
 def test_a_preview_encodes_no_more_than_it_shows() -> None:
     class Late:
         def __str__(self) -> str:
-            raise AssertionError("far behind what is quoted")
+            raise AssertionError("this value is far beyond the quoted part")
 
     assert preview([1] * 100 + [Late()]).endswith("1, 1,…")
     assert preview({"a": [1] * 100, "b": Late()}).endswith("1,…")

@@ -1,4 +1,4 @@
-"""`scripts/mutation-test` knows where to inject its bugs. It takes ten minutes, so only people run it."""
+"""`scripts/mutation-test` finds the texts that its bugs replace. A run takes ten minutes, so CI does not include it."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""Reasons are part of the wire contract: closed, distinct, each with a sentence and a status."""
+"""Reasons are part of the wire contract: a closed list of distinct words, each with a sentence."""
 
 import json
 import re

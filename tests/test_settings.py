@@ -1,4 +1,4 @@
-"""Settings from the environment: an invalid one stops the start, and the error lists the allowed values."""
+"""Settings from the environment: an invalid one prevents the start, and the error lists the allowed values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
--- One row per id of more than one event, or of more than one action.
+-- One row per id of more than one event, or of more than one action, and one for all events or actions without an id.
 -- What to do: compare the times of receipt. If they are weeks apart, a sender resent its events after the deduplication window:
 -- raise EMBEDSINK_DEDUP_DAYS. Otherwise the loader has a bug: report it, then run `embedsink rebuild`.
 select

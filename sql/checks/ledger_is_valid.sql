@@ -1,4 +1,5 @@
--- One row per segment with an impossible ledger: a missing or negative count, no name, or no time of loading.
+-- One row per ledger with an impossible value: a missing or negative count, a missing or invalid name, no time of loading, a
+-- first_number that is not below the last number, or a counted_only_count above quarantined_count.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
 -- then run `embedsink rebuild`.
 select *

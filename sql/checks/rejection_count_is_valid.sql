@@ -1,5 +1,5 @@
--- One row per impossible count of rejections: no rejections, more replayed than rejected, no key, reason or time, or several
--- counts for one key, deployment, reason and quarter of an hour.
+-- One row per impossible count of rejections: no rejections, more replayed than rejected, no key or reason, a missing time or
+-- one outside its quarter of an hour, or several counts for one key, deployment, reason and quarter of an hour.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report,
 -- then run `embedsink rebuild`.
 select *

@@ -1,5 +1,5 @@
--- One row per incomplete stored rejection: without an id, reason, detail, key or time, replayed before its receipt, or with a
--- length other than raw_length.
+-- One row per incomplete stored rejection: without an id, reason, detail, key or time, replayed before its receipt, with an
+-- unknown encoding, a missing piece or a length other than raw_length, or with only one of whole_bytes and whole_sha256.
 -- What to do: the rejection can't be replayed. Report it with a copy of the data folder, then run `embedsink rebuild`.
 with rest as (
     select quarantine_id, count(*) as piece_count, max(piece) as last_piece, sum(length(raw)) as rest_length

@@ -1,10 +1,10 @@
 -- One row per view event, load and action of any tenant, from the start of the period to a day after its end. Actions are
 -- downloads, drilldowns and errors. Actions without a public_id are included only before action_end. The views that use this
--- macro filter by tenant. public_id is the dashboard of the event: its own, or else that of the last view event before it in
--- the same deployment, session and surface, at most a day earlier. It is null without a session, or if that view event has
--- none. viewer and title are null for loads and actions without a public_id of their own. The day before `since` is read, so
--- that the dashboard of an event does not depend on the period. An impossible load duration or widget count (negative, longer
--- than a day, above 100,000, a fraction) is null.
+-- macro filter by tenant. public_id is the event's own. A load or action without one gets that of the last view event before it
+-- in the same deployment, session and surface, at most a day earlier. It gets null if it has no session, or if that view
+-- event has none. viewer and title are null for loads and actions without a public_id of their own. The day before `since`
+-- is read, so that the dashboard of an event does not depend on the period. An impossible load duration or widget count
+-- (negative, longer than a day, above 100,000, a fraction) is null.
 create or replace macro dashboard_event_of(action_end) as table
 with candidate as not materialized (
     select

@@ -1,7 +1,7 @@
--- One row per event in scope with missing events before it in its session: how many, by `seq`, which starts at 0. Events
--- outside the scope and actions fill gaps too. A gap before an action counts at the next event. If several events share a
--- number, the first counts. Numbers of a million or more are ignored: no session has that many events, and a sender could
--- claim any number of losses.
+-- One row per event in scope that follows a gap in its session, with the number of missing events. A gap is in the numbers
+-- `seq`, which start at 0. Events outside the scope and actions fill gaps too. A gap before an action counts at the next
+-- event. A gap before several events with one number counts at the first of them. Numbers of a million or more are
+-- ignored: no session has that many events, and a sender could claim any number of losses.
 create or replace view seq_gap as
 -- For speed, first exclude most sessions without a gap: in a bit mask of their numbers, all bits are ones.
 with session_with_possible_gap as (

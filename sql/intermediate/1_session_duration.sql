@@ -14,4 +14,4 @@ from spent
 group by deployment, session;
 
 comment on view session_duration is
-'Active time of each session in scope: the time between its events, without gaps of more than 30 minutes.';
+'Active time of each session in scope: the time between its events, without gaps of more than session_gap_minutes (30).';

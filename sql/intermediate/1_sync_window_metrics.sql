@@ -1,6 +1,6 @@
 -- One row per dbt sync in scope with a view, an error or a load time of its deployment in the 24 hours before or after it, on
 -- the surface and of the tenant in scope. The windows reach beyond the period.
--- A sync has a row for each day of its windows, so that events join by day (a hash join).
+-- The step sync_day has one row per sync and day of its windows, so that events join by day (a hash join).
 create or replace view sync_window_metrics as
 with sync_day as (
     select

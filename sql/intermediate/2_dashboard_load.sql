@@ -1,6 +1,6 @@
 -- One row per view event and dashboard-loaded event in scope on the surface `dashboard`; other surfaces send no loads.
 -- is_loaded states for a view event whether the next event of its dashboard, deployment and session is a load, at most a day
--- later. It is null for a minute after the view event, without a session or a public id, and for loads.
+-- later. It is null without a session or a public id, for loads, and in the first minute after a view event without a load.
 -- Events after `until` are read, so that a dashboard viewed before midnight and loaded after it does not count as failed.
 create or replace view dashboard_load as
 with event_with_next_load as (

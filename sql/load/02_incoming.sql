@@ -1,4 +1,4 @@
--- Columns of events and actions for journal lines.
+-- Maps journal lines to the columns of the tables event and action.
 
 -- One row per accepted envelope. Its time is corrected only if the clocks of client and server differ by more than a minute,
 -- because transit takes time too. No event occurs more than a minute after its receipt.

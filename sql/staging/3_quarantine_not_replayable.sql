@@ -1,4 +1,4 @@
--- One row: how many stored rejections a replay skips, of all or of the one that `quarantine_id` names.
+-- One row: the number of stored rejections that a replay skips. If `quarantine_id` is set, only that rejection counts.
 create or replace view quarantine_not_replayable as
 select count(*) as not_replayable_count
 from quarantine

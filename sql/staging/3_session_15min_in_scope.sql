@@ -1,5 +1,5 @@
 -- One row per quarter of an hour, session, viewer and surface in scope, with counts of its events; several rows may have the
--- same key (macro session_15min_between). A tenth of the rows of event_in_scope, with the same sums.
+-- same key (macro session_15min_between). The view has about a tenth of the rows of event_in_scope, and the same sums.
 create or replace view session_15min_in_scope as
 from session_15min_between(getvariable('since')::timestamp, getvariable('until')::timestamp);
 

@@ -1,5 +1,6 @@
--- One row per outcome of the rows of ingested_in_scope; accepted rows by direction and type. The types of other outcomes are
--- unchecked text, so they are not counted separately.
+-- One row per outcome: of the rows of ingested_in_scope, and of duplicates, losses and dbt syncs. Accepted rows are counted by
+-- direction and type. The types of rejections are unchecked text, so they are not counted separately. Stored and unstored
+-- rejections have one row each.
 create or replace view ingested_count as
 select
     outcome,

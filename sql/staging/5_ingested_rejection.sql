@@ -1,5 +1,5 @@
--- One row per stored rejection in scope (ingested_in_scope), oldest first, at most row_limit (and 1,000), without its text.
--- For tests of a host page.
+-- One row per stored rejection in scope (ingested_in_scope), oldest first, without its text. At most row_limit
+-- rows, and never more than 1,000. For tests of a host page.
 create or replace view ingested_rejection as
 select
     id as quarantine_id,

@@ -1,6 +1,6 @@
 """embedsink: a durable store for events of embedded analytics, with reports.
 
-`embedsink.open("data")` and `embedsink.connect(url, key=…)` return the reports as pandas frames.
+`embedsink.open("data")` and `embedsink.connect(url, key=…)` return clients that read reports as pandas frames.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -5,15 +5,15 @@ import sys
 
 def run() -> None:
     """Run the command line, `embedsink.cli.app`."""
-    # Prevent DuckDB from importing pandas, which it does at the first query with a parameter, to compare the parameter
-    # with NaT. The import takes half a second and 60 MiB, and no command uses pandas. With None, each import fails.
+    # At the first query with a parameter, DuckDB tries to import pandas, to compare the parameter with NaT. That takes
+    # half a second and 60 MiB, and no command uses pandas. None makes the import fail.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
-        from embedsink.cli.app import main
+        from embedsink.cli.app import main  # here, so that Ctrl-C during this import writes no traceback
 
         main()
     except KeyboardInterrupt:
-        sys.exit(130)  # The shell's exit code for Ctrl-C, even during imports.
+        sys.exit(130)  # the shell's exit code for Ctrl-C
 
 
 if __name__ == "__main__":

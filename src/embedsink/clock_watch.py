@@ -28,7 +28,7 @@ class ClockWatch:
     """
 
     def __init__(self) -> None:
-        # By how much the system clock is ahead of the steady clock. A change of this difference is a jump.
+        # The difference between the system clock and the steady clock. A change of this difference is a jump.
         self._offset_s = time.time() - _steady_clock_s()
 
     def poll(self) -> Jump | None:

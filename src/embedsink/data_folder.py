@@ -49,7 +49,8 @@ class DataFolder:
         self.refuse_half_restored()
         if "?" in str(self.path):
             raise Misconfigured(
-                f"data folder {self.path}: contains a ?. DuckDB treats the text after it as options. Use another path."
+                f"data folder {self.path}: has a ? in its path. DuckDB treats the text after it as options. "
+                "Use another path."
             )
         try:
             with restricted_umask():
@@ -67,7 +68,7 @@ class DataFolder:
         return restrict(self.path, own_names=_OWN_NAMES)
 
     def migrate_former_damaged_folder(self) -> None:
-        """Move the files in `aside/`, the former name of `damaged/`, to `damaged/`. The caller has to own the lock.
+        """Move the files in `aside/`, the former name of `damaged/`, to `damaged/`. The caller must hold the lock.
 
         Raises:
             OSError: a file can't be moved.
@@ -155,8 +156,7 @@ class FolderTaken(Misconfigured):
 class FolderLock:
     """The lock of the one process that writes a data folder: a server, or a command while no server runs.
 
-    The folder itself is locked, because a lock file can be deleted. The file `lock` contains the process id. It is
-    locked too, because older versions lock only that file.
+    Both the folder and the file `lock` in it are locked. The file contains the process id.
     """
 
     def __init__(self, folder: DataFolder) -> None:
@@ -185,7 +185,10 @@ class FolderLock:
         return self
 
     def _lock_folder(self, descriptors: contextlib.ExitStack) -> None:
-        """Lock the folder itself. Ignore the errors of network file systems that can lock files, but not folders."""
+        """Lock the folder itself, because a lock file can be deleted.
+
+        The errors of network file systems that can lock files, but not folders, are ignored.
+        """
         descriptor = _open_descriptor(self._folder, os.O_RDONLY | os.O_DIRECTORY, descriptors)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -194,7 +197,10 @@ class FolderLock:
                 raise
 
     def _lock_file(self, descriptors: contextlib.ExitStack) -> None:
-        """Lock the file `lock`, and write the process id. Ignore a full disk, because the folder itself is locked."""
+        """Lock the file `lock`, and write the process id. Older versions lock only this file.
+
+        A full disk is ignored, because the folder itself is locked.
+        """
         try:
             descriptor = _open_descriptor(self._lock_file_path, os.O_RDWR | os.O_CREAT, descriptors)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

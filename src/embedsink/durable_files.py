@@ -1,6 +1,6 @@
 """File operations that survive a crash: writes, folder fsync, and renames that never replace a file.
 
-`device_and_inode` detects that another program moved or replaced a file.
+Callers compare results of `device_and_inode` to detect that another program moved or replaced a file.
 """
 
 import errno

@@ -65,7 +65,7 @@ class Misconfigured(EmbedsinkError):
 
 
 def preview(value: object) -> str:
-    """Return an invalid value for an error message: escaped JSON of at most 64 characters, with keys redacted."""
+    """Return an invalid value for an error message: escaped JSON of at most 64 characters, with API keys redacted."""
     try:
         text = _encode_beginning(value)
     except (ValueError, RecursionError):
@@ -78,11 +78,11 @@ def preview(value: object) -> str:
 
 
 def _encode_beginning(value: object) -> str:
-    """Return at least the beginning of a value as JSON, with keys redacted. Stop early: a body may have a megabyte."""
+    """Return at least the beginning of a value as JSON without API keys. Stop early: a body may have a megabyte."""
     if not isinstance(value, dict | list):
         return redact_keys(_ENCODER.encode(value))
     text = ""
-    # Each chunk has whole strings, so no key is split between two chunks.
+    # Each chunk has whole strings, so no API key is split between two chunks.
     for chunk in _ENCODER.iterencode(value):
         text += redact_keys(chunk)
         if len(text) > PREVIEW_CHARACTERS_MAX:

@@ -17,7 +17,7 @@ VALUE_CHARACTERS_MAX = 512
 TRACEBACK_CHARACTERS_MAX = 16_384
 # The limit of a line without its traceback. An escaped character may take twelve characters.
 LINE_CHARACTERS_MAX = 8_192
-# The limit of a value in a line that would be longer.
+# The limit of each value if the line would exceed `LINE_CHARACTERS_MAX`.
 _SHORT_VALUE_CHARACTERS_MAX = 48
 # The limits of each log event. Further lines are counted.
 LINES_PER_S = 20
@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
     """A formatter that writes a record as a line of JSON: time, level, event, logger, and the extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. Control characters are escaped, long values are shortened, and keys are redacted."""
+        """Return the line. Control characters are escaped, long values are shortened, and API keys are redacted."""
         # Without a time zone, because `isoformat` would write +00:00 instead of Z.
         created_at = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
         fields: dict[str, Any] = {
@@ -124,7 +124,7 @@ def _shorten_values(fields: dict[str, Any], characters_max: int) -> dict[str, An
 def _shorten(value: Any, characters_max: int) -> Any:
     """Return a short value unchanged, and a long value as the beginning of its text.
 
-    Keys are redacted before the text is cut, so that no part of a key remains.
+    API keys are redacted before the text is cut, so that no part of a key remains.
     """
     if value is None or isinstance(value, bool | int | float):
         return value

@@ -42,7 +42,7 @@ def restrict(folder: Path, *, own_names: Collection[str]) -> list[Path]:
         if path == top:
             folder_names[:] = _select_own(folder_names, own_names)  # `os.walk` enters only the names in this list.
             file_names = _select_own(file_names, own_names)
-        # Restrict the folder first: afterwards no other user can replace a name in it by a symbolic link.
+        # Restrict the folder first: afterwards no other user can replace a name in it with a symbolic link.
         is_restricted = _restrict(Path(path), FOLDER_MODE)
         if not is_restricted:
             exposed.append(Path(path))
@@ -73,7 +73,7 @@ def _restrict(path: Path, allowed_mode: int) -> bool:
             return False  # This holds for root too: the owner may need the permission.
         path.chmod(mode & ~excess_mode)
     except FileNotFoundError:
-        return True  # `embedsink keys` replaces its file at any time.
+        return True  # `embedsink keys` can replace its file at any time.
     except OSError:
         return False
     return True

@@ -40,7 +40,7 @@ class Reason(StrEnum):
     NOT_FOUND = "not_found", 404, "Nothing exists at this URL."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "This URL does not support that method."
     BODY_TOO_SLOW = "body_too_slow", 408, "The body did not arrive in time."
-    CONFLICT = "conflict", 409, "Different content is already stored under this name."
+    CONFLICT = "conflict", 409, "Different content is already stored under this id."
     BODY_TOO_LARGE = "body_too_large", 413, "The body is too large."
     TOO_MANY_EVENTS = "too_many_events", 413, "The body contains too many envelopes."
     MEDIA_TYPE = "media_type", 415, "The content type is not supported."

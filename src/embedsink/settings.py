@@ -15,7 +15,7 @@ from embedsink.protocol.delivery import Rules
 MIB = 1_048_576
 PREFIX = "EMBEDSINK_"
 # The environment variables of the command line, which are not settings.
-OPTIONS = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
+_COMMAND_LINE_VARIABLES = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
 # The maximum size of a journal line without its envelope and its context.
 _LINE_OVERHEAD_BYTES = 1_024
 # A JSON string takes up to six bytes for a byte of an unreadable body, such as `\u001f`.
@@ -182,9 +182,9 @@ class Settings(BaseModel):
     def check_pending_bytes(self) -> None:
         """Raise Misconfigured if the lines of the largest allowed body exceed `pending_bytes_max`.
 
-        The journal writes each event in a line with its context.
+        The journal would refuse such a body at each retry.
         """
-        # Each line repeats the context, and has members of its own.
+        # The journal's line of each event repeats the context, and has members of its own.
         overhead_bytes_max = self.events_max * (self.context_bytes_max + _LINE_OVERHEAD_BYTES)
         # An unreadable body is stored as a JSON string, whose escapes take up to six bytes for a byte.
         lines_bytes_max = _ESCAPED_BYTES_MAX * self.body_bytes_max + overhead_bytes_max
@@ -237,7 +237,7 @@ def _variable_name(name: str) -> str:
 
 def _find_unknown_variables() -> list[str]:
     """Return a message for each unknown `EMBEDSINK_…` variable: a misspelt setting would have no effect."""
-    known = [*map(_variable_name, Settings.model_fields), *OPTIONS]
+    known = [*map(_variable_name, Settings.model_fields), *_COMMAND_LINE_VARIABLES]
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
     return [_unknown_variable_message(name, known) for name in unknown]
 

@@ -598,7 +598,7 @@ def test_a_damaged_file_leaves_the_keys_in_effect_and_is_reported_once(
 
 
 def test_a_sync_key_with_origins_is_refused(file: KeyStore) -> None:
-    message = "origins: a sync key can't have origins. Remove this field."
+    message = "origins: a sync key can't have origins. Use an empty list."
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
         file.create(KeyKind.SYNC, origins=[PAGE], now=NOW)
     file.create(KeyKind.SYNC, now=NOW)

@@ -299,7 +299,7 @@ def test_nothing_is_deleted_while_a_kept_manifest_is_damaged(folder: DataFolder,
         manifest = create_backup(folder, target).manifest
     flip(manifest)
     before = contents(target)
-    with pytest.raises(BackupDamaged, match=manifest.name):
+    with pytest.raises(BackupDamaged, match=f"{manifest.name}: .* Nothing was deleted. Move"):
         Repository(target).delete_all_but(2)
     assert contents(target) == before
 
@@ -444,7 +444,7 @@ def test_the_time_of_a_backup_is_before_its_first_read(
 def test_a_salvaged_store_continues_its_backups(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
-        # the name that sql/salvage/ledger.sql gives to segments with an unreadable ledger
+        # the name that sql/salvage/3_ledger.sql gives to segments with an unreadable ledger
         snapshot.execute("update loaded_segment set segment = left(segment, 12) || '-00000000.ndjson'")
     for number in range(1, 4):
         for path in folder.journal.glob(f"{number:012d}-*"):

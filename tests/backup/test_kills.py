@@ -26,7 +26,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.store.snapshot_file import Segments
 from embedsink.backup import create, origin
 
-# DuckDB has threads, which a forked child has not. It writes nothing here.
+# DuckDB has threads, which a forked child lacks. It writes nothing here.
 create.examine_snapshot = origin.find_segments = lambda path, numbers: Segments(0, frozenset())
 act, every, data, target, copies = sys.argv[1], int(sys.argv[2]), *map(Path, sys.argv[3:])
 data = DataFolder(data)
@@ -67,7 +67,7 @@ print(step)
 
 
 def killed_at_every_step(action: str, folder: DataFolder, target: Path, *, every: int = 1) -> list[Path]:
-    """Yield copies of a backup folder, each after a kill at a later step. The last one is complete."""
+    """Return copies of a backup folder, each after a kill at a later step. The last one is complete."""
     copies = target.parent / "copies"
     copies.mkdir()
     words = [sys.executable, "-c", KILLED, action, str(every), str(folder.path), str(target), str(copies)]

@@ -1,6 +1,6 @@
 """Writes the served modules from their readable sources. `scripts/minify` runs it.
 
-A module needs the minifier only here, so neither a server nor an installation has it.
+Only this script needs the minifier, so neither a server nor an installation includes it.
 """
 
 import subprocess

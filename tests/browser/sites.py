@@ -1,4 +1,4 @@
-"""Web sites on separate ports, and so on separate origins: host pages, and the simulated embeds inside them."""
+"""Websites on separate ports, which are separate origins: host pages, and the simulated embeds inside them."""
 
 import threading
 from collections.abc import Callable

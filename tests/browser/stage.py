@@ -67,7 +67,7 @@ class Stage:
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[BrowserContext]:
-        """Return a separate browser that stores its data in a folder and has a back/forward cache."""
+        """Yield a separate browser that stores its data in a folder and has a back/forward cache."""
         context = self.playwright.chromium.launch_persistent_context(
             folder,
             executable_path=WITH_BACK_FORWARD_CACHE,
@@ -130,9 +130,9 @@ class Stage:
         """Return the acknowledged deliveries, once they have this many events.
 
         Args:
-            count: how many different events.
+            count: the number of distinct events.
             timeout_s: how long to wait for them.
-            at_once: a page that need not wait for its seconds to be over, before a request and between two.
+            at_once: a page to flush until the events are delivered, instead of waiting for the forwarder's pauses.
         """
         if at_once is not None:
             at_once.wait_for_function(
@@ -191,7 +191,7 @@ def events_of(deliveries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def paths_of(deliveries: list[dict[str, Any]]) -> list[str]:
-    """Return the paths of their view events, in order."""
+    """Return the paths of the view events of all deliveries, in order."""
     return [event["payload"]["path"] for event in events_of(deliveries)]
 
 

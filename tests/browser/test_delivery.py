@@ -61,7 +61,7 @@ def test_the_forwarder_waits_as_long_as_retry_after(stage: Stage, status: int) -
     stage.gate.answer(status, Retry_After="3")
     emit(page, 10)
     wait_until(lambda: stage.gate.refused_count == 1, description="the first try is refused")
-    # Neither further events, nor the host, nor a leaving page shorten the pause.
+    # Neither further events, nor the host, nor a leaving page shortens the pause.
     emit(page, 20)
     page.evaluate("f.flush(); dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('online'))")
     stage.delivered(20)
@@ -182,7 +182,7 @@ def test_an_outage_of_twenty_seconds_loses_no_event(stage: Stage) -> None:
         ids += emit(page, 3, f"/{index}/")
         on_durable(page, 1.0)
     stage.gate.is_closed = False
-    # The test triggers nothing. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
+    # The test triggers nothing. A fifth try may just have failed, and the pause after it takes 16 to 32 s.
     stage.delivered(60, timeout_s=60)
     assert sorted(stage.stored(ids)) == sorted(ids)
     assert stage.gate.refused_count < 12

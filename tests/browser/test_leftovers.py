@@ -45,7 +45,7 @@ def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
     emit(pages[0], 2)
     for turn in range(10):
         pages[turn % 2].evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
-    # One tab may not see the last write of the other yet: then it is only in the memory of that tab.
+    # One tab may not see the last write of the other tab yet. Those events are only in the other tab's memory.
     assert waiting(pages[0]) <= 4
     stage.gate.is_closed = False
     for page in pages:

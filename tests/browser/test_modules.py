@@ -1,4 +1,4 @@
-"""The served modules: the output of scripts/minify, and small."""
+"""The served modules are small, and they are the output of scripts/minify."""
 
 import json
 import os
@@ -28,7 +28,7 @@ BYTES_MAX = {"forwarder": 3_000, "actions": 1_000}
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_is_served_as_its_source_is_minified(module: str) -> None:
+def test_a_served_module_is_its_minified_source(module: str) -> None:
     pytest.importorskip("minify", reason="has no wheel for macOS on ARM")
     assert browser_files()[f"{module}.js"].content.decode() == minified(module), "run scripts/minify"
 
@@ -40,7 +40,7 @@ def test_served_modules_remain_available_for_pages_that_pin_them(module: str) ->
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_is_small_as_it_is_served(module: str) -> None:
+def test_a_served_module_is_small(module: str) -> None:
     assert len(browser_files()[f"{module}.js"].compressed) <= BYTES_MAX[module]
 
 
@@ -74,7 +74,7 @@ def test_each_module_has_a_type_declaration(module: str) -> None:
     assert set(re.findall(r"^export function (\w+)", types, re.MULTILINE)) == set(names)
 
 
-def test_the_documented_code_has_the_types(tmp_path: Path) -> None:
+def test_the_documented_code_compiles_with_the_types(tmp_path: Path) -> None:
     require("tsc")
     page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
     snippets = re.findall(r"^```js\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 @contextmanager
 def warnings_of(page: Page) -> Iterator[list[str]]:
-    """Return the console messages of a page."""
+    """Yield the console warnings of a page."""
     warnings: list[str] = []
     page.on("console", lambda message: warnings.append(message.text) if message.type == "warning" else None)
     yield warnings

@@ -23,7 +23,7 @@ def come_back(page: Page) -> None:
 
 
 def numbers_by_session(stage: Stage) -> dict[str, list[int]]:
-    """Return the numbers of all delivered events in the order of their ingest_seq, by session."""
+    """Return the numbers of all delivered events in the order of delivery, by session."""
     numbers: dict[str, list[int]] = {}
     for status, delivery in stage.gate.answered:
         assert status == 202

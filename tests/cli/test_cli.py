@@ -635,7 +635,7 @@ def on_a_terminal(*words: object, code: int = 0, **variables: str) -> str:
         os.close(terminal)
 
 
-def test_a_report_without_rows_suggests_to_list_rejections(data: Path, run_command: RunCommand) -> None:
+def test_a_report_without_rows_suggests_listing_rejections(data: Path, run_command: RunCommand) -> None:
     result = run_command("report", "sync_impact", "--data", data)
     assert (result.returncode, result.stdout) == (0, "")
     assert re.fullmatch(
@@ -958,7 +958,7 @@ def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path,
     assert "quarantine" not in many.stderr
 
 
-def test_an_import_with_rejections_suggests_to_list_them(tmp_path: Path, run_command: RunCommand) -> None:
+def test_an_import_with_rejections_suggests_listing_them(tmp_path: Path, run_command: RunCommand) -> None:
     (tmp_path / "in.ndjson").write_text("{oops\n" * 12)
     result = run_command("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     first, *_, more, where = result.stderr.splitlines()[1:]

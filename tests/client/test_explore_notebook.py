@@ -250,7 +250,7 @@ class TestRun:
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_folder_without_events_fails_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs_on_a_folder_without_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         wait_until((server.data / "analytics.duckdb").exists, description="there is a snapshot")
         executed = run(server.data, tmp_path, monkeypatch)
@@ -272,7 +272,7 @@ class TestCommitted:
         assert re.findall(r"(?<![\w.)}/<*])/(?:home|Users|root|tmp|var|opt|work|mnt)\b|[A-Z]:\\\\|file://", text) == []
         assert not re.search(r"es_(?:ingest|read|admin)_\w", text)
 
-    def test_is_of_this_python_and_no_other(self) -> None:
+    def test_names_the_python_3_kernel_without_a_version(self) -> None:
         metadata = nbformat.read(NOTEBOOK, as_version=4).metadata
         assert metadata.kernelspec.name == "python3"
         assert metadata.language_info == {"name": "python"}

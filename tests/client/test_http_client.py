@@ -117,7 +117,7 @@ def test_a_notebook_reports_the_response_of_another_server(read: Callable[[Remot
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """Run a proxy that every variable of the environment names. Yield the heads of its requests."""
+    """Run a proxy, and set all proxy variables of the environment to its URL. Yield the heads of its requests."""
     heads: list[bytes] = []
 
     class Recorder(socketserver.StreamRequestHandler):

@@ -1,4 +1,4 @@
-"""The throttle: queries run at once on an idle loop, else one at a time with pauses."""
+"""The throttle: queries run concurrently on an idle loop, and one at a time with pauses on a busy loop."""
 
 import asyncio
 import itertools

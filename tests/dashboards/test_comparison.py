@@ -50,7 +50,7 @@ def test_shares_differ_by_points() -> None:
 @pytest.mark.parametrize(
     ("value", "before", "text"), [(7, 0, ZERO_BEFORE), (7, 7, UNCHANGED), (7, None, None), (None, 7, None)]
 )
-def test_the_reason_for_an_unchanged_value_is_shown_in_words(
+def test_a_label_replaces_a_change_from_zero_or_to_an_equal_value(
     value: int | None, before: int | None, text: str | None
 ) -> None:
     assert change_of(figure(), value, before) == text

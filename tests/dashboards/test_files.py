@@ -220,7 +220,7 @@ WRONG_TILES: list[tuple[Any, str]] = [
     # A misspelt name is reported before the field that is therefore missing.
     (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is not a field. Did you mean "title"?'),
     (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is not a field. Did you mean "column"?'),
-    # A name that the file has already is not suggested.
+    # A name that the file already has is not suggested.
     (
         SERVER | {"titel": "A"},
         "[0].titel: is not a field. The fields are id, title, description, span, kind, measure, format.",

@@ -69,7 +69,7 @@ def test_the_previous_period_of_a_part_of_a_day_has_the_same_duration() -> None:
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
 @pytest.mark.parametrize(("since", "until"), [("0001-01-02", "0001-01-03"), ("0001-01-03", "0001-01-05")])
-def test_before_the_first_days_the_period_is_cut_or_empty(zone: str, since: str, until: str) -> None:
+def test_the_previous_period_of_the_first_days_is_cut_or_missing(zone: str, since: str, until: str) -> None:
     parsed = period(since=since, until=until, timezone=zone)
     assert parsed.before is None or parsed.before.until == parsed.scope.since
 
@@ -82,7 +82,7 @@ def test_longer_periods_have_coarser_intervals(since: str, interval: str) -> Non
     assert period(since=since).scope.interval == interval
 
 
-def test_without_a_request_for_it_nothing_is_compared() -> None:
+def test_nothing_is_compared_with_compare_off_or_without_a_previous_period() -> None:
     assert period(compare="off").before is None
     assert period(since="0001-01-02").before is None  # no previous period exists
 

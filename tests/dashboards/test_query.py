@@ -133,7 +133,7 @@ def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
     store: Store, reports: dict[str, Report]
 ) -> None:
     rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
-    # The first event is of the 2nd.
+    # The first event is from the 2nd.
     partly, part = answers(store, reports, NUMBER, rate, params={"since": "2026-11-04", "until": "2026-11-07"})
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NO_COMPARISON)
     assert part.change == NO_COMPARISON
@@ -153,7 +153,7 @@ def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
 def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:
     section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
     params = {"since": "2026-11-05", "until": "2026-11-07"}
-    # Another deployment's first event is of the 2nd, this deployment's of the 4th.
+    # Another deployment's first event is from the 2nd, and this deployment's is from the 4th.
     period = period_of(params, allowed=frozenset({2}), now=NOW)
     with store.reader(EVERYTHING) as reader:
         tiles = query_section(reader, section, period, reports=reports, now=NOW)
@@ -173,7 +173,7 @@ def test_the_previous_period_is_empty_without_events(store: Store, reports: dict
 
     # Before it: the 4th with two views, the 5th without any, the 6th.
     assert line("2026-11-07", "2026-11-10", {"timezone": "UTC"}) == [(0, 1), (0, 1), (1, 0), (2, 1)]
-    # The 1st is unknown, because the first event is of the 2nd.
+    # The 1st is unknown, because the first event is from the 2nd.
     assert line("2026-11-05", "2026-11-09") == [(1, 1), (2, 0), (3, 1), (3, 1)]
     # Without any earlier row there is no line.
     assert line("2026-11-15", "2026-11-18") == []
@@ -186,7 +186,7 @@ def test_the_age_of_a_row_counts_from_the_end_of_the_shown_period(store: Store, 
         [answer] = answers(store, reports, tenants | {"older_days": {"last_seen_at": days}}, params=params)
         return answer.value
 
-    # The last view is of the 8th at 10:00, or of the 6th where the period ends before the 7th.
+    # The last view is from the 8th at 10:00, or from the 6th if the period ends at the start of the 7th.
     assert [count(days, {"since": "2026-11-01"}) for days in (2, 3)] == [1, 0]
     assert [count(days, {"since": "2026-11-01", "until": "2026-11-07"}) for days in (1, 2)] == [0, 0]
     assert [count(days, {"since": "2026-11-01", "until": "2026-11-08"}) for days in (1, 2)] == [1, 0]

@@ -62,7 +62,7 @@ def test_weeks_begin_on_mondays(day: int) -> None:
     [((2026, 12, 1), (2027, 1, 1)), ((2028, 2, 1), (2028, 3, 1)), ((2026, 1, 31), (2026, 3, 3))],
 )
 def test_months_have_their_calendar_length(start: tuple[int, ...], end: tuple[int, ...]) -> None:
-    # The last case is of the previous period, moved: it begins on a day that not every month has.
+    # The last case is a month of the shifted previous period. It begins on a day that some months lack.
     assert clock("month").period_end(ms(*start)) == ms(*end)
 
 

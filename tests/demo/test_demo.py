@@ -57,7 +57,7 @@ def accepted(deliveries: list[Delivery]) -> Iterator[dict[str, Any]]:
 
 
 def accepted_before(now_ms: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
-    """Yield the true time, the context and the envelope of each accepted envelope."""
+    """Yield each accepted envelope, after its true time and its context."""
     for visit in make_traffic(now_ms):
         for delivery in visit:
             if not (delivery.expected_reasons or delivery.is_retry):

@@ -126,7 +126,7 @@ class DemoWindow:
         return self.page.locator(f"#events > [data-type={name}]")
 
     def wait_for(self, name: str, *, reached: str | None = "visible", count: int = 1) -> Locator:
-        """wait until this many lines of a type have reached a stage, or exist. Return the newest."""
+        """Wait until this many lines of a type have reached a stage, or exist. Return the newest."""
         has_reached = f":has(.reached[data-stage={reached}])" if reached else ""
         arrived = self.page.locator(f"#events > [data-type={name}]{has_reached}")
         expect(arrived).to_have_count(count, timeout=VISIBLE_MS_MAX)

@@ -15,13 +15,13 @@ from tests.support.paths import ROOT
 
 RUN = {"sh", "python", "sql", "html", "js"}  # run by the other test files of this folder
 HELD_ELSEWHERE = {
-    "json": "test_wire_document, test_docs and charts/test_files send, parse or load them",
-    "ndjson": "test_wire_document sends them",
-    "http": "the requests and answers of docs/wire.md: http/test_dbt_syncs, test_deployments, test_live, test_problems",
+    "json": "docs/test_wire, docs/test_shell and dashboards/test_files send, parse or load them",
+    "ndjson": "docs/test_wire sends them",
+    "http": "messages of docs/wire.md: http/api/test_dbt_syncs, test_deployments, test_live; http/test_problems",
     "yaml": "test_shell checks it with promtool",
-    "nginx": "a proxy with a certificate would have to be there",
-    "ini": "systemd would have to be there; its command is checked here",
-    "": "a header of a policy: web/test_pages loads a page under it",
+    "nginx": "running it needs a proxy with a certificate",
+    "ini": "running it needs systemd; its command is checked here",
+    "": "a header of a policy: browser/test_pages loads a page with it",
 }
 # Redirections, and the end of a background command or a command substitution.
 REDIRECTION = re.compile(r"\s\d?[<>](&\d|\s*\S+)|[&)]\s*$")

@@ -1,6 +1,7 @@
 """The documentation is complete: an undocumented setting, reason, report, command, metric or decision fails a test.
 
-It is also correct: every link has a target, and the server accepts the body in README. The tests in docs/ run commands.
+It is also correct: every link has a target, and the server accepts the body in README. The other tests of this
+folder run the commands.
 """
 
 import ast

@@ -180,7 +180,7 @@ def lines_under(path: Path) -> list[bytes]:
     return [line for line in content.splitlines() if line.startswith(b'{"kind"')]
 
 
-# What a case stores before the refused request.
+# The number of records that a case stores before the refused request.
 STORED_BEFORE = {Reason.RATE_LIMITED: 2, Reason.CONFLICT: 1}
 
 

@@ -111,7 +111,7 @@ def test_a_key_without_events_left_is_refused_before_its_bytes_are_charged(clock
     rates.admit(HERE, 200)
 
 
-def test_a_debt_for_rejected_bodies_is_limited_to_twice_the_burst(clock: Clock) -> None:
+def test_the_debt_for_rejected_bodies_is_at_most_one_full_bucket(clock: Clock) -> None:
     rates = rate_limiter(1_000, address_bytes_per_s=100)
     for _ in range(50):
         rates.charge_work(HERE, 1_000)

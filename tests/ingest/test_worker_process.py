@@ -107,7 +107,7 @@ def comparable(result: ParseResult | Exception) -> object:
         counts,
         result.reasons,
         result.listed_rejections,
-        result.body_key,
+        result.body_token,
         refusal,
     )
 

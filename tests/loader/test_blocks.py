@@ -1,4 +1,4 @@
-"""Block checksums: they match in every file that DuckDB writes, and in none with a flipped bit."""
+"""Block checksums: they match in every file that DuckDB writes, and detect a flipped bit in a used block."""
 
 import contextlib
 import random

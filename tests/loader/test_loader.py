@@ -379,7 +379,7 @@ def damage_deep_inside(folder: DataFolder) -> None:
             read_every_row(folder.store)
         except StoreDamaged:
             return
-    pytest.fail("no bit of it does that")
+    pytest.fail("no flipped bit is detected only by a full read")
 
 
 def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolder) -> None:
@@ -833,7 +833,7 @@ def test_a_bug_in_loading_is_reported_and_retried(folder: DataFolder, monkeypatc
 
 
 def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> Path:
-    """Return 8 MB in few lines: 128 errors with messages of 62 kB, or 8 invalid bodies of 1 MB."""
+    """Add a segment of 8 MB in few lines: 128 errors with messages of 62 kB, or 8 invalid bodies of 1 MB."""
     if quarantined:
         bodies = [b'{"x":"' + os.urandom(500_000).hex().encode() for _ in range(8)]
         rejections = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
@@ -902,7 +902,7 @@ def test_closing_the_store_does_not_wait_for_a_long_query(folder: DataFolder) ->
 
 def ask_for_long(reader: Reader) -> None:
     with reader, pytest.raises(EmbedsinkError):
-        reader.first_row("select count(*) from range(100_000_000_000) a where hash(a.range) = 1")
+        reader._fetch_all("select count(*) from range(100_000_000_000) a where hash(a.range) = 1")
 
 
 def test_a_store_that_another_program_has_open_is_not_moved(folder: DataFolder) -> None:

@@ -157,7 +157,7 @@ def test_every_readable_event_is_salvaged_exactly_once(folder: DataFolder) -> No
 
 
 def stored(path: Path) -> list[int]:
-    """Return the ids of the events in a database, and the number of lost ones, after checking its ledger."""
+    """Return the ids of the events in a database, after running all checks of `sql/checks`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         offending = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
         assert not offending

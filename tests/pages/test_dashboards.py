@@ -152,7 +152,7 @@ def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(demo_read
     assert "until=" not in page.url
     until.fill("2026-11-20")
     assert until.evaluate("field => field.validationMessage") == ""
-    # That day alone: the URL ends with the date.
+    # The period ends with that day: `until` in the URL is the next day.
     assert "until=2026-11-21" in page.url
     assert until.input_value() == "2026-11-20"
     page.reload()

@@ -55,7 +55,7 @@ class Inspector:
         return self.page.locator(".envelope").filter(has_text=text)
 
     def show(self, text: str) -> Locator:
-        """Open the newest row of that text."""
+        """Open the newest row with this text."""
         row = self.rows(text).first
         row.locator("summary").click(timeout=LOADED_MS)
         return row
@@ -319,7 +319,7 @@ def test_a_value_after_an_empty_object_is_shown(inspector: Inspector) -> None:
     assert row.locator("pre .name").all_inner_texts().count('"a"') == 0
 
 
-def test_it_fits_phones_and_wide_screens_and_has_no_serious_barrier(inspector: Inspector) -> None:
+def test_the_inspector_fits_phones_and_wide_screens_and_has_no_serious_barrier(inspector: Inspector) -> None:
     page = inspector.page
     page.emulate_media(reduced_motion="reduce")
     inspector.open("?session=fits")

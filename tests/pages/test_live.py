@@ -174,7 +174,7 @@ def test_a_failed_request_leaves_no_number_of_another_filter(reader: Reader, ing
     reader.troubles = [trouble for trouble in reader.troubles if "503" not in trouble]  # Browsers log each refusal.
 
 
-def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest: str) -> None:
+def test_a_chart_of_one_event_has_an_integer_axis_and_labelled_days(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "single")
     reader.open("overview", "?tenant=single&timezone=UTC")
     reader.page.click('[data-tile="views-by-surface"] summary')

@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 from tests.support.servers import RunningServer
 
 DASHBOARDS = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
-# A chart has its label when it is drawn, so no tile is pending.
 # Animations take processor time, and no test of these pages looks at them.
 _CONTEXT = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", "reduced_motion": "reduce"}
+# No tile is pending. A chart gets its label when it is drawn.
 _IS_SHOWN = """() => document.querySelectorAll('[aria-busy="true"]').length === 0
   && [...document.querySelectorAll('[data-body]')].every((body) =>
     body.querySelector('.plot[aria-label], table, .empty'))"""
@@ -86,7 +86,7 @@ def seem_hidden(page: Page, is_hidden: bool) -> None:
 
 @contextmanager
 def reader_at(browser: Browser, server: RunningServer, *, key: str = "", **options: Any) -> Iterator[Reader]:
-    """A reader without recorded errors at the end; logged in with the key, if any."""
+    """Yield a reader, logged in with the key if there is one. Assert at the end that its page had no errors."""
     context = browser.new_context(**(_CONTEXT | options))
     try:
         if key:

@@ -10,8 +10,8 @@ A case is a JSON object. `why` explains its purpose. The request body is one of
 with `spelled` (replacements in the text) and `encoding` (of the text; the default is UTF-8). Everywhere in it,
 `{"repeat": x, "times": n}` is a long string or array, and an array of texts is one text.
 
-In `valid/`, all envelopes are accepted: `accepted` of them, where their number is not obvious, with the unknown payload
-fields `extra`. In `invalid/`, the envelope at `index` (the first by default) or the whole body is rejected with
+In `valid/`, all envelopes are accepted. `accepted` is their number if it is not obvious, and `extra` has their unknown
+payload fields. In `invalid/`, the envelope at `index` (the first by default) or the whole body is rejected with
 `reason` and a `detail` that begins with `path`; `accepted` other envelopes are accepted.
 """
 

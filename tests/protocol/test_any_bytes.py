@@ -59,7 +59,7 @@ JSON = st.recursive(
 )
 
 
-# JSON text that no Python value is encoded to: duplicate keys, odd numbers, escaped letters, excessive depth, errors.
+# JSON text that no Python encoder writes: duplicate keys, odd numbers, escaped letters, excessive depth, errors.
 LITERALS = [
     "0",
     "-0.0",

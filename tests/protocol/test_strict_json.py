@@ -24,7 +24,7 @@ def reason_for(body: bytes) -> Reason:
 
 
 def nested(levels: int, innermost: Any = None) -> Any:
-    """Return nested arrays with so many levels."""
+    """Return nested arrays with this many levels."""
     value = [] if innermost is None else [innermost]
     for _ in range(levels - 1):
         value = [value]

@@ -233,7 +233,7 @@ def test_ndjson_is_refused_only_if_no_line_is_json() -> None:
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """Return a drilldown with so many levels of brackets."""
+    """Return a drilldown with this many levels of brackets."""
     value: Any = "HERE"
     for _ in range(levels - 2):
         value = [value]

@@ -43,8 +43,8 @@ class KeyCache:
     def refresh(self) -> bool:
         """Read the file again if it has changed. Return whether the keys in memory were replaced.
 
-        If the file can't be read or is damaged, the keys stay as they were, and `problem` describes the error until
-        the file is valid again. A missing file is valid and has no keys.
+        If the file can't be read or is damaged, the keys stay as they were. `problem` describes the error until the
+        file is valid again. A missing file is valid and has no keys.
 
         Raises:
             Misconfigured: the file can't be read or is damaged. Further calls with the same error return False.

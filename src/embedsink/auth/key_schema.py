@@ -130,7 +130,7 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
     if valid_entry.kind is KeyKind.SYNC and valid_entry.origins:
         # A key in a page is public. With a public sync key, anyone could record a false result, which is final.
         field = _field_path(path, "origins")
-        raise Misconfigured(f"{field}: a sync key can't have origins. Remove this field.")
+        raise Misconfigured(f"{field}: a sync key can't have origins. Use an empty list.")
     return _to_key(valid_entry)
 
 

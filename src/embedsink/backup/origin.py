@@ -1,6 +1,6 @@
 """The check that a backup folder belongs to this data folder, and not to that of another server.
 
-The check compares the identities of segments: two servers use the same numbers, but other random parts.
+The check compares the identities of segments: two servers use the same numbers, but different random parts.
 """
 
 import os

@@ -104,7 +104,10 @@ class Repository:
             BackupDamaged: a kept generation can't be read, so its chunks are unknown. Nothing is deleted.
         """
         names = self.names()
-        used = {chunk for name in names[-keep:] for chunk in self.read(name).chunks}
+        try:
+            used = {chunk for name in names[-keep:] for chunk in self.read(name).chunks}
+        except BackupDamaged as error:
+            raise BackupDamaged(f"{error}. Nothing was deleted. Move this manifest elsewhere, and retry.") from None
         for name in names[:-keep]:
             (self.generations / name).unlink()
         # Make the deletion of manifests durable first: after a power failure, no manifest may refer to a deleted chunk.

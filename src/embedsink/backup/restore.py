@@ -108,7 +108,7 @@ class _StagingFolder:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        """Move the files into the data folder. After an error, delete what was created instead."""
+        """Move the files into the data folder. After an error, delete the created folders instead."""
         if error_type is None:
             self._move_files()
             return

@@ -36,7 +36,7 @@ export interface Envelope {
  */
 export type Stage = "seen" | "sent" | "durable" | "lost";
 
-/** A response other than a 202 without rejections: problem details (RFC 9457), or a 202 that lists rejections. */
+/** A response that reports a problem: problem details (RFC 9457), or a 202 that lists rejections. */
 export interface Problem {
   reason?: string;
   title?: string;

@@ -1,5 +1,5 @@
 // The forwarder receives an embed's events through `postMessage` and delivers them to embedsink. docs/browser.md describes
-// its use and its guarantees, forwarder.d.ts has its types. Nothing in this module may throw into the host page.
+// its use and its guarantees, and forwarder.d.ts has its types. Nothing in this module may throw into the host page.
 //
 //     message ─▶ receive ─▶ queue, also in localStorage ─▶ flush ─▶ 202: delete the event
 //                             ▲                                     otherwise: retry, or count it in `lost`
@@ -34,8 +34,8 @@ export const forward = (options) => {
   const store = attempt(() => localStorage) ?? {};
   const sessions = new WeakMap();
   const namedSessions = { __proto__: null };
-  // An entry has the `context` with the key and the event as `text` (both JSON), the `size` of `text` in bytes, the time of
-  // queueing as `at`, and `sent` while a request with it is in flight.
+  // The fields of an entry: `context` is the JSON of the key and the context, `text` is the JSON of the event, `size` is the
+  // number of bytes of `text`, and `at` is the time of queueing. `sent` is 1 while a request with the entry is in flight.
   let queue = [];
   let lost = {};
   let inFlightBytes = 0;

@@ -193,7 +193,7 @@ def _check_number(path: str, tile: NumberTile, report: Report) -> None:
 
 
 def _check_spec(path: str, chart: Chart) -> None:
-    """Reject a spec that can't be completed with the defaults, and data and links in a spec.
+    """Reject a spec that can't be completed with the defaults, or that contains data or links.
 
     All rows must come from the report, and links could contain untrusted texts.
     """

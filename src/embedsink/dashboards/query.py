@@ -147,7 +147,7 @@ def _has_earlier_events(reader: Reader, period: Period) -> bool:
         return True
     if not reader.has(_EVENT_BEFORE_VIEW):  # Older snapshots lack the view.
         return True
-    # The view has the events before `until`. A result with a row has a first batch.
+    # The view has the events before `until`. `rows` yields a batch only if the result has a row.
     variables = previous.variables() | {"until": previous.since}
     return any(reader.set_variables(**variables).rows(SelectQuery(_EVENT_BEFORE_VIEW, limit=1)))
 

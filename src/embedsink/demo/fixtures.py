@@ -13,7 +13,7 @@ class Deployment(NamedTuple):
 
 
 class Customer(NamedTuple):
-    """The viewer of the demo's host page, and the number of the deployment in it."""
+    """The viewer of the demo's host page, with the deployment number and the tenant."""
 
     deployment: int
     tenant: str

@@ -67,7 +67,7 @@ class Behaviour:
 
     @property
     def dashboards(self) -> tuple[Dashboard, ...]:
-        """The dashboards that viewers open. Since QUIET_AGE days ago, they no longer open UNUSED_DASHBOARD."""
+        """The dashboards that viewers open. They opened UNUSED_DASHBOARD until QUIET_AGE days ago."""
         return DASHBOARDS if self.age < QUIET_AGE else (*DASHBOARDS, UNUSED_DASHBOARD)
 
     def tenants(self, deployment: Deployment) -> list[str]:
@@ -77,7 +77,7 @@ class Behaviour:
     def _has_sessions(self, tenant: str) -> bool:
         """Return whether a tenant has sessions on this day, which is `age` days before now.
 
-        QUIET_TENANT has had no sessions since QUIET_AGE days ago. NEW_TENANT has had sessions since NEW_AGE days ago.
+        QUIET_TENANT had sessions until QUIET_AGE days ago. NEW_TENANT had its first session NEW_AGE days ago.
         """
         if tenant == QUIET_TENANT:
             return self.age >= QUIET_AGE

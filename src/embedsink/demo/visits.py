@@ -196,7 +196,7 @@ def _new_session_id(rng: Random) -> str:
 def _visit_dashboard(visit: Visit) -> None:
     """Open a dashboard, and take steps there and on other dashboards."""
     rng, dashboards = visit.rng, visit.behaviour.dashboards
-    # The newest visits have one dashboard less.
+    # The newest visits have one dashboard fewer.
     [dashboard] = rng.choices(dashboards, _DASHBOARD_WEIGHTS[: len(dashboards)])
     _open_dashboard(visit, dashboard)
     for _ in range(visit.step_count(STEPS_MAX)):

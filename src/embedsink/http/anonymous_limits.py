@@ -59,9 +59,9 @@ class AnonymousLimits:
     def delay_response(self, scope: Scope, respond: Callable[[], None]) -> None:
         """Call `respond` after a second, plus a wait in the queue of all delayed responses.
 
-        The queue empties at the rate of one address. During the delay, the server may close the connection to make room
-        for other connections. If the client disconnects, `respond` is called at once, so a connection has at most one
-        entry in the queue.
+        The queue empties at the rate of one address, so that a flood from many addresses gets no more responses. During
+        the delay, the server may close the connection to make room for other connections. If the client disconnects,
+        `respond` is called at once, so a connection has at most one entry in the queue.
         """
 
         def leave_queue() -> None:
@@ -89,7 +89,8 @@ class AnonymousLimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request with a valid key, a request within the rate, and a POST of events. Delay other requests.
 
-        After the delay, pass on a probe (a health check), and answer 429 to the rest.
+        After the delay, answer 429. But pass on a probe (a health check): after a 429, a load balancer would remove the
+        server.
         """
         if scope["type"] != "http" or _is_delivery(scope) or has_valid_key(scope):
             await self._app(scope, receive, send)

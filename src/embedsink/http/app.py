@@ -71,7 +71,7 @@ class Demo:
 
 
 # The maximum time to load segments while the server stops. The next start loads the others.
-CLOSING_S_MAX = 3.0
+LOADING_AT_STOP_S_MAX = 3.0
 
 # Any, because each handler accepts one type of exception, and Starlette's type requires that it accepts all.
 HANDLERS: Mapping[Any, Any] = {
@@ -104,7 +104,7 @@ def create_app(
     """
     components = _create_components(folder, settings, transport, demo)
     create_engine = partial(
-        Engine, folder, settings, on_journal_failure=on_journal_failure, closing_s_max=CLOSING_S_MAX
+        Engine, folder, settings, on_journal_failure=on_journal_failure, closing_s_max=LOADING_AT_STOP_S_MAX
     )
     # The demo comes first, because it replaces `/`.
     routes = [*demo.routes, *all_routes()] if demo is not None else all_routes()
@@ -171,4 +171,5 @@ def _tune_garbage_collector() -> None:
     """
     gc.collect()
     gc.freeze()
+    # Collect after 20,000 new objects: every 20th time the second generation too, and every 50th of those all objects.
     gc.set_threshold(20_000, 20, 50)

@@ -37,7 +37,7 @@ def parse_bearer_token(authorization: list[str], query: str) -> str | None:
     """
     if len(authorization) > 1:
         raise Refused(Reason.TWO_CREDENTIALS, "authorization: is given twice. Send one key.")
-    # Check the URL even if the header contains a valid key.
+    # URLs are often logged, so refuse a key in the URL even if the header contains a valid one.
     if query and _KEY_IN_URL.search(unquote(query)):
         raise Refused(Reason.BAD_CREDENTIAL, _KEY_IN_URL_MESSAGE)
     if not authorization:
@@ -86,7 +86,8 @@ def check_origin(key: Key, origin: str | None) -> None:
 def require_key(request: Request, *kinds: KeyKind) -> Key:
     """Return the key of a request, after checking the transport, and the kind and origins of the key.
 
-    A request without a token is authenticated by the browser session. The ingest endpoint does not use this function.
+    A request without a token is authenticated by the browser session. `Admission` authenticates ingest requests: their
+    key may be in the body.
 
     Raises:
         Refused: the connection is not encrypted (`plain_http`), the credential is missing or not valid
@@ -108,7 +109,7 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
 def session_key(request: Request, *, allow_cross_site_navigation: bool = False) -> Key | None:
     """Return the live key of the request's session.
 
-    Return None without a session, for methods other than GET and HEAD, and for requests of other sites' pages.
+    Return None without a session, for methods other than GET and HEAD, and for requests from pages of other sites.
 
     Args:
         request: the request with the cookie.

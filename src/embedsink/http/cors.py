@@ -13,7 +13,8 @@ INGEST_PATH = "/api/v1/events"
 def cors_headers(request: Request) -> dict[str, str]:
     """Return the CORS headers of an error response to an ingest request; none without `Origin` or for other paths.
 
-    If no live ingest key allows the origin, return only `Vary`, so that the page can't read the response.
+    If no live ingest key allows the origin, return only `Vary`. Without `Access-Control-Allow-Origin`, the page can't
+    read the response.
     """
     origin = request.headers.get("origin")
     engine = request.scope.get("state", {}).get("engine")  # None before the application has started

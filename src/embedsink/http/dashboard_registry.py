@@ -62,7 +62,7 @@ class DashboardRegistry:
         self._reports = reports
 
     def reports(self, engine: Engine, name: str) -> dict[str, Report]:
-        """Return all reports by name, for the queries of a dashboard.
+        """Return all reports by name, for the queries of a dashboard. Check first that the dashboard is valid.
 
         Raises:
             Refused: the dashboard does not exist (`not_found`).

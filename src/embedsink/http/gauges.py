@@ -24,7 +24,7 @@ def read_gauges(engine: Engine, section: Section, *, is_hidden: bool) -> dict[st
 
 
 def _loading_delay_s(engine: Engine) -> float:
-    """Return how long the oldest event waits for loading; 0 if no event waits."""
+    """Return how long the oldest pending event has waited to be loaded; 0 if no event is pending."""
     waiting_since = engine.loader.waiting_since()
     if waiting_since is None:
         return 0.0

@@ -171,18 +171,19 @@ class Admission:
         """Return the sender's key, after checking that the parser read the same token as `_authenticate_by_body`.
 
         Raises:
-            Refused: header and body both contain a key (`two_credentials`), the body contains another valid key
-                (`bad_credential`), the parser reached no key (`no_credential`), or the body was refused unparsed.
+            Refused: header and body both contain a key (`two_credentials`), the body contains a valid key besides that
+                of the delivery (`bad_credential`), the parser reached no key (`no_credential`), or the body was refused
+                before parsing.
         """
-        if result.body_key == meta.body_token:  # Both are None if only the header contains a key.
+        if result.body_token == meta.body_token:  # Both are None if only the header contains a key.
             return meta.valid_key
         if meta.body_token is None:
             raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
-        if result.body_key is not None:
+        if result.body_token is not None:
             detail = "key: the body contains another valid key. Send one key."
             raise Refused(Reason.BAD_CREDENTIAL, detail)
         if result.refusal is not None and not result.reasons:
-            raise result.refusal  # Refused before parsing. For example, the gzip stream is truncated.
+            raise result.refusal  # No rejection: the body could not be parsed. For example, its gzip is truncated.
         # The parser did not reach a key. Such a body is not stored, not even in the quarantine.
         cause = f" {result.refusal}" if result.refusal is not None else ""
         detail = f"authorization: is missing, and the body contains no key that can be read.{cause}"

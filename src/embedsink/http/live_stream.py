@@ -71,7 +71,7 @@ class LiveFilter:
         """
         variables = parse_event_filter(query, key) | {"service_name": service_name}
         return cls(
-            tuple(sorted(variables.items())),
+            filter_variables=tuple(sorted(variables.items())),  # hashable, so that equal filters share queries
             is_narrowed=key.deployments is not None or any(name in query for name in EVENT_FILTERS),
             deployments=key.deployments,
             wants_rows=parse_switch("rows", query.get("rows"), default=False),
@@ -170,7 +170,7 @@ class LiveStream:
         newest = SegmentRange(max(0, self._position - NEWEST_SEGMENTS), self._position)
         if self._filter.deployments is None:
             return [newest, SegmentRange(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
-        # RECENT_DAYS limits this search, because the number of other deployments' segments is secret.
+        # A limit in segments would reveal how much other deployments send. `_query_recent` limits the days instead.
         return [newest, SegmentRange(0, self._position)]
 
     def _message_id(self) -> int | str:
@@ -231,6 +231,7 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *,
         return None
     content: dict[str, Any] = {
         "revision": revision,
+        # Duplicates are counted for all events together, so a narrowed stream can't show its own.
         "counts": counts.by_outcome(includes_duplicates=not filter.is_narrowed),
         "events": counts.events,
         "actions": counts.actions,
@@ -245,7 +246,7 @@ async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, 
     # Use a report's slot: in many segments, a search for rare events takes as long as a report.
     read = partial(newest_ingested, limit=filter.recent_count)
     variables = filter.variables | span.variables()
-    if filter.deployments is not None:
+    if filter.deployments is not None:  # The span may contain all segments, so limit the search by days.
         variables["since"] = naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS)
     return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
 

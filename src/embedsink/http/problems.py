@@ -27,7 +27,7 @@ ADVICE: dict[int | None, str] = {
     404: "Correct the URL.",
     405: "Use a method listed in `Allow`.",
     408: "Resend.",
-    409: "Use another name. The stored content stays unchanged, and nothing new is stored.",
+    409: "Use another id. The stored content stays unchanged, and nothing new is stored.",
     413: "Split and resend.",
     415: "Send another content type or encoding. Nothing is stored.",
     416: "Request a range within the length in `Content-Range`, or the whole file.",

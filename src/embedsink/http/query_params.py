@@ -87,7 +87,7 @@ def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum:
 def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
     """Return the requested scope, within the key's scope.
 
-    Call `check_parameters` first: it refuses the parameters of a scope that the path does not have.
+    Call `check_parameters` first: this function also accepts parameters of a scope that the path does not have.
 
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
@@ -104,7 +104,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     """
     scope = parse_report_scope(query, key)
     return {
-        "hides_ingest_seq": scope.hides_ingest_seq,
+        "hides_ingest_seq": scope.hides_ingest_seq,  # true for a key with a scope
         # A tuple, so that equal filters have equal hashes.
         "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
         "since": scope.since,

@@ -42,7 +42,7 @@ class TokenBuckets:
             full_at = now
         next_full_at = full_at + amount / self.rate_per_s  # Each taken token delays this time.
         if next_full_at - now > BURST_S:
-            # The bucket contains fewer tokens. A full bucket is still sufficient for an amount larger than a bucket.
+            # There are too few tokens. But `wait_s` is 0 if the bucket is full and the amount larger than a bucket.
             wait_s = self.wait_s(name, amount, now)
             if wait_s > 0:
                 return wait_s
@@ -56,7 +56,8 @@ class TokenBuckets:
 
     def wait_s(self, name: object, amount: float, now: float) -> float:
         """Return the seconds until a bucket contains `amount` tokens; 0 if it does now."""
-        # For an amount larger than a bucket, a full bucket is sufficient. Otherwise the amount would never pass.
+        # Tokens are measured in the seconds in which they accrue. For an amount larger than a bucket, a full bucket is
+        # sufficient. Otherwise the amount would never pass.
         required_s = min(amount / self.rate_per_s, BURST_S)
         available_s = BURST_S - self._full_in_s(name, now)
         return max(0.0, round(required_s - available_s, 6))  # Rounded, because refunds leave a small error.
@@ -74,10 +75,10 @@ class TokenBuckets:
         return max(0.0, self._full_at.get(name, now) - now)
 
     def _evict_beyond_limit(self, now: float) -> None:
-        """If there are `count_max` buckets, drop an old one: a full one, which has no effect, or else the oldest."""
+        """If there are `count_max` buckets, drop a full one, which a new bucket would equal, or else the oldest."""
         if len(self._full_at) < self._count_max:
             return
-        candidates = list(islice(self._full_at, _EVICTION_CANDIDATES))
+        candidates = list(islice(self._full_at, _EVICTION_CANDIDATES))  # Searching all buckets would be slow.
         full_buckets = [name for name in candidates if self._full_at[name] <= now]
         evicted = full_buckets[0] if full_buckets else candidates[0]
         del self._full_at[evicted]
@@ -128,7 +129,8 @@ class RateLimiter:
         if wait_s > 0:
             limit = f"{self._key_byte_buckets.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
             raise _rate_error(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
-        # A sender is an address with a key. So this address can't use up the rate of other keys.
+        # The bucket is that of the address with this key. So requests with one key don't use up the address's rate for
+        # another key.
         wait_s = self._address_byte_buckets.take(sender, byte_count, now)
         if wait_s > 0:
             self._key_byte_buckets.refund(sender.key_id, byte_count)
@@ -150,7 +152,8 @@ class RateLimiter:
     def check_work(self, sender: Sender) -> None:
         """Raise Unavailable (`rate_limited`) while the sender's work bucket is empty. Nothing is charged.
 
-        The work bucket limits the bytes that a worker parses and rejected bytes, so that they delay no other bodies.
+        The work bucket limits bytes that are slow to parse: those of large bodies, which a worker parses, and rejected
+        bytes. So they don't delay small valid bodies.
         """
         wait_s = self._work_buckets.wait_s(sender, 1, time.monotonic())  # until 1 byte could be charged
         if wait_s > 0:

@@ -34,8 +34,8 @@ class SectionCache:
     ) -> tuple[str, bytes]:
         """Return the entity tag and the body of a response, from the cache or from a throttled query.
 
-        Requests with the same API key share a query that waits in the throttle: when the query starts, it will include
-        all loads so far. Different API keys don't share, because one key may have many queries in the queue.
+        A request joins a query of its API key that still waits in the throttle, because that query will include all
+        loads so far. It joins no query of another key, because many queries of that key may run first.
 
         Args:
             request_key: identifies the response until the next load.

@@ -258,7 +258,7 @@ class _EventLoop(uvloop.Loop):
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Any, *, sock: socket.socket, ssl: ssl.SSLContext | None, backlog: int
     ) -> Listener:
-        """Listen on a bound socket. uvicorn calls this with exactly these arguments."""
+        """Listen on a bound socket, and accept connections in batches. uvicorn calls this with these arguments."""
         # uvloop's default timeout of a TLS handshake is a minute. Use the timeout of a request head.
         options: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": HEAD_TIMEOUT_S} if ssl else {}
         connect = partial(self.connect_accepted_socket, protocol_factory, **options)
@@ -266,7 +266,7 @@ class _EventLoop(uvloop.Loop):
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop, for `uvicorn.Config(loop=…)`, which needs the name of a function."""
+    """Return the event loop of the server. `uvicorn.Config(loop=…)` takes the name of this function."""
     return _EventLoop()
 
 

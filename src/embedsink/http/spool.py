@@ -102,16 +102,17 @@ class _SpooledQuery:
             raise _no_space_error(str(error.strerror)) from error
         except BaseException as error:
             self.file.close()
-            # `interrupt` ended the query: because of the disk, or after a cancellation, which ignores this error.
+            # `interrupt` ended the query, because the disk is almost full or because the request was cancelled.
+            # After a cancellation, `interrupt_and_wait` ignores this error.
             if self.file.refuses_writes:
                 raise _no_space_error(_ALMOST_FULL) from error
             raise
 
     def is_file_too_large(self) -> bool:
-        """Return whether a file in memory exceeds its limit, or a file is on a disk that is almost full."""
+        """Return whether a `_MemoryFile` exceeds its limit, or a `_DiskFile` takes space of an almost full disk."""
         if isinstance(self.file, _MemoryFile):
             return self.file.byte_count > IN_MEMORY_BYTES_MAX
-        # A smaller file is usually still in memory.
+        # Up to this size, a `_DiskFile` usually takes no space of the disk: it begins in memory.
         return self.file.byte_count > SPOOLED_BYTES_MAX and self._is_disk_almost_full()
 
     def is_spilling_without_space(self) -> bool:

@@ -24,8 +24,8 @@ JOB_ID_CHARACTERS_MAX = 256
 PATH_CHARACTERS_MAX = 4_096
 # The store keeps all unspecified fields in one column, which must not become large.
 EXTRA_BYTES_MAX = 16_384
-# `completedAt` may be later than the server's clock by the difference of two clocks. The first result of a job is
-# final, so a result of the year 9999 would otherwise stay the latest forever.
+# `completedAt` may be this much later than the server's clock, because clocks differ. The first result of a job is
+# final, so without this limit a result dated in the year 9999 would stay the latest forever.
 CLOCK_DIFFERENCE_US_MAX = 5 * 60 * 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_AN_INSTANT = "not an ISO 8601 timestamp"
@@ -102,8 +102,8 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
         Refused: the body is not strict JSON.
     """
     value = decode(body, depth_max=settings.depth_max).value
-    # Checking the depth of tens of thousands of files is slow, so first try to rule it out by counting brackets.
-    if not is_shallow(body, flat_brackets=_sibling_file_count(value), depth_max=settings.depth_max):
+    # Checking the depth of tens of thousands of files is slow. Most bodies have too few brackets to be too deep.
+    if not is_shallow(body, flat_brackets=_file_brackets(value), depth_max=settings.depth_max):
         check_depth(value, depth_max=settings.depth_max)
     if may_contain_bad_text(body) and (errors := _text_errors(value)):
         return errors
@@ -115,13 +115,13 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
     return sync
 
 
-def _sibling_file_count(value: Any) -> int:
-    """Return the number of files after the first, which add brackets but no depth; 0 without a list of files."""
+def _file_brackets(value: Any) -> int:
+    """Return the number of opening brackets of all files but the first: further files don't deepen the nesting."""
     files = value.get("generatedFiles") if isinstance(value, dict) else None
     if not isinstance(files, list):
         return 0
-    object_count = sum(type(file) is dict for file in files)
-    return max(0, object_count - 1)
+    file_count = sum(type(file) is dict for file in files)
+    return max(0, file_count - 1)
 
 
 def _text_errors(value: Any) -> FieldErrors:
@@ -133,7 +133,7 @@ def _text_errors(value: Any) -> FieldErrors:
 
 
 def _limit_errors(sync: Sync, *, completed_at_text: str) -> FieldErrors:
-    """Return an error if the result is completed in the future, or its unspecified fields are too large."""
+    """Return an error if the completion time is in the future, or if the unspecified fields are too large."""
     if sync.completed_at > sync.received_at * 1_000 + CLOCK_DIFFERENCE_US_MAX:  # in microseconds
         detail = f"{preview(completed_at_text)} is more than five minutes later than the server's clock"
         return [("completedAt", f"{detail}. Send the result when the sync has finished.")]
@@ -145,7 +145,7 @@ def _limit_errors(sync: Sync, *, completed_at_text: str) -> FieldErrors:
 
 
 def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
-    """Return the errors of fields that violate the spec, or else the error of a job id that differs from the URL."""
+    """Return the errors of fields that violate the spec. If there are none, compare the job id with the URL."""
     if not isinstance(value, dict):
         return [("body", f"{preview(value)} is not an object. Send the result unchanged, as the platform returned it.")]
     try:
@@ -153,7 +153,7 @@ def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
     except ValidationError as error:
         details = error.errors(include_url=False)
         return [(field_path(detail["loc"]), describe_error(detail)) for detail in details]
-    # Keys in the job id of the URL are already redacted.
+    # Stored job ids contain no API keys, so the caller has redacted `job_id` too.
     if redact_keys(value["syncJobId"]) != job_id:
         detail = f"{preview(value['syncJobId'])} is not {preview(job_id)}, the job in the URL. Correct one of them."
         return [("syncJobId", detail)]
@@ -173,7 +173,7 @@ def _to_sync(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
     }
     extra = _extra_fields(value, service_name)
     digest = digest_of({"result": result, "extra": extra})
-    # Readers must never get a key that was sent in a field by mistake.
+    # Responses contain the result, so it must not contain an API key. The journal redacts the extra fields too.
     redacted_result = orjson.loads(redact_keys(encode(result).decode()))
     return Sync(
         deployment=deployment,

@@ -42,22 +42,22 @@ def is_loopback_host(request: Request) -> bool:
 def is_https(request: Request) -> bool:
     """Return whether the browser uses HTTPS, to this server or to a proxy in front of it."""
     transport: Transport = request.scope["state"]["transport"]
-    is_loopback_only = transport is Transport.ANYTHING
-    # A server that other machines can reach refuses plain HTTP, so a proxy has received the request over HTTPS.
-    return request.scope["scheme"] == "https" or not is_loopback_only
+    accepts_plain_http = transport is Transport.ANYTHING
+    # Otherwise the server refuses plain HTTP, so a proxy has received this request over HTTPS.
+    return request.scope["scheme"] == "https" or not accepts_plain_http
 
 
 def is_own_page(request: Request, *, allow_cross_site_navigation: bool = False) -> bool:
     """Return whether a page of this server, or no page, sent the request, according to Fetch Metadata and `Origin`.
 
     Args:
-        request: a request with a cookie, which browsers also send with requests of other sites' pages.
+        request: a request with a cookie. The cookie is no proof: browsers also send it for pages of other sites.
         allow_cross_site_navigation: whether to accept a link on a page of another site.
     """
     site = request.headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none"):  # None: an older browser. "none": the address bar.
         return allow_cross_site_navigation and request.headers.get("sec-fetch-mode") == "navigate"
-    origin = request.headers.get("origin")
+    origin = request.headers.get("origin")  # Older browsers send no Fetch Metadata, but send this with a form.
     if origin is None:
         return True
     # Compare text without parsing it, because parsing fails on some values that a client may send.

@@ -45,7 +45,7 @@ class StoredResult:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The fields of spec 2.1, with the number of cubes in `CUBE_COUNT_FIELD`."""
+        """The fields of spec 2.1, with `CUBE_COUNT_FIELD` instead of the vendor's name for the number of cubes."""
         fields: dict[str, Any] = orjson.loads(self.encoded)
         return fields
 
@@ -68,8 +68,8 @@ class DbtSyncs:
         self._unloaded: dict[Job, StoredResult] = {}
         self._unloaded_bytes = 0
         self._recording: dict[Job, asyncio.Task[bool]] = {}  # the running task of each job
-        self._unread_segments: list[Path] = []  # segments from which `_recover` has still to read
-        self._recovered_store_number = 0  # the value of `store.opened_count` when the segments were listed
+        self._unread_segments: list[Path] = []  # segments from which `_recover` still has to read
+        self._recovered_opened_count = 0  # the value of `store.opened_count` when the segments were listed
         self._recovery_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
@@ -87,7 +87,7 @@ class DbtSyncs:
             if result is None:
                 result = await self._find_loaded(job, key_id)
             # A store that was replaced during the query may lack results, so recover them and query again.
-            was_store_replaced = self._recovered_store_number != self._store.opened_count
+            was_store_replaced = self._recovered_opened_count != self._store.opened_count
             if result is not None or not was_store_replaced:
                 return result
 
@@ -97,7 +97,7 @@ class DbtSyncs:
         Raises:
             Refused: a different result is already recorded for the job (reason `conflict`).
             Unavailable: the journal or the store is not available, or too many bytes wait for the loader. The result is
-                not stored.
+                not stored, except that after `storage_failed` it may be stored.
         """
         job = (sync.deployment, sync.job_id)
         # While another request records a result of the job, wait: its result may be equal.
@@ -140,7 +140,7 @@ class DbtSyncs:
         return True
 
     def _add(self, sync: Sync) -> None:
-        """Add a result to memory, unless the job has one. The loader too keeps the first result of a job."""
+        """Add a result to memory, unless the job has one. The loader also keeps the first result of a job."""
         job = (sync.deployment, sync.job_id)
         if job not in self._unloaded:
             result = StoredResult(sync.digest, encode(sync.result))
@@ -155,10 +155,13 @@ class DbtSyncs:
                 self._unloaded_bytes -= len(result.encoded)
 
     async def _recover(self) -> None:
-        """Read from the journal the results that the store may lack, once after each opening of the store."""
+        """Add the journal's results that the store lacks to memory, once after each opening of the store.
+
+        A restart empties the memory, and a store that replaces a damaged one may lack loaded results.
+        """
         async with self._recovery_lock:
-            if self._recovered_store_number != self._store.opened_count:
-                self._recovered_store_number = self._store.opened_count
+            if self._recovered_opened_count != self._store.opened_count:
+                self._recovered_opened_count = self._store.opened_count
                 self._unread_segments = self._journal.segments()
             while self._unread_segments:
                 for sync in await asyncio.to_thread(self._find_missing_in_store, self._unread_segments[0]):
@@ -212,7 +215,7 @@ def _check_equal(sync: Sync, existing: StoredResult) -> None:
 
 
 def _read_segment(segment: Path) -> list[Sync]:
-    """Return the results in a segment; none if the segment is damaged, because the loader does not load it."""
+    """Return the results in a segment; none if the segment is damaged, because the loader rejects all of it."""
     try:
         content = segment.read_bytes()
     except FileNotFoundError:

@@ -34,7 +34,8 @@ class FairQueue(Generic[T]):
         """Add an item. Return the evicted item if the queue was full.
 
         Raises:
-            Unavailable: the queue is full, and no sender has at least two items more (reason `overloaded`).
+            Unavailable: the queue is full, and no other sender has at least two more items than this one (reason
+                `overloaded`).
         """
         evicted = self._evict(key, address) if self._count >= self._count_max else None
         self._items.setdefault(key, {}).setdefault(address, deque()).append(item)
@@ -52,27 +53,27 @@ class FairQueue(Generic[T]):
     def _evict(self, key: str, address: str) -> T:
         """Remove and return an item of a sender that has more items than the given sender.
 
-        Of the key with the most items, the address with the most items loses its newest item. If that key has not at
-        least two items more than the given key, an address of the given key loses an item.
+        The victim is the key with the most items if it has at least two more than the given key, else the given key.
+        Of that key, the address with the most items loses its newest item.
 
         Raises:
-            Unavailable: no other key, and no other address of this key, has at least two items more.
+            Unavailable: no other key, and no other address of this key, has at least two more items.
         """
-        largest_key = max(self._items, key=self._count_by_key.__getitem__)
-        if self._count_by_key[largest_key] <= self._count_by_key[key] + 1:
+        victim_key = max(self._items, key=self._count_by_key.__getitem__)
+        if self._count_by_key[victim_key] <= self._count_by_key[key] + 1:
             # With a difference of one item, the two keys would only evict each other's items in turn.
-            largest_key = key
-        addresses = self._items.get(largest_key)
+            victim_key = key
+        addresses = self._items.get(victim_key)
         if not addresses:  # This key has no item that could be evicted.
             raise self.queue_full_error()
-        largest_address = max(addresses, key=lambda name: len(addresses[name]))
-        sender_count = len(addresses.get(address, ()))
-        if largest_key == key and len(addresses[largest_address]) <= sender_count + 1:
+        victim_address = max(addresses, key=lambda name: len(addresses[name]))
+        own_count = len(addresses.get(address, ()))
+        if victim_key == key and len(addresses[victim_address]) <= own_count + 1:
             raise self.queue_full_error()
-        item = addresses[largest_address].pop()
-        if not addresses[largest_address]:
-            del addresses[largest_address]
-        self._count_removed(largest_key)
+        item = addresses[victim_address].pop()
+        if not addresses[victim_address]:
+            del addresses[victim_address]
+        self._count_removed(victim_key)
         return item
 
     def _count_removed(self, key: str) -> None:

@@ -62,7 +62,7 @@ class ParseResult:
         rejection_lines: the lines of rejections. They are not stored if the quarantine has no space.
         reasons: the number of rejections by reason.
         listed_rejections: the entries for the response's `rejected` list.
-        body_key: the API key in the body.
+        body_token: the API key in the body.
         deployment: the deployment of the context.
         refusal: the error if the whole request is refused. An unreadable body is also a rejection.
         body_bytes: the size of the body after decompression.
@@ -74,7 +74,7 @@ class ParseResult:
     rejection_lines: bytes = b""
     reasons: dict[str, int] = field(default_factory=dict)
     listed_rejections: list[dict[str, Any]] = field(default_factory=list)
-    body_key: str | None = None
+    body_token: str | None = None
     deployment: int | None = None
     refusal: Refused | None = None
     body_bytes: int = 0
@@ -88,7 +88,7 @@ def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> Par
             body = inflate(body, bytes_max=body_bytes_max)
         parsed = parse(body, job.received_at, rules, ndjson=job.is_ndjson)
     except Refused as refusal:
-        # A body that is too large was decompressed up to the limit, so it counts with that size.
+        # The sender's rate is charged for decompressed bytes. Decompression stops at the limit.
         body_bytes = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
         return _encode_refused(body, job, refusal, body_bytes)
     return encode_delivery(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
@@ -104,11 +104,11 @@ def encode_delivery(
     try:
         delivery = parsed.restrict_to(deployments)
     except Refused as refusal:
-        return ParseResult(body_key=parsed.key, refusal=refusal, body_bytes=body_bytes)
+        return ParseResult(body_token=parsed.key, refusal=refusal, body_bytes=body_bytes)
     result = ParseResult(
         accepted_lines=accepted_lines(delivery, key_id=key_id, new_id=uuid7),
         accepted_count=len(delivery.accepted),
-        body_key=parsed.key,
+        body_token=parsed.key,
         deployment=delivery.context.get("deployment"),
         body_bytes=body_bytes,
     )
@@ -154,7 +154,8 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
 def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
     """Return the beginning of the content of a gzip body; empty bytes if the body is not gzip.
 
-    At most `bytes_max` bytes of the body are decompressed, and at most `bytes_max` bytes are returned.
+    The sender is not authenticated yet, so its body must cause little work: at most `bytes_max` bytes of the body are
+    decompressed, and at most `bytes_max` bytes are returned.
     """
     try:
         return zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(body[:bytes_max], bytes_max)

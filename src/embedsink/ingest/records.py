@@ -42,7 +42,8 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
         parsed: the delivery.
         key_id: the id of the sender's key.
         new_id: returns an id (a UUIDv7) for an envelope without one.
-        delivery_id: the id for the deduplication of losses, if no envelope of the delivery has an id.
+        delivery_id: identifies the delivery if none of its envelopes has an id. The losses of a resent delivery must
+            not count twice.
     """
     shared = _shared_members(parsed, key_id)  # JSON without braces
     lines = _envelope_lines(parsed, shared + b',"envelope":', new_id)
@@ -197,11 +198,11 @@ def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes
         "detail": rejection.detail,
     }
     is_body = rejection.index is None
-    whole_bytes_max = TRUNCATED_BYTES if is_body else WHOLE_ENVELOPE_BYTES_MAX
-    if len(raw) <= whole_bytes_max:
+    untruncated_bytes_max = TRUNCATED_BYTES if is_body else WHOLE_ENVELOPE_BYTES_MAX
+    if len(raw) <= untruncated_bytes_max:
         members |= _raw_members(raw)
     else:
-        if is_body:  # The detail of a large envelope contains its size already.
+        if is_body:  # The detail of an envelope that is too large contains its size.
             members["detail"] += f" Only the first {TRUNCATED_BYTES:,} of its {len(raw):,} bytes are stored."
         members |= _raw_members(_truncate(raw))
         members |= {"whole_bytes": len(raw), "whole_sha256": sha256(raw).hexdigest()}

@@ -65,7 +65,7 @@ def rules_argument(rules: Rules) -> str:
 
 def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> None:
     """Answer jobs until the server closes the connection."""
-    # A server that is killed closes the connection anywhere, also within a message.
+    # A server that is killed closes the connection anywhere, even within a message.
     with contextlib.suppress(ConnectionError, EOFError), connection, connection.makefile("rb") as stream:
         while True:
             head_bytes, body_bytes = LENGTHS.unpack(_read_exactly(stream, LENGTHS.size))
@@ -84,7 +84,7 @@ def _run_job(job: ParseJob, rules: Rules, body_bytes_max: int) -> tuple[bytes, b
 
 
 def _read_exactly(stream: BinaryIO, byte_count: int) -> bytes:
-    """Return the next bytes of a stream. Raise EOFError if it ends before."""
+    """Return the next bytes of a stream. Raise EOFError if the stream ends too early."""
     content = stream.read(byte_count)
     if len(content) < byte_count:
         raise EOFError
@@ -108,7 +108,7 @@ def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
         "rejected_count": result.rejected_count,
         "reasons": result.reasons,
         "listed_rejections": result.listed_rejections,
-        "body_key": result.body_key,
+        "body_token": result.body_token,
         "deployment": result.deployment,
         "refusal": refusal,
         "body_bytes": result.body_bytes,

@@ -48,7 +48,7 @@ class Block:
 def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: None) -> list[Block]:
     """Return the suspect parts of a file: blocks and headers whose checksum does not match, and missing blocks.
 
-    Free blocks are omitted: DuckDB leaves any content in the blocks that its free list names. If the free list is
+    Free blocks are omitted: the blocks that DuckDB's free list names may have any content. If the free list is
     damaged, a suspect block may be free. Then only reading every row shows whether the file is damaged.
 
     Args:
@@ -112,8 +112,8 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
     """Return the numbers of the free blocks; an empty set if a part of the free list is missing or in a suspect block.
 
     The format is that of DuckDB's src/storage/single_file_block_manager.cpp. The list consists of 64-bit words in
-    pieces of blocks. The first word is the number of free blocks. Each piece begins with a pointer to the next piece:
-    the number of the block, and in the highest byte the index of the piece in the block.
+    pieces of blocks. The first word is the number of free blocks. Each piece begins with a pointer to the next piece.
+    The highest byte of a pointer is the index of the piece in its block. The other bytes are the number of the block.
     """
     # A piece has whole words of 8 bytes.
     piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8

@@ -105,7 +105,7 @@ class DamagedFiles:
 
     def report_salvage(self, row_count: int, *, lost_count: int) -> None:
         """Report the rows that were salvaged from damaged files, and the events that were lost."""
-        message = f"store: the store and its snapshots were damaged. {row_count:,} of their rows were salvaged"
+        message = f"store: the store or a snapshot was damaged. {row_count:,} rows were salvaged"
         if lost_count:
             self.record_loss(f"{message}, and {lost_count:,} events are lost. The ledger lists their segments.")
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 from embedsink.loader.copy_file import FREE_BYTES_MIN
 from embedsink.store.duckdb_errors import StoreRefused
 
-# The largest requirement. The requirement doubles with each checkpoint that meets a full disk.
+# The largest requirement. The requirement at least doubles each time that a write fills the disk.
 REQUIRED_BYTES_MAX = 64 * 1_048_576
 
 

@@ -32,7 +32,7 @@ RETRY_AFTER_S = 2.0
 ROLLUP_RETRY_S = 60.0
 # The time limit for the last snapshot of a closing server. Without that snapshot, the next start has more to load.
 LAST_SNAPSHOT_S_MAX = 8.0
-# A thread that has not ended by then is blocked by its disk. The server then ends without it.
+# A thread that takes longer to end is blocked by its disk. The server then exits without it.
 _THREAD_END_S_MAX = 4.0
 _DIGITS = re.compile(r"\d+")
 
@@ -47,7 +47,7 @@ class Loader:
         on_loaded: called in the loader's thread after each load.
         on_removed: called in that thread with the size in bytes of each segment that leaves the journal.
         closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
-        is_low_on_space: returns whether the journal needs space now, even that of segments in only one snapshot.
+        is_low_on_space: returns whether the journal needs space, so that one snapshot suffices to delete a segment.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
     """
 
@@ -64,7 +64,7 @@ class Loader:
         quarantine_days: int = 0,
     ) -> None:
         self.status = LoaderStatus()
-        self.last_number = 0  # All segments up to this number are in the store or in damaged/.
+        self.last_number = 0  # All segments up to this number are loaded, in damaged/ or lost.
         self._folder = folder
         self._store = store
         self._on_loaded = on_loaded
@@ -177,7 +177,7 @@ class Loader:
             log.error("bug", exc_info=error)
             self.status.thread_error = (
                 f"loader: stopped because of a bug ({type(error).__name__}); see the log. Nothing is loaded until the "
-                "next start"
+                "next start."
             )
         finally:
             self.tasks.close()
@@ -188,7 +188,7 @@ class Loader:
         while not is_last:
             self._wake.wait(self._seconds_to_next())
             self._wake.clear()
-            # Read this before the last round, so that the round loads all segments that were sealed before the closing.
+            # Read this before the last round, so that the round loads all segments that were sealed before `close`.
             is_last = self._is_closing
             self.run_once(is_last=is_last)
             # A task may change the store's file, which must not change while a child copies it.
@@ -327,11 +327,11 @@ class Loader:
     def _log_error(self, message: str) -> None:
         """Log an error unless it was logged before, and postpone the next snapshot."""
         present_errors = filter(None, (self.status.load_error, self.status.snapshot_error))
-        # Compare without digits, because DuckDB's messages name another block each time.
+        # Compare without digits, because DuckDB's messages name a different block each time.
         logged = {_DIGITS.sub("", text) for text in present_errors}
         if _DIGITS.sub("", message) not in logged:
             log.error("loader_failed", extra={"detail": message})
-        # If the error is one of the snapshot, the next round must not retry it at once.
+        # If a snapshot has failed, the next round must not retry it at once.
         self._publisher.postpone(RETRY_AFTER_S)
 
     def _load(self, segments: list[Segment]) -> None:
@@ -402,7 +402,7 @@ class Loader:
             raise
 
     def _seconds_to_next(self) -> float | None:
-        """Return the seconds until the next round, if no segment is sealed before; None if no round is due."""
+        """Return the seconds until the next round, if no segment is sealed before then; None if no round is due."""
         if self.status.load_error:
             return RETRY_AFTER_S
         snapshot_due_s = self._publisher.seconds_to_next()
@@ -418,12 +418,12 @@ def _error_message(failure: Exception) -> str:
     """Return a message for `/readyz` that says what failed and what happens next. Log the traceback of a bug."""
     match failure:
         case StoreDamaged():
-            return f"store: {failure}. It is being rebuilt"
+            return f"store: {failure}. It is being rebuilt."
         case StoreBroken():
-            return f"store: {failure}. It is being reopened"
+            return f"store: {failure}. It is being reopened."
         case StoreRefused() | OSError():
-            return f"store: {failure}. Loading continues when this is resolved"
+            return f"store: {failure}. The loader continues when this is resolved."
         case EmbedsinkError():
             return str(failure)
     log.error("bug", exc_info=failure)
-    return f"loader: loading stopped because of a bug ({type(failure).__name__}); see the log. Loading is retried"
+    return f"loader: interrupted by a bug ({type(failure).__name__}); see the log. The loader retries."

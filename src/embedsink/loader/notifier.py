@@ -1,6 +1,6 @@
 """Notifications of loads, for live streams and for requests that wait until accepted events are loaded.
 
-A load sets an event of each listener, and the listener then queries the store. So no rows are queued for slow readers.
+A load sets the `asyncio.Event` of each listener, which then queries the store. So no rows are queued for slow readers.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class LoadNotifier:
 
     @property
     def position(self) -> int:
-        """The number of the newest segment whose rows are in the store."""
+        """The number up to which every segment is loaded, in `damaged/` or lost."""
         return self._loader.last_number
 
     def notify(self) -> None:
@@ -92,7 +92,7 @@ class LoadNotifier:
     async def wait_until_loaded(
         self, timeout_s: float, *, key_id: str, deployments: Collection[int] | None = None
     ) -> bool:
-        """Wait until all events that were acknowledged before this call are in the store, or the time is over.
+        """Wait until all events that were acknowledged before this call are in the store, or the timeout expires.
 
         Args:
             timeout_s: the longest wait in seconds.

@@ -47,7 +47,7 @@ class Publisher:
         status: the status to update.
         interval_s: the minimum time between two snapshots.
         on_change: called in another thread when `advance` can make progress.
-        is_low_on_space: returns whether the journal needs space now, even that of segments in only one snapshot.
+        is_low_on_space: returns whether the journal needs space, so that one snapshot suffices to delete a segment.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Publisher:
             self._checks.delete_covered(self._covered_sizes)
         self._covered_sizes = self._copied_sizes
         self.is_dirty = has_newer_rows
-        # Count disk time only: the process of a small copy may wait long for a CPU, which delays no other work.
+        # Count disk time only: the process of a small copy may wait a while for a CPU, which delays no other work.
         self.postpone(max(self._interval_s, disk_busy_s / DISK_SHARE_MAX))
         self._status.snapshot_count += 1
         self._status.snapshot_duration_s += time.monotonic() - self._started_at

@@ -140,7 +140,7 @@ def _repair_blocks(folder: DataFolder, on_step: Callable[[], None]) -> int:
             continue
         if repaired_count:
             log.warning(
-                "blocks_repaired", extra={"detail": f"{path.name}: {repaired_count:,}, from copies of the file"}
+                "blocks_repaired", extra={"detail": f"{path.name}: blocks repaired from copies: {repaired_count:,}."}
             )
             total_count += repaired_count
     return total_count

@@ -17,7 +17,7 @@ from embedsink.loader.blocks import (
 
 
 def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], None] = lambda: None) -> int:
-    """Replace damaged blocks of a file by the same blocks from copies of the file, durably.
+    """Durably replace damaged blocks of a file with the same blocks from copies of the file.
 
     Args:
         path: the file; no program has it open for writing.
@@ -46,7 +46,7 @@ def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], N
 
 
 def _repair_block(block: Block, file: BinaryIO, copy_files: Iterable[BinaryIO]) -> bool:
-    """Replace a damaged block by the original from the first copy that has it. Return whether a copy has it."""
+    """Replace a damaged block with the original from the first copy that has it. Return whether a copy has it."""
     # The missing end of a file may be huge. It is never repaired, so read no more than the largest block.
     damaged = os.pread(file.fileno(), min(block.byte_count, BLOCK_BYTES[-1]), block.offset)
     for copy_file in copy_files:

@@ -100,7 +100,7 @@ class SegmentChecks:
         if late_numbers:
             loaded_sizes = self._store.ledger.loaded_segment_sizes(from_number=min(late_numbers))
             last_compacted_number = self._store.ledger.last_compacted_number()
-        # Of each loaded segment, and of each segment that is returned.
+        # The identities of all loaded segments, and of the segments that are returned.
         identity_by_number = {number_of_identity(identity): identity for identity in loaded_sizes}
         unique: list[Path] = []
         for path in paths:
@@ -135,6 +135,6 @@ class SegmentChecks:
 def _duplicate_number_message(other_segment: str) -> str:
     """Return the reason to reject a segment with the number of another one, whose identity is `other_segment`."""
     return (
-        f"has the number of the segment {other_segment}, so another data folder wrote it, or this one before a "
-        "restore. Restore a backup into a new folder"
+        f"has the number of the segment {other_segment}, so it was written in another data folder, or in this folder "
+        "before a restore. Restore a backup into a new folder"
     )

@@ -112,7 +112,7 @@ class CopyProcess:
         if self._child.returncode == 0 and self._disk_busy_s is not None:
             return self._disk_busy_s
         self.path.unlink(missing_ok=True)
-        # The last line has the message, also if the child printed a traceback.
+        # The last line has the message, even if the child printed a traceback.
         error_lines = self._stderr.strip().splitlines()
         cause = error_lines[-1] if error_lines else "its process was killed"
         if self._child.returncode == copy_file.DAMAGED:
@@ -143,7 +143,7 @@ class CopyProcess:
 
 
 def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] = lambda: None) -> None:
-    """Replace a database file by a durable, verified copy of another database file.
+    """Replace a database file with a durable, verified copy of another database file.
 
     A program that has the old file open continues to read it.
 

@@ -77,7 +77,7 @@ class QuarantinePurge:
     Args:
         store: the store.
         publisher: the publisher of snapshots. It must not copy the store's file during a purge.
-        disk_space: the free space that the store needs.
+        disk_space: the check of the free disk space.
         days: the retention in days; 0 for no limit.
     """
 

@@ -44,7 +44,7 @@ class Rejection:
         index: the index of the envelope in the body; None for a whole body.
         reason: the reason.
         detail: the explanation for the client.
-        raw: the rejected bytes.
+        raw: the bytes to store: a body or NDJSON line as sent, or JSON encoded again from the envelope.
         id: the id of the envelope, if it is short text.
     """
 
@@ -59,7 +59,7 @@ class Rejection:
         return {"index": self.index, "id": self.id, "reason": self.reason, "detail": self.detail}
 
 
-# A frozen dataclass would cost 5 µs a request. Only the parser changes it.
+# It is not frozen, because that would cost 5 µs a request. Only the parser changes an instance.
 @dataclass
 class ParsedDelivery:
     """A request body after validation.
@@ -131,7 +131,7 @@ class ParsedDelivery:
         raise Refused(Reason.OUT_OF_SCOPE, message)
 
     def with_defaults(self, context: dict[str, Any], sent_at: float | None) -> "ParsedDelivery":
-        """Return the delivery. If it has no context, add `context`; if it has no time of sending, add `sent_at`."""
+        """Return the delivery, with these values for a missing context and a missing time of sending."""
         return replace(
             self,
             context=self.context if self.context else context,

@@ -1,4 +1,4 @@
-"""Validation of a delivery's own fields: sentAt, context, lost and key, and the type of events."""
+"""Validation of a delivery's own fields: sentAt, context, lost and key, and that `events` is an array."""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -21,7 +21,7 @@ from embedsink.protocol.messages import (
 from embedsink.protocol.strict_json import check_depth, encode, has_bad_text, may_contain_bad_text
 from embedsink.reasons import Reason
 
-# The size from which only the first rejection of a delivery repeats all fields of the delivery.
+# If the copies of a delivery's fields exceed this size together, only the first rejection has all fields.
 _REPEATED_FIELDS_BYTES_MAX = 4 * 1_048_576
 
 
@@ -50,11 +50,10 @@ def find_problems(fields: dict[str, Any], body: bytes, rules: Rules) -> dict[str
     """Return the first problem of each invalid field, by the field's name. The envelopes are not validated.
 
     Raises:
-        Refused: the body may contain text that SQL can't store, and the fields are nested too deeply
-            (reason `too_deep`).
+        Refused: the fields are nested too deeply to search them for text that SQL can't store (reason `too_deep`).
     """
     problems = _find_text_problems(fields, rules) if may_contain_bad_text(body) else {}
-    # Look for no second problem of a field.
+    # Don't look for a second problem in a field.
     problems |= _find_type_problems(_omit(fields, problems))
     context = _omit(fields, problems).get("context")  # None if the context already has a problem
     context_bytes = len(encode(context))
@@ -72,7 +71,7 @@ def _find_text_problems(fields: dict[str, Any], rules: Rules) -> dict[str, Probl
     return {
         name: Problem(Reason.BAD_TEXT, f"{field_path((name,))}: {BAD_TEXT}")
         for name, value in fields.items()
-        # Check the name too: an unknown field may have any name.
+        # Check the name too: an unknown field may have any name. `validate` checks the envelopes in `events`.
         if name != "events" and has_bad_text({name: value})
     }
 
@@ -96,7 +95,7 @@ def copy_fields(fields: dict[str, Any], parsed: ParsedDelivery) -> None:
     parsed.context = fields.get("context") or {}
     parsed.sent_at = fields.get("sentAt")
     lost = fields.get("lost") or {}
-    parsed.lost = {reason: count for reason, count in lost.items() if count > 0}
+    parsed.lost = {reason: count for reason, count in lost.items() if count > 0}  # Zeros are valid, but no losses.
     parsed.key = fields.get("key")
 
 
@@ -127,11 +126,11 @@ def reject_all(
     if not envelopes:
         raise Refused(Reason.EMPTY, f"body: has no envelopes, and {first_problem.detail}")
     check_count(len(envelopes), rules)
-    repeats_lost = "lost" in problems  # Valid losses get journal lines of their own.
-    fields = _encode_fields(delivery, with_lost=repeats_lost)
+    # Valid losses are journaled once, with the delivery. In the rejections, each replay would count them again.
+    fields = _encode_fields(delivery, with_lost="lost" in problems)
     later_fields = fields  # for all rejections except the first
     if len(fields) * len(envelopes) > _REPEATED_FIELDS_BYTES_MAX:
-        # A copy of long fields for each envelope would fill the disk.
+        # A thousand copies of long fields would fill the disk, so only the first rejection has all of them.
         later_fields = _shorten_fields(fields, rules)
     rejected = [
         Rejection(
@@ -160,17 +159,17 @@ def check_count(count: int, rules: Rules) -> None:
 
 
 def _encode_fields(delivery: dict[str, Any], *, with_lost: bool) -> bytes:
-    """Return the fields that the rejections repeat, as JSON without braces."""
-    names_to_omit = {"events", "key"}  # A rejection has its own `events`, and must not contain a key.
+    """Return the fields of a delivery that each rejection of an envelope repeats, as JSON without braces."""
+    names_to_omit = {"events", "key"}  # A rejection has its own `events`, and must not contain an API key.
     if not with_lost:
         names_to_omit.add("lost")
     return encode(_omit(delivery, names_to_omit))[1:-1]
 
 
 def _shorten_fields(fields: bytes, rules: Rules) -> bytes:
-    """Return the beginning of the encoded fields as the text of a JSON member `context`, without braces.
+    """Return a JSON member `context`, without braces, whose text is the beginning of the encoded fields.
 
-    A thousand copies of long fields would fill the disk. The member shows an operator how the fields begin.
+    The text shows an operator how the fields begin.
     """
     beginning = fields[: rules.context_bytes_max].decode(errors="replace")
     return encode({"context": beginning})[1:-1]

@@ -43,7 +43,7 @@ def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
 
     Args:
         error: an item of `ValidationError.errors()`.
-        verb: the verb in front of the allowed values.
+        verb: the verb of the advice, such as `Send` for a request and `Write` for a file.
     """
     error_type = error["type"]
     value = preview(error.get("input"))

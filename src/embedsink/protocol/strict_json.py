@@ -1,7 +1,7 @@
 """A strict JSON parser: RFC 8259, no duplicate keys, finite numbers, bounded depth.
 
-orjson parses the body. The slower parser of the standard library runs only if orjson refuses the body, to find the
-reason, or if orjson may have dropped a duplicate key.
+orjson parses the body. If orjson refuses the body, the slower parser of the standard library finds the reason. It also
+runs if orjson may have dropped a duplicate key.
 """
 
 import json
@@ -16,9 +16,9 @@ import orjson
 from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 
-# This escape of a quotation mark breaks the detection of duplicate keys by counting quotation marks.
+# `_has_unique_keys` counts quotation marks. This escape of a quotation mark makes the counts differ.
 _ESCAPED_QUOTATION_MARK = b"\\u0022"
-# Escapes of what SQL text can't store: NUL, or half of a surrogate pair.
+# Escapes of NUL and of surrogates. SQL text can't store a NUL or a lone surrogate.
 _BAD_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 # The range of integers that orjson parses as integers.
@@ -35,7 +35,7 @@ class Document(NamedTuple):
 
 
 def decode(body: bytes, *, depth_max: int) -> Document:
-    """Parse a body. The caller checks the depth of the value: it is checked here only if the slower parser runs.
+    """Parse a body. The caller has to check the depth of the value, because only the slower parser checks it.
 
     Raises:
         Refused: the body is not strict JSON (reason `not_utf8`, `not_json`, `duplicate_key` or `not_finite`), or is
@@ -79,7 +79,7 @@ def is_shallow(body: bytes, *, flat_brackets: int, depth_max: int) -> bool:
 
     Args:
         body: the JSON text.
-        flat_brackets: the number of brackets that can't deepen the nesting, such as those of siblings.
+        flat_brackets: the number of brackets that add no depth, such as those of all siblings except one.
         depth_max: the maximum depth.
     """
     opening_brackets = _count_byte(body, b"{") + _count_byte(body, b"[")
@@ -140,8 +140,8 @@ def _contains_escape(escape: bytes, body: bytes) -> bool:
 def _has_unique_keys(compact: bytes, body: bytes) -> bool:
     """Return whether no object in a body has duplicate keys; False if this can't be decided.
 
-    `compact` is the output of orjson, which drops duplicate keys and with them their quotation marks. In a body with
-    `_ESCAPED_QUOTATION_MARK`, the number of quotation marks changes for another reason, so it proves nothing.
+    orjson drops duplicate keys with their quotation marks, so its output `compact` has fewer of these marks. But it
+    also adds one for each `_ESCAPED_QUOTATION_MARK`. In a body with this escape, equal numbers prove nothing.
     """
     if _contains_escape(_ESCAPED_QUOTATION_MARK, body):
         return False

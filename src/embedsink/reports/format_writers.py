@@ -68,7 +68,7 @@ def _ndjson_line(row: dict[str, Any]) -> bytes:
 
 
 def _row_objects(reader: Reader, selection: str | SelectQuery) -> Iterator[list[dict[str, Any]]]:
-    """Yield lists of rows as dictionaries for orjson, some thousand rows at a time."""
+    """Yield lists of rows as dictionaries for orjson, a few thousand rows at a time."""
     columns = selected_columns(reader, selection)
     names = [column.name for column in columns]
     converters: list[Converter | None] = [_json_fragment if type_of(column) == "json" else None for column in columns]

@@ -2,8 +2,11 @@
 
 Pages are in the order of `ingest_seq`, which only grows: a row that is loaded between two pages comes after both.
 Later pages omit a row that appears late, with an `ingest_seq` before the cursor. That happens in three cases
-(docs/reports.md): a late answer changes how the stages of an AI query pair up, a late `ready` assigns its session's
-events to a deployment, and a repaired segment is loaded late.
+(docs/reports.md):
+
+- A late answer changes how the stages of an AI query pair up.
+- A late `ready` assigns its session's events to a deployment.
+- A repaired segment is loaded late.
 """
 
 import base64
@@ -79,7 +82,8 @@ class Cursor:
             cursor = cls(after, _from_epoch_us(since_us), _from_epoch_us(until_us))
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
-        # The digest detects typing errors and cursors of other queries. A forged one reads no more than a new `since`.
+        # The digest detects typing errors and cursors of other queries. A forged cursor shows no more rows than
+        # a new `since`.
         if version != _VERSION or digest != _digest((version, after, since_us, until_us), query_id, cipher):
             raise refusal
         return cursor

@@ -115,7 +115,7 @@ def parse_scope(
         tenant=tenant,
         interval=parse_choice("interval", params.get("interval"), INTERVALS),
         timezone=timezone,
-        hides_ingest_seq=allowed is not None,  # It would tell a scoped key how much others send.
+        hides_ingest_seq=allowed is not None,  # It would show a scoped key how much other deployments send.
         is_relative=_is_age(since) or _is_age(until),
     )
 

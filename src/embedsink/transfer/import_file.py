@@ -43,8 +43,8 @@ class Delivery:
 
     Args:
         line_numbers: the line of each event, from 1.
-        id_names: for each event, the name from which an id is derived: the number and digest of the line, and the
-            index of the event in the line.
+        id_names: the name from which the id of each event is derived: the number and the digest of its line, and
+            its index in the line.
         events: the envelopes.
         shared: the other members of the body, such as the context.
         received_at: the time of the first receipt, in epoch milliseconds. None means now.
@@ -101,7 +101,7 @@ class Delivery:
 
 
 def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the number, from 1, and the content of each line that is not blank. Uncompress gzip, detected by content.
+    """Yield the number, from 1, and the content of each line that is not blank. Decompress gzip, detected by content.
 
     Args:
         file: a file that is open for reading, at the start.
@@ -122,7 +122,7 @@ def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise EmbedsinkError(
-            f"line {number + 1:,}: the gzip file is damaged or cut off here ({error}). Earlier lines were imported. "
+            f"line {number + 1:,}: the gzip file is damaged or cut off here ({error}). The import is incomplete. "
             "Import a complete copy of the file: no event counts twice."
         ) from None
 
@@ -235,7 +235,7 @@ def _unparsed_delivery(number: int, line: bytes) -> Delivery:
 
 
 def _pop_received_at(shared: dict[str, Any]) -> int | None:
-    """Remove `receivedAt` from `shared` and return it; None if it is missing. An invalid value stays: return None.
+    """Remove a valid `receivedAt` from `shared` and return it; None if it is missing or invalid. Keep an invalid value.
 
     Without `receivedAt`, remove `sentAt` too, because it does not show the skew of the client's clock.
     """
@@ -257,7 +257,7 @@ def _with_id(envelope: Any, name: str) -> Any:
 
 
 def _with_skew(delivery: Delivery) -> Delivery:
-    """Replace the recorded `receivedAt` and `sentAt` by the clock skew between them.
+    """Replace the recorded `receivedAt` and `sentAt` with the clock skew between them.
 
     The server that imports the delivery sets a new time of receipt.
     """
@@ -273,8 +273,8 @@ def _with_skew(delivery: Delivery) -> Delivery:
 def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
     """Return whether the second delivery may join the first.
 
-    Both are parsed, without a problem, with the same context and times, and together within the limit of events. A
-    delivery with `lost` is never merged.
+    Both must be parsed, without a problem, with the same context and times, and together within the limit of events.
+    A delivery with `lost` is never merged.
     """
     return (
         first.raw is None

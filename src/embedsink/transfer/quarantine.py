@@ -155,8 +155,8 @@ async def _wait_until_loaded(engine: Engine) -> None:
             last_position = engine.load_notifier.position
             progress_at = time.monotonic()
         if time.monotonic() - progress_at > LOADING_STALL_S_MAX:
-            cause = engine.loader.status.error or "Loading makes no progress"
-            message = f"quarantine: is not completely loaded yet. {cause}. Retry when loading continues."
+            cause = engine.loader.status.error or "Loading makes no progress."
+            message = f"quarantine: is not completely loaded yet. {cause} Retry when loading continues."
             raise Unavailable(Reason.NOT_READY, message, retry_after_s=10)
         await asyncio.sleep(_POLL_S)
 

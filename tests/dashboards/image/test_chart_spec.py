@@ -68,7 +68,7 @@ def test_a_chart_of_zeros_has_an_axis(dashboard: str, id: str) -> None:
     assert (numbers[0], numbers[-1]) == (0, 1)
 
 
-def test_ticks_of_short_periods_have_distinct_labels() -> None:
+def test_ticks_of_short_durations_have_distinct_labels() -> None:
     rows = [{"title": "Sales", "public_id": "d", "deployment": 1, "load_p50_ms": 1, "load_p95_ms": 2, "view_count": 1}]
     numbers = numbers_of(drawn(chart_of("reliability", "load-range"), rows))
     assert len(numbers) == len(set(numbers)) >= 3
@@ -82,7 +82,7 @@ def test_the_axis_includes_a_higher_previous_period() -> None:
     assert max(numbers_of(drawn(chart, rows, before))) >= 40
 
 
-def test_the_bar_of_a_single_row_has_a_limited_width() -> None:
+def test_the_bar_of_a_single_row_has_a_limited_height() -> None:
     svg = drawn(chart_of("tenants", "tenants"), [{"tenant": "acme", "view_count": 7}])
     [bar] = [element for element in parse(svg).iter() if element.get("aria-roledescription") == "bar"]
     heights = [float(y) for y in re.findall(r"[\d.]+,([\d.]+)(?=[A-Z])", bar.get("d") or "")]

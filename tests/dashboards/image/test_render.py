@@ -1,4 +1,4 @@
-"""Dashboards as files: whole, of the right period, strip_control, and in need of nothing else."""
+"""Dashboards as files: complete, for the requested period, safe, and self-contained."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -34,7 +34,7 @@ DASHBOARDS = read_dashboards()
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Store]]:
-    """Stores with nothing, with some honest events, and with hostile text in every field."""
+    """Create an empty store, a store with ordinary events, and a store with hostile text in every field."""
     texts = ("title", "path", "public_id", "viewer", "tenant", "page", "session")
     wild: dict[str, Any] = dict.fromkeys(texts, HOSTILE) | {"publicId": HOSTILE}
     del wild["public_id"]
@@ -219,7 +219,7 @@ def test_long_titles_are_truncated_before_measuring_and_stay_distinct() -> None:
     written = [row["title"] for row in spec["datasets"]["rows"]]
     assert max(map(len, written)) < 300
     svg = chart_svg(spec, tile="one")
-    assert sum("مرحبا" in text for text in texts_of(svg)) == 3  # bars of one name would be one
+    assert sum("مرحبا" in text for text in texts_of(svg)) == 3  # Bars with the same name would be merged.
 
 
 def test_a_long_newest_text_fits_into_its_tile() -> None:

@@ -17,7 +17,7 @@ def test_any_text_is_escaped(text: str) -> None:
     assert "\u202e" not in (element.text or "")
 
 
-def test_characters_that_xml_cannot_contain_are_removed() -> None:
+def test_characters_that_xml_cannot_contain_become_spaces() -> None:
     assert escaped("a\x00\x1b\ud800<b>&\u202e") == "a   &lt;b&gt;&amp; "
 
 
@@ -63,6 +63,6 @@ def test_a_tile_is_drawn_within_its_box() -> None:
 
 
 @pytest.mark.parametrize(("wider", "narrower"), [("W", "i"), ("漢", "a"), ("AB", "ab")])
-def test_estimated_text_widths_are_close_to_those_of_the_font(wider: str, narrower: str) -> None:
+def test_wider_texts_have_greater_estimated_widths(wider: str, narrower: str) -> None:
     assert text_width(wider, 10) > text_width(narrower, 10)
     assert text_width("a", 10, is_bold=True) > text_width("a", 10)

@@ -1,4 +1,4 @@
-"""Numbers in words: what a reader of a picture reads."""
+"""Numbers, times and changes as English text in images."""
 
 from dataclasses import asdict
 from typing import Any
@@ -82,7 +82,7 @@ def test_days_and_times_are_in_the_readers_time_zone() -> None:
         ("\u202eevil\u202c", "\\u202eevil\\u202c"),
         ("a\u2066b\u2069\u061c\u200e\u200f", "a\\u2066b\\u2069\\u061c\\u200e\\u200f"),
         ("\u05e9\u05dc\u05d5\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
-        ("می\u200cخواهم", "می\u200cخواهم"),  # A joiner is spelling, and turns nothing.
+        ("می\u200cخواهم", "می\u200cخواهم"),  # A zero-width non-joiner is part of the spelling.
         (" ", "(blank) "),
         ("", "(blank)"),
         ("\u200b", "(blank)\u200b"),

@@ -373,7 +373,7 @@ def test_an_invalid_built_in_file_stops_the_start(tmp_path: Path) -> None:
 def test_an_invalid_file_that_is_detected_late_is_reported_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Simulates a store that can't be opened at the start, but some seconds later.
+    # Simulates a store that can't be opened at the start, but can be opened some seconds later.
     monkeypatch.setattr(DashboardRegistry, "check", lambda boards, engine: None)
     with open_server(tmp_path / "data") as server:
         monkeypatch.undo()

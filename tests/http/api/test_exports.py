@@ -175,7 +175,7 @@ def test_before_the_first_snapshot_retry_after_is_sent(published: Server, tmp_pa
 
 
 class Receiver:
-    """A client that downloads a file; `after` is called at the first chunk."""
+    """A client that downloads a file and counts its chunks."""
 
     def __init__(self) -> None:
         self.body = b""

@@ -24,7 +24,7 @@ VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboa
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Open a server that loads after a second, as by default."""
+    """Open a server that loads after a second, which is the default."""
     folder = tmp_path_factory.mktemp("inspect") / "data"
     with running_server(folder, EMBEDSINK_SEGMENT_SEAL_S="1") as server:
         yield server

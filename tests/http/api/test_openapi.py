@@ -1,4 +1,4 @@
-"""The API description equals the server's behaviour: each route, status and schema."""
+"""The API description matches the server's behaviour: each route, status and schema."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -230,7 +230,7 @@ def test_configured_origins_may_frame_pages(tmp_path: Any) -> None:
         assert response.headers["set-cookie"].endswith("; Secure; SameSite=None; Partitioned")
 
 
-def test_two_credentials_are_refused_only_in_headers(server: Server) -> None:
+def test_a_request_with_a_key_ignores_the_cookie(server: Server) -> None:
     cookie = cookie_of(log_in(server, server.key("read")))
     dead = server.key("read")
     server.revoke(dead)

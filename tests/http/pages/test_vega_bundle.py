@@ -27,7 +27,7 @@ def open_dashboard(server: Server) -> None:
 
 
 def keep_program(server: Server) -> None:
-    """Write a bundle as an earlier start left it."""
+    """Write a bundle, as if an earlier start had left it."""
     file = server.folder.pages / f"vega-{Path(path_of(server)).stem}.js.gz"
     file.parent.mkdir()
     file.write_bytes(gzip.compress(PROGRAM))

@@ -62,7 +62,7 @@ def context(tmp_path: Path) -> ssl.SSLContext:
     return tls_context
 
 
-def test_a_handshake_too_many_ends_the_oldest_and_so_does_the_end_of_the_server(
+def test_the_oldest_handshake_is_cancelled_beyond_the_maximum_and_all_at_shutdown(
     listening_socket: socket.socket, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKES_MAX", 2)
@@ -95,7 +95,7 @@ def test_a_handshake_too_many_ends_the_oldest_and_so_does_the_end_of_the_server(
 
 
 class FullListener(socket.socket):
-    """The system has no descriptor for the first connection."""
+    """A listening socket of a system that has no descriptor for the first connection."""
 
     is_full = True
 

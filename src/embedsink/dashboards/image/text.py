@@ -10,7 +10,7 @@ NONE = "–"
 _BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # The sizes and names of units.
 _BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-# The seconds from which a unit is used, the seconds of the unit, its name, and the digits after the point.
+# For each unit: the minimum duration and the length of the unit in seconds, its name, and its decimal places.
 _DURATION_UNITS = ((172_800, 86_400, "d", 1), (5_400, 3_600, "h", 1), (90, 60, "min", 0))
 # A duration that rounds to 1 s is shown in seconds.
 _MILLISECONDS_BELOW_S = 0.9995
@@ -29,7 +29,7 @@ def format_value(value: Any, format: str) -> str:
     if format == "time":
         return format_time(int(value))
     if format == "points":
-        # A size, so never negative. Below 1 point, one digit after the point could show zero.
+        # The value is a size, so it is never negative. Below 1 percentage point, one decimal place could show zero.
         return f"{_rounded_text(value * 100, 2 if value < 0.01 else 1)} points"
     if format == "times":  # a factor, not a time
         return f"×{_rounded_text(value, 1)}"

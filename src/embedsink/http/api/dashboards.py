@@ -75,17 +75,17 @@ async def show_section(request: Request) -> Response:
     """Answer with the data of a section in the reader's scope; 304 if the client already has the data."""
     key = require_key(request, KeyKind.READ)
     section = _find_section(request)
-    # In a thread: the first use loads all time zones, and searching them for a misspelt name is slow.
+    # In a thread: checking a `timezone` loads the list of all time zones once, and compares a misspelt one with all.
     period = await run_in_threadpool(parse_period, request, key)
-    etag = _etag_check(request, key)
+    etag = _section_etag_check(request, key)
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
     if all(isinstance(tile, Gauge) for tile in section.tiles):
         # All tiles are current values of the server, so the response needs no query and must not be cached.
         gauges = _visible_gauges(request, key, section)
-        # In a thread: the first use of a time zone reads a file.
+        # In a thread: the first request for a time zone reads the file of the zone.
         content = await run_in_threadpool(_section_content, period, now=datetime.now(UTC), charts=gauges)
-        headers = NO_CACHE | {"Cache-Control": "no-store"}
+        headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         return Response(orjson.dumps(content), media_type="application/json", headers=headers)
     tag, body = await cancel_on_disconnect(request, _cached_section(request, key, section))
     return Response(body, media_type="application/json", headers=NO_CACHE | {"ETag": tag})
@@ -105,9 +105,9 @@ def parse_period(request: Request, key: Key) -> Period:
     return period_of(params, deployments=query.getlist("deployment"), allowed=key.deployments, now=now)
 
 
-def _etag_check(request: Request, key: Key) -> EtagCheck:
-    """Return the entity tag of a section, and whether the client has the section with this tag."""
-    # Relative periods and pending AI queries depend on the current time.
+def _section_etag_check(request: Request, key: Key) -> EtagCheck:
+    """Return the entity tag of the requested section, and whether the client has the section with this tag."""
+    # Without a load, a period such as 7d still moves on, and a pending AI query becomes abandoned.
     return EtagCheck.of(request, key, depends_on_clock=True)
 
 
@@ -136,8 +136,8 @@ async def _cached_section(request: Request, key: Key, section: Section) -> tuple
     cache: SectionCache = request.state.section_cache
     return await cache.get(
         representation_key(request, key),
-        # A load during the wait for a slot changes the tag, so the cache calls this again before the query.
-        current_tag=lambda: _etag_check(request, key).tag,
+        # The cache calls this again after the wait for a slot: events loaded meanwhile have changed the tag.
+        current_tag=lambda: _section_etag_check(request, key).tag,
         query=lambda: _query_section(request, key, section),
         throttle=engine.limiters.dashboards,
         key_id=key.key_id,
@@ -169,7 +169,7 @@ def _visible_gauges(request: Request, key: Key, section: Section) -> dict[str, A
 
 
 def _section_content(period: Period, *, now: datetime, charts: dict[str, Any]) -> dict[str, Any]:
-    """Return the response: the period, and the data of each tile by its id."""
+    """Return the response: the period, whether a previous period is included, and the data of each tile by its id."""
     return {
         "span": span_of(period.scope, now=now),
         "interval": period.scope.interval,
@@ -236,7 +236,7 @@ def _dashboard_operation() -> Operation:
 def _section_operation() -> Operation:
     span = array({"type": "integer"}) | {"minItems": 2, "maxItems": 2}
     content = object_of({"span": span, "interval": TEXT, "compared": {"type": "boolean"}, "charts": {"type": "object"}})
-    section = parameter("section", {"type": "string", "examples": ["headline"]}, "The section.", location="path")
+    section = parameter("section", {"type": "string", "examples": ["quality"]}, "The section.", location="path")
     return Operation(
         method="get",
         path=SECTION_PATH,

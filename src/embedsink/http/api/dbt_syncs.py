@@ -74,6 +74,7 @@ async def _record_result(request: Request) -> Response:
     body, encoding = await _read_body(request, sender, admission)
 
     def decode_and_parse() -> tuple[Sync | FieldErrors, int]:
+        """Return the result or the errors of its fields, and the size of the body after decompression."""
         content = admission.bodies.decode(body, encoding=encoding)
         return parse_sync(content, deployment, job_id, engine.settings), len(content)
 
@@ -82,7 +83,7 @@ async def _record_result(request: Request) -> Response:
         async with engine.limiters.sync_parsing.slot(key.key_id):
             parsed, content_bytes = await run_in_threadpool(decode_and_parse)
     except Refused:
-        # A compressed body may have been decompressed up to the limit of the body size.
+        # A compressed body was decompressed up to the error, at most to the limit, which is therefore charged.
         content_bytes = engine.settings.body_bytes_max if encoding == "gzip" else len(body)
         admission.rates.charge_work(sender, REJECTED_FACTOR * content_bytes)
         raise
@@ -110,7 +111,7 @@ def _parse_path(request: Request, key: Key) -> tuple[int, str]:
         raise Refused(Reason.BAD_PARAMETER, str(error)) from None
     if key.deployments is not None and deployment not in key.deployments:
         raise Refused(Reason.OUT_OF_SCOPE, f"deploymentId: {deployment} is outside the key's scope. Use a key for it.")
-    # Stored job ids contain no keys, so a key in the path is masked in the same way.
+    # A key in a job id is redacted before the id is stored, so redact it here, too.
     return deployment, redact_keys(request.path_params["syncJobId"])
 
 
@@ -129,7 +130,7 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
     admission.rates.check_work(sender)
     admission.rates.admit(sender, declared_bytes)
     body = await admission.bodies.read(request.receive, sender)
-    undeclared_bytes = max(0, len(body) - declared_bytes)
+    undeclared_bytes = max(0, len(body) - declared_bytes)  # A chunked body declares no length.
     admission.rates.charge_bytes(sender, undeclared_bytes)
     return body, encoding
 

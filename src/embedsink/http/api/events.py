@@ -63,8 +63,7 @@ class IngestEndpoint:
 
         try:
             meta = self.admission.admit(scope)
-            # No variable refers to the body. Otherwise it would stay in memory until the response, which may be
-            # delayed.
+            # Don't store the body in a variable, which would keep it in memory until the response is sent.
             self._ingest_body(meta, await self.admission.read(meta, receive), reply)
         except ClientDisconnect:
             return
@@ -77,7 +76,7 @@ class IngestEndpoint:
         """Authenticate, limit, validate, journal and answer a delivery whose headers are already checked."""
         try:
             self.admission.admit_body(meta, body)
-            result = self._validate(meta, body)
+            result = self._validate_on_loop(meta, body)
             if result is None:
                 self._validate_in_worker(meta, body, reply)
             else:
@@ -85,18 +84,18 @@ class IngestEndpoint:
         except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
             self._reply_error(meta.scope, error, reply)
 
-    def _validate(self, meta: RequestMeta, body: bytes) -> ParseResult | None:
+    def _validate_on_loop(self, meta: RequestMeta, body: bytes) -> ParseResult | None:
         """Validate a small body on the event loop. Return None for a body that the worker has to validate."""
         content = self._inflate_small(meta, body)
         if content is None:
             return None
         rules = meta.engine.rules
-        # The fast parser returns None for a body that only the full parser can validate.
+        # The fast parser returns None for a body that may be invalid. Only the full parser says what is wrong with it.
         delivery = None if meta.is_ndjson else parse_fast(content, now_ms(), rules)
         if delivery is not None:
             key = meta.valid_key
             return encode_delivery(delivery, len(content), key_id=key.key_id, deployments=key.deployments)
-        # Don't run the slow parser for a sender with too many rejections or large bodies.
+        # Don't run the full parser, which is slow, for a sender with too many rejections or large bodies.
         self.admission.rates.check_work(meta.sender)
         if _is_slow(content, is_ndjson=meta.is_ndjson):
             return None
@@ -115,7 +114,7 @@ class IngestEndpoint:
             return None  # The worker decompresses the body up to the full limit, and reports damage.
 
     def _validate_in_worker(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
-        """Validate a body in the worker process, and then journal it. Until then, its bytes count as in flight."""
+        """Validate a body in the worker process, and then journal it. Meanwhile, count it as a body in memory."""
         sender, body_bytes = meta.sender, len(body)
         rates, inflight = self.admission.rates, self.admission.bodies.inflight
         rates.check_work(sender)
@@ -137,17 +136,18 @@ class IngestEndpoint:
         except Unavailable:
             inflight.release(sender, body_bytes)
             raise
-        rates.charge_work(sender, body_bytes)
+        rates.charge_work(sender, body_bytes)  # not for a body that the full queue of the worker refuses
 
     def _journal(self, meta: RequestMeta, result: ParseResult, reply: Reply) -> None:
         """Journal a validated body, and answer after the fsync: a 202 promises that the events survive power loss."""
         self._charge_rejections(meta, result)
         key = self.admission.check_key(meta, result)
         event_count = result.accepted_count + result.rejected_count
-        if event_count > 1:  # One event is already charged.
+        if event_count > 1:  # Until the number was known, the request was charged as one event.
             self.admission.rates.charge_events(key.key_id, event_count)
         if result.refusal is not None and not result.rejected_count:
-            raise result.refusal  # The body is not quarantined, so nothing is journaled.
+            # Of the refused bodies, only an unreadable one is journaled: it is one rejection for the quarantine.
+            raise result.refusal
         on_durable = _durable_callback(meta, result, reply)
         if result.rejected_count:
             is_scoped = key.deployments is not None
@@ -162,17 +162,20 @@ class IngestEndpoint:
             )
 
     def _charge_rejections(self, meta: RequestMeta, result: ParseResult) -> None:
-        """Charge a refused body or rejected envelopes to the sender, at `REJECTED_FACTOR` times their size."""
+        """Charge rejected bytes at a multiple of their size: they need the full parser and space in the quarantine."""
         if result.refusal is not None:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * result.body_bytes)
         elif result.rejected_count:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(result.rejection_lines))
 
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
-        """Answer with an error, or with a delayed 429 if the address sends too many requests without a valid key."""
+        """Answer with an error, or with a 429 if the address sends too many requests without a valid key.
+
+        The 429 is delayed, so that each connection of such a client costs at most one response a second.
+        """
         limits = self.admission.anonymous_limits
-        is_authenticated = "key_id" in scope["state"]  # Authentication sets this.
-        is_bug = not isinstance(error, EmbedsinkError)
+        is_authenticated = "key_id" in scope["state"]  # The limits of a valid key apply instead.
+        is_bug = not isinstance(error, EmbedsinkError)  # The client is not to blame.
         if is_authenticated or is_bug:
             reply(error_response(scope, error))
             return
@@ -185,7 +188,7 @@ class IngestEndpoint:
 
 def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
     """Return whether the full parser may block the event loop for too long with this content."""
-    # Estimates the number of values: a comma precedes each value but the first, or in NDJSON a line break.
+    # Estimate the number of values from the number of separators: commas, and in NDJSON also line breaks.
     separator_count = content.count(b",") + (content.count(b"\n") if is_ndjson else 0)
     return len(content) > SLOW_BYTES_MAX or separator_count > SLOW_VALUES_MAX
 
@@ -199,6 +202,7 @@ def _durable_callback(meta: RequestMeta, result: ParseResult, reply: Reply) -> C
     refusal = result.refusal
 
     def on_durable(failure: Unavailable | None) -> None:
+        # An unreadable body is refused even after a success, which only means that its rejection is durable.
         error = refusal if failure is None else failure
         if error is None:
             reply(receipt_response(meta.scope, accepted_count, rejected_count, listed_rejections, origin=meta.origin))

@@ -55,7 +55,7 @@ async def show_summary(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS))
-    # In a thread: the first use loads all time zones, and searching them for a misspelt name is slow.
+    # In a thread: checking a `timezone` loads the list of all time zones once, and compares a misspelt one with all.
     scope = await run_in_threadpool(parse_report_scope, query, key)
     csv_options = parse_csv_options(query)
     etag = EtagCheck.of(request, key, depends_on_clock=True)  # A period such as 7d ends now.

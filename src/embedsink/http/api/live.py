@@ -54,7 +54,7 @@ async def show_live(request: Request) -> Response:
 def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
     """Return the position after which a client resumes; None for a new client.
 
-    A position is the number of a loaded journal file. Clients send back the position in the id of the last message.
+    A position is the number of a loaded journal segment. Clients send back the position in the id of the last message.
 
     Raises:
         Refused: the client sent a text that does not have the form of an id (`bad_parameter`).
@@ -71,11 +71,15 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
         raise _invalid_id_error(last_id)
     newest = engine.load_notifier.position
     oldest = max(0, newest - RESUME_SEGMENTS_MAX)  # A client can't resume further back.
+    # From a position above the newest, the client would miss the events up to that position.
     return max(oldest, min(int(last_id), newest))
 
 
 def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
-    """Return the position in an encrypted id; for an id of an earlier process, the first position of this process.
+    """Return the position in an encrypted id.
+
+    Each process has its own secret, so an id of an earlier process decrypts to a random number. Such a client gets all
+    events since the first position of this process.
 
     Raises:
         Refused: the text does not have the form of an id (`bad_parameter`).
@@ -84,7 +88,8 @@ def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
         raise _invalid_id_error(opaque_id)
     first, newest = engine.load_notifier.first_position, engine.load_notifier.position
     position = engine.number_cipher.decrypt(int(opaque_id, 16))
-    return position if first <= position <= newest else first
+    is_of_this_process = first <= position <= newest
+    return position if is_of_this_process else first
 
 
 def _invalid_id_error(message_id: str) -> Refused:
@@ -99,6 +104,7 @@ ROUTES = [Route(PATH, show_live)]
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the route."""
+    # A number; for keys with a scope, an encrypted number.
     last_id = {"type": "string", "pattern": "^([0-9]{1,10}|[0-9a-f]{16})$"}
     recent = {"type": "integer", "minimum": 1, "maximum": ROWS_MAX}
     return [

@@ -49,7 +49,7 @@ async def list_quarantine(request: Request) -> Response:
     limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
-    # In the query's thread, because the JSON may be tens of megabytes long.
+    # The thread of the query also builds the JSON, because it may be tens of megabytes long.
     read = partial(rejections_json, limit=limit, quarantine_id=quarantine_id)
     body = await cancel_on_disconnect(
         request, run_query(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
@@ -135,7 +135,7 @@ def operations(_: Settings) -> list[Operation]:
             summary="Replay one rejection or the whole quarantine",
             success=Success(
                 200,
-                "The numbers of rejections that were replayed, rejected again and not tried.",
+                "The numbers of rejections that were accepted, that were rejected again, and that were not tried.",
                 {"application/json": ref("Replay")},
             ),
             error_reasons=(*SCOPE_REASONS, *JOURNAL_REASONS),

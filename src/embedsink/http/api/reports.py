@@ -87,7 +87,7 @@ def operations(_: Settings) -> list[Operation]:
             path=f"{PATH}/{{name}}",
             id="readReport",
             summary=(
-                "Read the rows of a report in the reader's scope, as JSON or with a suffix as CSV, Parquet or Arrow"
+                "Read the rows of a report in the reader's scope as JSON, or with a suffix as CSV, Parquet or Arrow"
             ),
             success=Success(200, "The rows.", rows_content(REPORT_FORMATS)),
             error_reasons=(*SPOOL_REASONS, Reason.NOT_FOUND),

@@ -18,7 +18,7 @@ class Resource(Protocol):
     """A module with routes, and the operations that describe them."""
 
     @property
-    def ROUTES(self) -> Sequence[BaseRoute]:  # noqa: N802  a constant of a module
+    def ROUTES(self) -> Sequence[BaseRoute]:  # noqa: N802  Each module implements this property as a constant.
         """The routes."""
 
     def operations(self, settings: Settings) -> Sequence[Operation]:

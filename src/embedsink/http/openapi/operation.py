@@ -145,12 +145,17 @@ class Group:
 def _error_response(status: int, reasons: Sequence[Reason]) -> OperationResponse:
     """Return the response for an error status: its reasons, the advice on each, and the schema of the problem."""
     reason_names = tuple(sorted({str(reason) for reason in reasons}))
-    # The problems of a few reasons have extra members, and therefore their own schema.
-    schema_name = next((_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS), "Problem")
+    # An operation has at most one reason whose problem has its own schema.
+    special_schema_names = [_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS]
+    schema_name = special_schema_names[0] if special_schema_names else "Problem"
     members = {"status": {"const": status}, "reason": {"enum": list(reason_names)}}
     schema = {"allOf": [ref(schema_name), {"properties": members}]}
     # dict.fromkeys removes duplicates: several reasons have the same advice.
     advice = " ".join(dict.fromkeys(problems.advice_on(reason) for reason in reasons))
     return OperationResponse(
-        status, advice, {problems.MEDIA_TYPE: schema}, _ERROR_HEADERS.get(status, {}), reason_names
+        status,
+        meaning=advice,
+        contents={problems.MEDIA_TYPE: schema},
+        headers=_ERROR_HEADERS.get(status, {}),
+        reasons=reason_names,
     )

@@ -27,7 +27,7 @@ def limit_parameter(description: str, default: int, maximum: int) -> Schema:
 
 def if_none_match() -> Schema:
     """Return the parameter `If-None-Match`."""
-    tag = {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'}
+    tag = {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'}  # An `entity-tag` (RFC 9110, section 8.8.3) in ASCII.
     return parameter("If-None-Match", tag, "The ETag of the response that the client has stored.", location="header")
 
 

@@ -25,7 +25,7 @@ from embedsink.http.authentication import check_kind, find_key, session_key
 from embedsink.http.dashboard_registry import DashboardRegistry
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
-from embedsink.http.openapi.parameters import event_filter_parameters, scope_parameters
+from embedsink.http.openapi.parameters import deployment_parameters, event_filter_parameters
 from embedsink.http.openapi.parts import Schema, html_page
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega_bundle import VegaBundle
@@ -82,10 +82,10 @@ class DashboardPages:
         """Return a redirect to the login, or to the same page without foreign parameters. Return None to show the page.
 
         A foreign parameter, such as `utm_source`, resembles no known name, and is dropped. A misspelt parameter
-        resembles a known name, and is refused. On a page without a period, the parameters of the
-        period are foreign too.
+        resembles a known name, and is refused. On a page without a period, the parameters of the period are foreign
+        too.
 
-        The login is checked first, because comparing names takes time, which only authenticated readers may use.
+        The login is checked before the names: comparing names is slow, so strangers must not be able to start it.
 
         Raises:
             Refused: the connection is unencrypted (`plain_http`), or the key is not a read key (`wrong_kind`).
@@ -166,6 +166,12 @@ def _foreign_parameters(names: Sequence[str], known_names: Sequence[str]) -> set
     return {name for name in unknown_names if name in PERIOD_PARAMETERS or nearest(name, known_names) is None}
 
 
+def _period_label(period: str) -> str:
+    """Return a period in words, such as `7 days` for `7d`."""
+    count, unit = period[:-1], period[-1]
+    return f"{count} {_PERIOD_UNITS[unit]}"
+
+
 def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega_path: str) -> dict[str, Any]:
     """Return what the scripts of a dashboard page need: the tiles, the columns of the reports, and the themes."""
     tiles = [tile for section in dashboard.sections for tile in section.tiles]
@@ -203,7 +209,8 @@ def _tile_config(tile: Tile) -> dict[str, Any]:
 def _chart_config(chart: Chart) -> dict[str, Any]:
     """Return what the page's scripts need to show a chart, such as the Vega-Lite specification.
 
-    `columns` has the titles of the tooltip fields by column, and `times` has the titles of the fields that are times.
+    `compare` is the column with the times of the previous period's line. `columns` has the titles of the tooltip fields
+    by column, and `times` has the titles of the tooltip fields that contain times.
     """
     spec = complete_spec(chart)
     fields = list(_tooltip_fields(spec))
@@ -270,7 +277,7 @@ async def show_dashboard(request: Request) -> Response:
         "dashboard.html",
         name=name,
         dashboard=dashboard,
-        periods={period: f"{period[:-1]} {_PERIOD_UNITS[period[-1]]}" for period in PERIODS},  # such as `7d`: `7 days`
+        periods={period: _period_label(period) for period in PERIODS},
         reports=reports,
         surfaces=SURFACES,
         no_data=NO_DATA,
@@ -300,10 +307,7 @@ _REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.NOT_READY, *ANY_REQUEST
 
 def operations(_: Settings) -> list[Operation]:
     """Return the OpenAPI operations of the routes."""
-    inspector_parameters = [
-        *event_filter_parameters(),
-        *(parameter for parameter in scope_parameters() if parameter["name"] in EVENT_FILTERS),
-    ]
+    inspector_parameters = [*event_filter_parameters(), *deployment_parameters()]
     dashboard_parameters = [NAME_PARAMETER, *period_parameters()]
     return [
         Operation(

@@ -106,13 +106,14 @@ class Docs:
         return await file.answer(request, STATIC_PAGE_HEADERS | NO_CACHE)
 
     async def _with_base_url(self, path: str, html: str, base_url: str) -> TaggedFile:
-        """Return a page with this base URL in the examples, compressed and cached unless the cache is full."""
+        """Return a page with this base URL in the examples. Compress and cache it unless the cache is full."""
         cached = self._compressed_pages.get((path, base_url))
         if cached is not None:
             return cached
         body = html.replace(_PLACEHOLDER_URL, escape(base_url)).encode()
         tag = f"W/{content_etag(body)}"
         if len(self._compressed_pages) >= COMPRESSED_PAGES_MAX:
+            # Compressing an uncached page again for each request would take more CPU time than sending it.
             return TaggedFile(_HTML, tag, body)
         file = TaggedFile(_HTML, tag, compressed=await run_in_threadpool(gzip.compress, body))
         self._compressed_pages[path, base_url] = file

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from embedsink.http.openapi.parts import Schema
-from embedsink.http.pages.schema_text import type_text
+from embedsink.http.pages.schema_text import schema_name, type_text
 from embedsink.http.problems import advice_on
 from embedsink.reasons import Reason
 
@@ -45,9 +45,7 @@ def messages_of(schemas: dict[str, Schema]) -> list[Message]:
         schemas: the JSON Schemas in the OpenAPI description, by name.
     """
     reference_by_type = schemas["Envelope"]["discriminator"]["mapping"]
-    return [
-        _message(type_, schemas[_schema_name(reference)], schemas) for type_, reference in reference_by_type.items()
-    ]
+    return [_message(type_, schemas[schema_name(reference)], schemas) for type_, reference in reference_by_type.items()]
 
 
 def shown_reasons() -> list[ShownReason]:
@@ -58,7 +56,7 @@ def shown_reasons() -> list[ShownReason]:
 def _message(type_: str, envelope_schema: Schema, schemas: dict[str, Schema]) -> Message:
     """Return the documentation of a message type. `envelope_schema` is the JSON Schema of envelopes of this type."""
     properties = envelope_schema["properties"]
-    payload_schema = schemas[_schema_name(properties["payload"]["$ref"])]
+    payload_schema = schemas[schema_name(properties["payload"]["$ref"])]
     required_names = payload_schema.get("required", ())
     return Message(
         type=type_,
@@ -78,8 +76,3 @@ def _allowed_values(schema: Schema) -> list[str]:
         return [schema["const"]]
     values: list[str] = schema.get("enum", [])
     return values
-
-
-def _schema_name(reference: str) -> str:
-    """Return the name in a reference, such as `View` in `#/components/schemas/View`."""
-    return reference.rpartition("/")[2]

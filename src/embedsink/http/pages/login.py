@@ -53,7 +53,7 @@ class LoginPage:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM_TYPE}. Send the form as {FORM_TYPE}.")
         content_length = request.headers.get("content-length", "")
         is_number = content_length.isascii() and content_length.isdigit()
-        # Check a length of 0 if the header is missing or invalid. The reader counts the bytes of the body in any case.
+        # This only refuses a body early. The reader also limits a body whose declared length is missing or wrong.
         self._body_reader.check_headers(length=int(content_length) if is_number else 0, encoding="")
         body = await self._body_reader.read(request.receive, Sender(client_address(request.scope)))
         try:
@@ -122,7 +122,7 @@ async def _submit(request: Request, page: LoginPage) -> Response:
     except Refused:
         article = "an" if key.kind is KeyKind.INGEST else "a"
         return await page.form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
-    request.scope["state"]["key_id"] = key.key_id  # For the access log.
+    request.scope["state"]["key_id"] = key.key_id  # for log lines
     sessions: Sessions = request.state.sessions
     return page.redirect(path, sessions.login_cookie(key, request))
 

@@ -27,7 +27,7 @@ def type_text(schema: Schema) -> str:
 def _type_without_default(schema: Schema) -> str:
     """Return the type that a JSON Schema describes, without the default and the example."""
     if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
+        return schema_name(schema["$ref"])
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
@@ -39,6 +39,11 @@ def _type_without_default(schema: Schema) -> str:
     if isinstance(schema.get("type"), list):
         return " or ".join(str(type_) for type_ in schema["type"])
     return _single_type(schema)
+
+
+def schema_name(reference: str) -> str:
+    """Return the name in a reference, such as `View` in `#/components/schemas/View`."""
+    return reference.rpartition("/")[2]
 
 
 def _single_type(schema: Schema) -> str:
@@ -54,7 +59,7 @@ def _single_type(schema: Schema) -> str:
 
 
 def _enum_text(values: list[str]) -> str:
-    """Return the allowed values, such as `one of csv, png`: a single value alone, or two examples of many."""
+    """Return all allowed values, such as `one of csv, png`. For a long list, return their number and two examples."""
     if len(values) > LISTED_VALUES_MAX:
         return f"one of {len(values)}: {', '.join(values[:2])}, …"
     return values[0] if len(values) == 1 else f"one of {', '.join(values)}"

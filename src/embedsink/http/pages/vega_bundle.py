@@ -32,7 +32,7 @@ from embedsink.settings import Settings
 
 log = logging.getLogger(__name__)
 
-PACKAGE = "vl-convert-python"
+BUILDER_PACKAGE = "vl-convert-python"
 BUILD_S_MAX = 120.0
 _NICENESS = 10
 
@@ -41,7 +41,7 @@ class VegaBundle:
     """The bundle of this version. Opening a dashboard builds it, unless the data folder has it already."""
 
     def __init__(self, folder: DataFolder) -> None:
-        versions = f"{version(PACKAGE)} {VEGA_LITE}"
+        versions = f"{version(BUILDER_PACKAGE)} {VEGA_LITE}"  # The bundle depends on both.
         self._version = blake2s(versions.encode(), digest_size=8).hexdigest()
         self.path = f"/pages/vega/{self._version}.js"
         self._cache_file = folder.pages / f"vega-{self._version}.js.gz"
@@ -81,7 +81,8 @@ class VegaBundle:
     async def _wait_for_bundle(self) -> bytes:
         """Wait for the bundle, and return it compressed.
 
-        The URL of the bundle requires no login, so a request only loads a cached bundle. Dashboards start the build.
+        If no build has begun, load a cached bundle, but don't start the slow build: the URL of the bundle requires no
+        login. Opening a dashboard starts the build.
 
         Raises:
             Unavailable: the build failed, or has not begun and no bundle is cached (`not_ready`).
@@ -133,7 +134,8 @@ async def _build_in_child() -> bytes:
     try:
         content, _ = await asyncio.wait_for(child.communicate(), BUILD_S_MAX)
     except TimeoutError:
-        message = f"{PACKAGE}: took more than {BUILD_S_MAX:g} s. Open a dashboard again when this machine is less busy."
+        advice = "Open a dashboard again when this machine is less busy."
+        message = f"{BUILDER_PACKAGE}: took more than {BUILD_S_MAX:g} s. {advice}"
         raise Unavailable(Reason.NOT_READY, message, retry_after_s=10) from None
     finally:
         if child.returncode is None:
@@ -142,7 +144,7 @@ async def _build_in_child() -> bytes:
     if child.returncode != 0:
         raise Unavailable(
             Reason.NOT_READY,
-            f"{PACKAGE}: failed with exit code {child.returncode}. Check that 150 MiB of memory is free.",
+            f"{BUILDER_PACKAGE}: failed with exit code {child.returncode}. Check that 150 MiB of memory is free.",
             retry_after_s=10,
         )
     return content
@@ -159,7 +161,7 @@ def _log_failure(task: "asyncio.Task[bytes]") -> None:
         return
     error = task.exception()
     if error is not None:
-        detail = f"{type(error).__name__} {error}. Dashboards show no charts."
+        detail = f"Dashboards show no charts. {type(error).__name__}: {error}"
         log.error("bundle_build_failed", extra={"detail": detail})
 
 

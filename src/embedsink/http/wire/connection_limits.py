@@ -49,7 +49,7 @@ class LimitedConnection(IngestProtocol):
     _head_bytes_at_least = 0  # without that chunk
     _head_bytes_at_most = 0  # with that chunk
     _dropped_bytes = 0  # the bytes of the current body that arrived after its response
-    _request_bytes = 0  # the bytes of the current request that arrived after its head
+    _request_bytes = 0  # the bytes of the current request, from the chunk in which its head ends
     _framing_bytes = 0  # the part of `_request_bytes` that is not in the body
     _receive_timer: asyncio.TimerHandle | None = None  # for a head, or for a body after its response
     _delayed_response: Callable[[], None] | None = None
@@ -76,7 +76,7 @@ class LimitedConnection(IngestProtocol):
         self._registry.evict_beyond_limit(len(self.connections))  # all connections of the server
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers, leave the registry, and complete a delayed response, which is no longer sent."""
+        """Stop all timers, leave the registry, and end the delay of a response, so that its request ends."""
         self._stop_receive_timer()
         self._registry.remove(self)
         super().connection_lost(exc)
@@ -89,12 +89,12 @@ class LimitedConnection(IngestProtocol):
         self._end_delay()
 
     def evict(self) -> None:
-        """Close the connection at once. Drop all bytes that a stalled client has not read, even in the kernel."""
+        """Close the connection at once. A client that reads still gets a complete response."""
         is_stalled = self.flow.write_paused
         if is_stalled:
-            self._abort()  # resets the connection
+            self._abort()  # Frees the kernel's buffer, which this client may never read.
         else:
-            self.transport.abort()  # The kernel still sends a response that is complete.
+            self.transport.abort()  # The kernel still sends its buffer.
 
     def pause_writing(self) -> None:
         """Stop writing because the client does not read, and allow the eviction of the connection."""
@@ -105,7 +105,7 @@ class LimitedConnection(IngestProtocol):
         """Continue writing, because the client reads again."""
         super().resume_writing()
         self._registry.remove_stalled(self)
-        # The connection may still wait for another reason, such as an incomplete request.
+        # The connection now waits for the rest of a request, or for the next one, unless a request is being processed.
         self._registry.add_waiting(self)
         self._stop_waiting_if_busy()
 
@@ -159,11 +159,13 @@ class LimitedConnection(IngestProtocol):
         elif self._has_complete_head():
             self._head_bytes_at_most = 0
             self._limit_body(len(data))
-        # An incomplete head begins in this chunk if no timer ran, or if another request or a dropped body ended in it.
-        elif self._receive_timer is None or self.cycle is not previous_cycle or self._dropped_bytes:
-            self._begin_head(len(data))
         else:
-            self._continue_head(len(data))
+            # A running timer belongs to this head, unless another request or a dropped body ended in this chunk.
+            has_ended = self.cycle is not previous_cycle or self._dropped_bytes > 0
+            if self._receive_timer is None or has_ended:
+                self._begin_head(len(data))
+            else:
+                self._continue_head(len(data))
 
     def _begin_head(self, byte_count: int) -> None:
         """Start the limits of size and time for a request head that is still incomplete.
@@ -177,14 +179,14 @@ class LimitedConnection(IngestProtocol):
         self._start_receive_timer()
 
     def _continue_head(self, byte_count: int) -> None:
-        """Add bytes to an incomplete head. Refuse the head if it is certainly too large."""
+        """Add bytes to both bounds on the size of an incomplete head. Refuse the head if the lower one is too large."""
         self._head_bytes_at_least += byte_count
         self._head_bytes_at_most += byte_count
         if self._head_bytes_at_least > HEAD_BYTES_MAX:
             self._refuse_head(_HEAD_TOO_LARGE)
 
     def _limit_body(self, byte_count: int) -> None:
-        """Apply the limits to the body of a request. The body may be complete, or still arrive after the response."""
+        """Apply the limits to a request whose head is complete, and whose body may be complete."""
         if not self.cycle.more_body:
             self._request_bytes = self._framing_bytes = 0  # The body is complete, so count the next request.
         else:
@@ -192,15 +194,16 @@ class LimitedConnection(IngestProtocol):
             if self.cycle.response_complete:
                 self._count_dropped(byte_count)
                 return
+        # The receive timer is only for incomplete heads and dropped bodies.
         self._dropped_bytes = 0
         self._stop_receive_timer()
         self._stop_waiting_if_busy()
 
     def on_response_complete(self) -> None:
-        """Wait again after a response, unless the next request has already arrived."""
-        is_last = not self.pipeline  # Read this before the next request starts.
+        """Wait for the next request. If it has already arrived, protect the connection from eviction instead."""
+        has_next = bool(self.pipeline)  # The call below removes the next request from the pipeline.
         super().on_response_complete()
-        if not is_last:
+        if has_next:
             self._stop_waiting_if_busy()
         elif not self.transport.is_closing():
             self._registry.add_waiting(self)
@@ -233,7 +236,7 @@ class LimitedConnection(IngestProtocol):
         raise ConnectionAbortedError  # Stops the parser.
 
     def _is_refused(self) -> bool:
-        """Return whether the current request is refused, and only its response is delayed. Its body can be dropped.
+        """Return whether the current request exceeded a rate. Its response is delayed, and its body can be dropped.
 
         `cycle` is the request that is being received, and `_active_cycle` is the one with the next response.
         """
@@ -259,15 +262,12 @@ class LimitedConnection(IngestProtocol):
             self.transport.close()
 
     def _count_dropped(self, byte_count: int) -> None:
-        """Count bytes of a body that arrive after its response, and are dropped.
-
-        Beyond `DROPPED_BYTES_MAX`, or when the timer ends, close the connection.
-        """
+        """Limit the bytes and the duration of a body that still arrives after its response, and is dropped."""
         self._dropped_bytes += byte_count
         if self._dropped_bytes > DROPPED_BYTES_MAX:
             self.transport.close()
         elif self._receive_timer is None:
-            self._start_receive_timer()  # uvicorn has cancelled its timer, and the rest may never arrive.
+            self._start_receive_timer()  # The idle timer has stopped, and the rest may never arrive.
 
     def _has_complete_head(self) -> bool:
         # uvicorn creates the scope with the first byte of a request, and adds the method when the head is complete.
@@ -275,8 +275,8 @@ class LimitedConnection(IngestProtocol):
         return scope is not None and "method" in scope
 
     def _start_receive_timer(self) -> None:
-        """Start the time limit of a head, or of a body after its response. Measure the head from here on."""
-        self._head_bytes_at_least = 0
+        """Start the time limit of a head, or of a body after its response."""
+        self._head_bytes_at_least = 0  # `_continue_head` adds the chunks that follow.
         self._receive_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_receive_timeout)
 
     def _stop_receive_timer(self) -> None:

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with a fast path for ingest requests that arrive at once.
+"""uvicorn's HTTP protocol, with a fast path for ingest requests that arrive in one piece.
 
 ASGI starts a task for each request, which can wait for a body and for a slow client. Most ingest requests need neither:
 head and body arrive together, and the response is short. The fast path passes them to `IngestEndpoint` directly, and
@@ -84,7 +84,7 @@ class IngestProtocol(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data. Then pass an ingest request whose body is still incomplete to uvicorn."""
+        """Parse received data. If the body of a deferred request is incomplete, let uvicorn wait for the rest."""
         self._idle_since = None
         self._used_fast_path = False
         self._feed(data)
@@ -203,8 +203,8 @@ class IngestProtocol(HttpToolsProtocol):
     def _can_use_fast_path(self) -> bool:
         """Return whether the request can be served without waiting for an earlier response or for the client.
 
-        Received data may contain thousands of requests, and refused requests are answered at once. Only one request may
-        use the fast path, because thousands of refusals would block all other connections.
+        One read may return thousands of requests, and the fast path answers refused requests at once. So only one
+        request of a read may use it: thousands of refusals would block all other connections.
         """
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return (
@@ -242,8 +242,8 @@ class IngestProtocol(HttpToolsProtocol):
         """Answer invalid HTTP with 400, and close. If an earlier response is pending, send only that response."""
         cycle: Any = self.cycle  # None before the first request
         is_answering = cycle is not None and not cycle.response_complete
-        if is_answering and not cycle.more_body:
-            cycle.keep_alive = False
+        if is_answering and not cycle.more_body:  # The cycle is an earlier, complete request.
+            cycle.keep_alive = False  # Close after its response.
         elif not self.transport.is_closing():
             self._log_refusal(detail)
             if is_answering and cycle.response_started:

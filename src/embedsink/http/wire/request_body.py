@@ -150,8 +150,8 @@ class InflightBytes:
     def __init__(self, bytes_max: int, *, body_bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._body_bytes_max = body_bytes_max
-        three_quarters = bytes_max * 3 // 4
-        self._key_bytes_max = max(three_quarters, body_bytes_max)  # A key may always send one body.
+        # One key leaves a quarter to the others, but may always send one body.
+        self._key_bytes_max = max(bytes_max * 3 // 4, body_bytes_max)
         self._by_sender: Counter[Sender] = Counter()
         self._by_key: Counter[str | None] = Counter()
         self._total = 0
@@ -165,7 +165,7 @@ class InflightBytes:
         # Senders without a key have their own `InflightBytes`, and may use all of it.
         key_bytes_max = self._key_bytes_max if sender.key_id else self._bytes_max
         key_bytes_free = key_bytes_max - self._by_key[sender.key_id]
-        # A sender may use as many bytes as its key has free, but always one body.
+        # An address leaves free bytes for the next address of its key, unless it sends only one body.
         sender_bytes_max = max(key_bytes_free, self._body_bytes_max)
         if (
             self._total + byte_count > self._bytes_max
