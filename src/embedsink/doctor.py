@@ -1,7 +1,6 @@
 """Read-only checks of a data folder: versions, disk space, snapshot, rows, dashboards, journal and keys."""
 
 import platform
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.dashboards.files import dashboard_files, read_dashboards
 from embedsink.dashboards.lint import lint
 from embedsink.data_folder import LOSS_NOTE_PREFIX, DataFolder, nested_message
+from embedsink.durable_files import free_bytes
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of, number_of_identity
@@ -86,9 +86,9 @@ def _examine_disk_space(folder: DataFolder, settings: Settings) -> Finding:
     """Check that the disk has space for two copies of the store: the next snapshot, and a rebuild."""
     store_bytes = folder.store.stat().st_size if folder.store.exists() else 0
     needed_bytes = settings.free_bytes_min + 2 * store_bytes
-    free_bytes = shutil.disk_usage(folder.path).free
-    message = f"{free_bytes:,} bytes are free. The next snapshot and a rebuild need {needed_bytes:,}."
-    if free_bytes < needed_bytes:
+    available_bytes = free_bytes(folder.path)
+    message = f"{available_bytes:,} bytes are free. The next snapshot and a rebuild need {needed_bytes:,}."
+    if available_bytes < needed_bytes:
         return _problem("disk space", f"{message} Free space on the disk.")
     return _ok("disk space", message)
 

@@ -1,4 +1,4 @@
-"""File operations that survive a crash: writes, folder fsync, and renames that never replace a file.
+"""File operations that survive a crash: writes, folder fsync, and renames that never replace a file. Also free space.
 
 Callers compare results of `device_and_inode` to detect that another program moved or replaced a file.
 """
@@ -6,6 +6,12 @@ Callers compare results of `device_and_inode` to detect that another program mov
 import errno
 import os
 from pathlib import Path
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free disk space in bytes that this user may use."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -238,7 +238,7 @@ class Engine:
     def _restore_quarantine_budget(self) -> None:
         """Count the rejections that were quarantined today against the daily budget of each key."""
         try:
-            with self.store.reader(EVERYTHING, uses_one_thread=True) as reader:
+            with self.store.reader(EVERYTHING, is_short=True) as reader:
                 rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for the repair, so today's usage starts at zero.

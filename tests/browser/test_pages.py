@@ -8,7 +8,7 @@ from embedsink.browser.modules import browser_files
 from tests.browser.stage import FRAME, Stage, embed_in, emit, events_of, on_durable, paths_of, waiting
 from tests.support.servers import wait_until
 
-pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 # Without timers, events are sent for the reason that the test names, and not after a second.
 NO_TIMERS = "() => { window.setTimeout = () => 1; }"
@@ -32,6 +32,7 @@ def test_a_closing_page_loses_no_event(stage: Stage) -> None:
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
+@pytest.mark.alone
 def test_a_leaving_page_sends_less_than_64_kib_and_the_rest_later(stage: Stage) -> None:
     page = stage.open()
     page.evaluate(NO_TIMERS)
@@ -49,6 +50,7 @@ def test_a_leaving_page_sends_less_than_64_kib_and_the_rest_later(stage: Stage) 
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
+@pytest.mark.alone
 def test_a_hidden_page_sends_its_queue(stage: Stage) -> None:
     page = stage.open()
     page.evaluate(NO_TIMERS)
@@ -79,6 +81,7 @@ def test_a_beacon_serves_browsers_without_keepalive(stage: Stage) -> None:
     assert {event["payload"]["path"] for event in events_of(deliveries)} == {"/0", "/1"}
 
 
+@pytest.mark.alone
 def test_offline_then_online_delivers_at_once(stage: Stage) -> None:
     page = stage.open()
     page.context.set_offline(True)
@@ -119,6 +122,7 @@ def test_denied_storage_does_not_affect_delivery(stage: Stage) -> None:
     assert [event["seq"] for event in events_of(stage.delivered(3))] == [0, 1, 2]
 
 
+@pytest.mark.alone
 def test_the_queue_is_bounded_and_dropped_events_are_counted(stage: Stage) -> None:
     page = stage.open()
     stage.gate.is_closed = True
@@ -157,6 +161,7 @@ def test_a_reopened_browser_sends_its_queue(stage: Stage, tmp_path: Path) -> Non
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
+@pytest.mark.alone
 def test_ten_tabs_send_each_event_once(stage: Stage) -> None:
     context = stage.context()
     pages = [stage.open(context=context) for _ in range(10)]
@@ -170,6 +175,7 @@ def test_ten_tabs_send_each_event_once(stage: Stage) -> None:
     assert sorted(stage.gate.ids()) == sorted(ids)
 
 
+@pytest.mark.alone
 def test_the_queue_of_a_killed_tab_is_adopted_once_by_ten_tabs(stage: Stage) -> None:
     context = stage.context()
     stage.gate.is_closed = True

@@ -311,7 +311,6 @@ def demo(begin: Begin) -> Demo:
     return demo
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 class TestRun:
@@ -409,7 +408,6 @@ class TestRun:
         assert not is_listening(embed_port)
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("words", ["data folder", "ready after", "sent  "])
@@ -421,7 +419,6 @@ def test_sigterm_stops_the_demo_at_any_step(begin: Begin, words: str) -> None:
     assert_ended_cleanly(demo, folder)
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_killed_server_ends_the_demo_with_an_error_and_deletes_the_folder(begin: Begin) -> None:
@@ -435,7 +432,6 @@ def test_a_killed_server_ends_the_demo_with_an_error_and_deletes_the_folder(begi
     assert not folder.exists()
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_a_port_in_use_is_an_error_that_names_it(begin: Begin) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

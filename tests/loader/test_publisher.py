@@ -272,11 +272,7 @@ def test_old_copies_are_deleted_when_a_new_one_has_no_space(
         evidence = folder.damaged / "store.duckdb"
         shutil.copy(folder.store, evidence)
         # enough space only after both are deleted
-        monkeypatch.setattr(
-            shutil,
-            "disk_usage",
-            lambda _: SimpleNamespace(free=0 if folder.previous.exists() else 1 << 40),
-        )
+        monkeypatch.setattr(publisher, "free_bytes", lambda _: 0 if folder.previous.exists() else 1 << 40)
         add_segment(folder, 3)
         load_all(loader)
         loader.publish()

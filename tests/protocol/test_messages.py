@@ -1,10 +1,11 @@
 """The catalog agrees with spec 6 in every field. The table is copied from the spec, not from the code."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
-from embedsink.protocol.messages import catalog_for
+from embedsink.protocol.messages import Surface, catalog_for
+from embedsink.reports.scope import SURFACES
 from tests.support.envelopes import event_or_action, parse_body
 
 # Type, field, presence, and the accepted JSON types or words.
@@ -160,3 +161,7 @@ def test_every_identifier_contains_the_service_name() -> None:
 
     assert catalog.source == "acme-embed"
     assert all(name.startswith(("acme:event:", "acme:action:")) for name in catalog.types)
+
+
+def test_reports_accept_the_surfaces_of_the_protocol() -> None:
+    assert get_args(Surface) == SURFACES

@@ -243,7 +243,7 @@ def test_the_second_thread_exists_only_while_a_reader_is_open(loaded_store: Load
 
 
 def test_a_brief_query_starts_no_second_thread(loaded_store: LoadedStore) -> None:
-    with loaded_store.store.reader(EVERYTHING, uses_one_thread=True):
+    with loaded_store.store.reader(EVERYTHING, is_short=True):
         assert loaded_store.query("select current_setting('threads')") == [(1,)]
         with loaded_store.store.reader(EVERYTHING):
             assert loaded_store.query("select current_setting('threads')") == [(2,)]

@@ -22,10 +22,10 @@ from embedsink.errors import Unavailable
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import Segment, number_of
 from embedsink.journal.writer import wait_for
-from embedsink.loader import tasks
+from embedsink.loader import quarantine_purge
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
-from embedsink.loader.tasks import QuarantinePurge
+from embedsink.loader.quarantine_purge import QuarantinePurge
 from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.strict_json import encode
@@ -377,7 +377,7 @@ def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Pa
 
 
 def test_rejections_are_purged_after_the_retention_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "RETENTION_INTERVAL_S", 0.2)
+    monkeypatch.setattr(quarantine_purge, "RETENTION_INTERVAL_S", 0.2)
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
         key, admin = server.key(), server.key("admin")
         server.post([1], key=key)

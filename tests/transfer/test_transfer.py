@@ -310,8 +310,11 @@ def test_losses_are_reported_once() -> None:
 
 
 def test_the_key_in_a_delivery_is_not_forwarded() -> None:
-    [delivery] = deliveries([{"key": "es_ingest_x", "events": [view()]}])
-    assert b"es_ingest" not in delivery.body
+    losing = {"key": "es_ingest_x", "receivedAt": YEAR_AGO_MS, "lost": {"quota": 2}, "events": []}
+    with_event, without_events = deliveries([{"key": "es_ingest_x", "events": [view()]}, losing])
+    assert b"es_ingest" not in with_event.body + without_events.body
+    assert json.loads(without_events.body) == {"lost": {"quota": 2}, "events": []}
+    assert without_events.received_at == YEAR_AGO_MS
 
 
 def test_a_server_receives_the_skew_of_the_clock_and_not_the_age_of_the_file() -> None:
@@ -320,6 +323,13 @@ def test_a_server_receives_the_skew_of_the_clock_and_not_the_age_of_the_file() -
     bodies = [json.loads(delivery.body) for delivery in deliveries([skewed, right], is_remote=True)]
     assert [body.keys() & {"receivedAt", "sentAt"} for body in bodies] == [{"sentAt"}, set()]
     assert time.time() * 1_000 - bodies[0]["sentAt"] == pytest.approx(HOUR_MS, abs=10_000)
+
+
+@pytest.mark.parametrize("invalid", ["yesterday", True, [7]])
+def test_a_server_receives_an_invalid_clock_and_rejects_it(invalid: object) -> None:
+    line = {"receivedAt": YEAR_AGO_MS, "sentAt": invalid, "events": [view()]}
+    [delivery] = deliveries([line], is_remote=True)
+    assert json.loads(delivery.body)["sentAt"] == invalid
 
 
 def test_the_first_of_two_lines_with_an_id_wins_after_a_retry_of_its_write(

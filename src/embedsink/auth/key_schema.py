@@ -190,7 +190,8 @@ def _checksum(entries: list[Any]) -> str:
 
 def _reject_duplicate_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the fields of a JSON object as a dict. Raise ValueError if two fields have the same name."""
-    # JSON parsers use the last of two equal names: a `revoked_at` inserted above the old one would have no effect.
+    # JSON parsers use the last of two equal names. If an operator revoked a key by adding a `revoked_at` above
+    # `"revoked_at": null`, the key would stay valid.
     unique_fields = dict(fields)
     if len(unique_fields) < len(fields):
         raise ValueError("an object has the same field twice")

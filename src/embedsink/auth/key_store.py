@@ -133,7 +133,7 @@ class KeyStore:
         from embedsink.auth.key_schema import to_document  # Loads pydantic.
 
         draft = self.path.with_name(f"{self.path.name}.new")
-        draft.unlink(missing_ok=True)  # A draft from before a crash would be overwritten only in part.
+        draft.unlink(missing_ok=True)  # A crash may have left a draft, which `_open_private` would not truncate.
         with _open_private(draft) as file:
             json.dump(to_document(keys), file, indent=2, ensure_ascii=False)
             file.write("\n")

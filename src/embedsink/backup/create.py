@@ -104,9 +104,10 @@ class _Backup:
             yield self._chunks.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
-        """Store the snapshot. Return the stored file, if there is a snapshot, and the segments in the snapshot.
+        """Store the snapshot. Return its file (an empty list if there is no snapshot), and the segments in it.
 
-        Of the segments, only the newest and those with `numbers` are listed.
+        Args:
+            numbers: the numbers of the segments to look for in the snapshot, in addition to the newest ones.
         """
         file = open_snapshot_file(self._folder)
         if file is None:

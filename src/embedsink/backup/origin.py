@@ -49,8 +49,8 @@ def _has_other_segments(expected_identities: set[str], current: Segments) -> boo
         current: the segments of the data folder.
     """
     missing_numbers = {number_of_identity(identity) for identity in expected_identities - current.identities}
-    # Some random parts are unknown and can't be compared: those of segments up to `compacted_up_to`, of which the store
-    # has only the numbers, and those in a store that was recovered from a damaged file.
+    # Segments whose random part is unknown can't be compared. Of segments up to `compacted_up_to`, the store has only
+    # the numbers. Salvaged segments can have `UNKNOWN_RANDOM_PART`.
     comparable_numbers = {
         number_of_identity(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
     }
@@ -78,11 +78,11 @@ def _identities_of(generation: Generation) -> set[str]:
 
 
 def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
-    """Return the segments of a data folder: all in `journal/` and `damaged/`, and some of the snapshot.
+    """Return all segments in `journal/` and `damaged/`, and of the snapshot the newest and those with `numbers`.
 
     Args:
         folder: the data folder.
-        numbers: the numbers of the segments to look for in the snapshot, in addition to the newest ones.
+        numbers: the numbers of the segments to look for in the snapshot.
     """
     # Read the journal before the snapshot. A segment leaves the journal only after a snapshot with its rows is
     # published, so none is missed.

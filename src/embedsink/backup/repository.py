@@ -31,7 +31,8 @@ class Repository:
         self.path = path
         self.generations = path / "generations"
         self._temporary_file = path / "draft"
-        self.chunks = ChunkStore(path / "blocks", temporary_file=self._temporary_file)
+        self._chunks_folder = path / "blocks"
+        self.chunks = ChunkStore(self._chunks_folder, temporary_file=self._temporary_file)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -124,7 +125,7 @@ class Repository:
             # Create `generations` first: it identifies the folder as a backup if the process is interrupted.
             self.generations.mkdir(mode=0o700)
             sync_folder(self.path.parent)
-        (self.path / "blocks").mkdir(mode=0o700, exist_ok=True)
+        self._chunks_folder.mkdir(mode=0o700, exist_ok=True)
         sync_folder(self.path)
 
     def _next_name(self, began_at: datetime) -> str:

@@ -14,7 +14,7 @@ from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FILE_MODE, FOLDER_MODE
 
-_KEYS_MODE = 0o600
+_KEYS_MODE = 0o600  # Only the owner may read the digests of the tokens.
 
 
 def restore_backup(backup: Path, folder: DataFolder) -> Generation:
@@ -102,7 +102,7 @@ class _StagingFolder:
         self._staging_folder.mkdir(mode=FOLDER_MODE, parents=True)
         if self._is_new_data_folder:
             self._data_folder.chmod(FOLDER_MODE)  # `mkdir` creates parents with the default mode.
-        # Make the new folders durable: the data folder's entry is in its parent. (A relative path may have none.)
+        # Make the entries of both folders durable. The path may be `.`, whose parent only the absolute path shows.
         sync_folder(self._data_folder)
         sync_folder(self._data_folder.absolute().parent)
         return self
@@ -128,7 +128,7 @@ class _StagingFolder:
         byte_count = 0
         with open(path, "xb", opener=open_private) as target:
             mode = _KEYS_MODE if file.name == "keys.json" else FILE_MODE
-            os.fchmod(target.fileno(), mode)  # The umask does not apply to `fchmod`.
+            os.fchmod(target.fileno(), mode)  # Unlike a mode passed to `open`, this is exact: no umask applies.
             for chunk in file.chunks:
                 try:
                     content = repository.chunks.load(chunk)

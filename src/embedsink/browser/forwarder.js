@@ -50,6 +50,7 @@ export const forward = (options) => {
     const json = stringify([lost, ...queue]);
     attempt(() => {
       isSaved = 0;
+      // Without events and losses, the JSON is `[{}]`, four characters.
       if (json[4]) isSaved = store[queueName] = json;
       else delete store[queueName];
     });
@@ -102,6 +103,7 @@ export const forward = (options) => {
           // The server remembers ids for 7 days. An event almost that old could count twice, since it may have arrived.
           removeFromQueue(entry, "expired");
         } else if (
+          // An event above the limit is sent alone, but not by a page that may be about to close.
           entry.context == (batch[0] ?? entry).context &&
           (inFlightBytes + entry.size < bytesMax || !(isLeaving || bytes))
         ) {
@@ -130,7 +132,7 @@ export const forward = (options) => {
               keepalive: bytes < BODY_BYTES_MAX,
               body,
             });
-      if (isLeaving) flush(1);
+      if (isLeaving) flush(1); // Send the next batch now: this page may get no response.
       const response = await request;
       status = response.status;
       retryAfter = response.headers.get("retry-after");
@@ -182,8 +184,8 @@ export const forward = (options) => {
   const takeOverQueue = (otherQueue) => {
     const load = (lock) => {
       if (lock) {
-        // Without locks, the queue may be a live tab's. A page takes a queue over only while its own is empty. Otherwise, tabs
-        // would copy each other's queues forever.
+        // Without locks (`lock` is 1), the queue may be a live tab's. A page takes a queue over only while its own is empty.
+        // Otherwise, tabs would copy each other's queues forever.
         if (otherQueue != queueName && (lock.name || !queue[0]))
           attempt(() => {
             const [counts, ...entries] = parse(store[otherQueue]);

@@ -56,9 +56,9 @@ def inspect(
 ) -> None:
     """Count the events and actions of a session by type, and list the rejections. For tests of a host page.
 
-    The counts include every event that the server acknowledged before the command started. The exit code is 1 if
-    anything was rejected or lost, or if a count differs from --expect. It is also 1 if --wait was too short or,
-    without --expect, if nothing was received.
+    The command first waits, for at most --wait seconds, until every event that was acknowledged before is loaded. The
+    exit code is 1 if that takes longer, if anything was rejected or lost, or if a count differs from --expect. Without
+    --expect, it is also 1 if nothing was received.
     """
     if session is None and since is None:
         raise UsageError("--session: is missing. Pass --session or --since.")

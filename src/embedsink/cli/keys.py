@@ -94,7 +94,7 @@ def create(
     )
     print_message(f"{key.key_id}: a key to {_purpose(key)}. Store it safely: it is not shown again.")
     if key.kind is KeyKind.INGEST and key.origins:
-        # Unless both are terminals, stderr may be a log, so the tag has a placeholder instead of the key.
+        # Add the key to the tag only on a terminal that shows the key anyway. Otherwise stderr may be a log.
         is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
         print_message(_script_tag_advice(token if is_terminal else "THE-KEY-ON-STDOUT"))
     typer.echo(token)

@@ -38,8 +38,7 @@ def usage_errors(option: str | None = None) -> Iterator[None]:
     """Convert Misconfigured to a usage error.
 
     Args:
-        option: the option that the message begins with, instead of the name before the first colon. None keeps the
-            message.
+        option: the option that replaces the name before the first colon of the message; None to keep the name.
     """
     try:
         yield

@@ -155,7 +155,7 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
         tiles_by_section: dict[str, Any] = {}
         for section in dashboard.sections:
             tiles = query_section(reader, section, period, reports=reports, now=now)
-            if tiles:  # A section that contains only gauges has no tiles here.
+            if tiles:  # Only a server has gauges, so a section of gauges has no tiles here.
                 tiles_by_section[section.id] = {tile_id: asdict(tile) for tile_id, tile in tiles.items()}
     start, end = span_of(period.scope, now=now)
     return DashboardData(dashboard, tiles_by_section, (start, end))

@@ -78,7 +78,7 @@ def _print_on_terminal(chunks: Iterable[bytes], format: Format) -> None:
         for chunk in chunks:
             file.buffer.write(chunk)
         file.seek(0)
-        for line in file:  # Reading converts the `\r\n` of csv.
+        for line in file:  # Reading converts the `\r\n` of csv, which would be escaped.
             typer.echo(escape_control(line), nl=False)
 
 

@@ -37,10 +37,11 @@ class _Column:
 
     @property
     def width_min(self) -> int:
-        """The least width in characters at which the column is shown. Numbers and the name are never cut."""
+        """The least width in characters, with the gap to the next column. Numbers and the name are never cut."""
         if self.is_numeric:
             return self.full_width
-        return min(self.full_width, max(len(self.name) + _COLUMN_GAP, TEXT_WIDTH_MIN))
+        name_width = len(self.name) + _COLUMN_GAP
+        return min(self.full_width, max(name_width, TEXT_WIDTH_MIN))
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -130,8 +131,8 @@ def _print_columns(columns: Sequence[_Column], *, width: int, is_single_line: bo
     console = Console(width=width)
     with console.capture() as output:
         console.print(table)
-    # rich adds empty lines around a table, and spaces at the ends of lines.
-    typer.echo("\n".join(line.rstrip() for line in output.get().splitlines() if line.strip()))
+    _, *lines, _ = output.get().splitlines()  # rich adds an empty line before and after a table.
+    typer.echo("\n".join(line.rstrip() for line in lines))
 
 
 def format_value(value: object, column: str) -> str:

@@ -180,7 +180,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
 def _numbered_lines(file: Path, line_bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
     """Open a file, and yield an iterator of the lines with line numbers. A progress bar shows how much was read.
 
-    A line that is longer than `line_bytes_max` is cut, but remains too long, so that it is still rejected.
+    A line that is longer than `line_bytes_max` is cut to one byte more, enough to reject it.
     """
     from embedsink.transfer.import_file import read_lines
 

@@ -128,9 +128,10 @@ class HttpClient:
         return self._parse_object(content, members)
 
     def put(self, *path: str, members: tuple[str, ...] = (), body: bytes) -> bytes:
-        """Put JSON and return the response body, an object with at least these members. Repeating the request is safe.
+        """Put JSON and return the bytes of the response, an object with at least these members.
 
-        Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
+        Repeating the request is safe. Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may
+        have processed the request.
         """
         content = b"".join(self._send(self._request(path, body=body, method="PUT")))
         self._parse_object(content, members)  # Only to check the members.
@@ -218,7 +219,7 @@ def retry(call: Callable[[], T], *, timeout_s: float, pause_s_max: float) -> T:
     Args:
         call: sends the request.
         timeout_s: the time after which no retry begins.
-        pause_s_max: the longest back-off, before jitter adds up to half of it. A longer `Retry-After` is respected.
+        pause_s_max: the longest back-off. A longer `Retry-After` is respected. Jitter then adds at most 50 %.
 
     Raises:
         Unavailable, Unreachable: the error of the last call, after the timeout.

@@ -37,7 +37,7 @@ def api_params(params: ReportParams) -> tuple[dict[str, str | None], list[int]]:
     Raises:
         TypeError: a parameter is unknown, or has the wrong type.
     """
-    names = ScopeParams.__annotations__ | ReportParams.__annotations__
+    names = ReportParams.__annotations__  # The inherited names are included.
     unknown_names = params.keys() - names
     if unknown_names:
         raise TypeError(f"{min(unknown_names)}: is not a parameter. Parameters: {', '.join(names)}.")
@@ -71,10 +71,10 @@ def _to_text(name: str, value: Any) -> str | None:
 
 
 def _to_deployments(value: Any) -> list[int]:
-    """Convert the value of the parameter `deployment`, one or several, to a list. None means all: an empty list.
+    """Convert the value of the parameter `deployment`, one or several, to a list. None becomes an empty list: all.
 
     Raises:
-        TypeError: the value contains no deployment, or anything other than integers.
+        TypeError: the value contains anything other than integers, or is an empty list, which would select all.
     """
     if value is None:
         return []

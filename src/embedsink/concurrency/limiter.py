@@ -76,7 +76,7 @@ class ConcurrencyLimiter:
         Raises:
             Unavailable: no waiting slot is free for this key.
         """
-        # `_release` gives free slots to waiting tasks at once. So if this task may run, it overtakes no waiting task.
+        # This overtakes no waiting task: `_release` has already assigned every slot that a waiting task may use.
         if self._may_run(key_id):
             self._running[key_id] += 1
             return
@@ -123,7 +123,7 @@ class ConcurrencyLimiter:
             self._admit(min(candidates, key=self._running.__getitem__))
 
     def _admit(self, key_id: str) -> None:
-        """Let the first waiting task of a key run, unless that task was cancelled."""
+        """Let the first waiting task of a key run. If it was cancelled, only remove it; `_release` admits another."""
         turns = self._waiting.pop(key_id)
         turn = turns.popleft()
         if turns:

@@ -40,8 +40,8 @@ class Throttle:
     async def run(self, query: Callable[[], Coroutine[Any, Any, T]], *, key_id: str) -> T:
         """Run a query when it is this key's turn, and return the result.
 
-        While the event loop is idle, the turn ends when the query starts. While the loop is busy, the turn ends with
-        the query, or after `TURN_S_MAX`.
+        While the event loop is idle, a turn ends when its query starts, so that queries run concurrently. While the
+        loop is busy, the turn ends with the query, or after `TURN_S_MAX`.
 
         Raises:
             Unavailable: too many queries wait.
@@ -56,7 +56,7 @@ class Throttle:
         return await task
 
     async def _wait_during_turn(self, task: asyncio.Task[T]) -> None:
-        """Wait for a query for at most `TURN_S_MAX`, and set the pause before the next query."""
+        """Wait for a query for at most `TURN_S_MAX`. Delay the next query in proportion, to leave time to ingest."""
         started_at = time.monotonic()
         try:
             await asyncio.wait({task}, timeout=TURN_S_MAX)
@@ -95,7 +95,7 @@ class CpuMeter:
     def _demand_s(self) -> float:
         """Return the seconds for which the thread has run or waited for a CPU so far."""
         try:
-            run_ns, waited_ns, _ = map(int, self._schedstat.read_text(encoding="ascii").split())
+            run_ns, waited_ns, _timeslice_count = map(int, self._schedstat.read_text(encoding="ascii").split())
         except (OSError, ValueError):
             return self._run_s()
         # Kernels without these statistics report zeros.

@@ -112,7 +112,7 @@ class NumberAggregator:
     def value(self) -> Any:
         """Return the number; None if a ratio has no positive divisor, or if `newest` or `only` finds no value.
 
-        A count of the computation `only` is 0 if the report has no row.
+        If the report has no row, `_initial_number` defines the value of `only`.
         """
         if self._how == "ratio":
             return self._number * self._factor / self._divisor if self._divisor > 0 else None
@@ -258,8 +258,8 @@ class SampledMedian:
             return
         if self._value_count % self._step == 0:
             if len(self._sample) == MEDIAN_SAMPLE_MAX:
-                # The sample is full: drop every second value, and from now on retain half as many. This value is one of
-                # them, because `MEDIAN_SAMPLE_MAX` is even.
+                # The sample is full: keep every second value of it, and from now on retain half as many. This value is
+                # retained too: `_value_count` is a multiple of the new step, because `MEDIAN_SAMPLE_MAX` is even.
                 del self._sample[1::2]
                 self._step *= 2
             self._sample.append(value)
@@ -282,15 +282,15 @@ class TopSeries:
         self._series_column = names.index(leading.column)
         self._sum_column = names.index(leading.by)
         self._series_max = leading.count
-        self._kept_series_max = 2 * leading.count  # with a reserve, because sums still grow
+        self._kept_series_max = 2 * leading.count  # more than are shown, because later rows change the order
         self._rows_max = rows_max
         self._sum_by_series: dict[Any, Any] = {}
-        # The rows of each series that is not dropped, with their row numbers.
+        # The rows of each series that is not dropped, with their row numbers, and the number of all these rows.
         self._rows_by_series: dict[Any, list[tuple[int, Row]]] = {}
         self._buffered_count = 0
 
     def add(self, row: Row) -> None:
-        """Add a row to its series. A row of a dropped series counts only in the sum."""
+        """Add a row to its series, unless the series was dropped."""
         self.row_count += 1
         series = row[self._series_column]
         if series not in self._sum_by_series:
@@ -298,10 +298,11 @@ class TopSeries:
                 return  # The series of this row is left out.
             self._sum_by_series[series] = 0
             self._rows_by_series[series] = []
-        self._sum_by_series[series] += row[self._sum_column] or 0
+        # A dropped series keeps its sum, so that later rows don't start the series again.
         is_dropped = series not in self._rows_by_series
         if is_dropped:
             return
+        self._sum_by_series[series] += row[self._sum_column] or 0
         rows = self._rows_by_series[series]
         if len(rows) == self._rows_max:
             return  # `rows` returns at most the first `rows_max` rows, so this row is never shown.
@@ -320,7 +321,8 @@ class TopSeries:
 
     def is_cut(self) -> bool:
         """Return whether rows are left out."""
-        return len(self._sum_by_series) > self._series_max or self.row_count > self._rows_max
+        is_series_left_out = len(self._sum_by_series) > self._series_max
+        return is_series_left_out or self.row_count > self._rows_max
 
     def _top_series(self, count: int) -> list[Any]:
         """Return the `count` series with the largest sums, of those that are not dropped."""

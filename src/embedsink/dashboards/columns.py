@@ -18,9 +18,9 @@ def required_columns(report: Report, tiles: Iterable[NumberTile | Chart | Table]
 
 
 def result_columns(report: Report, tile: Chart | Table) -> list[str]:
-    """Return the columns of a tile's rows: the columns of the group, or without a group all that the tile reads.
+    """Return the columns of a tile's rows: those of its group; without a group, all report columns that it requires.
 
-    The caller reduces the rows of a table to the listed columns.
+    The rows of a table can have more columns than it shows, such as the column that it sorts by.
     """
     return list(tile.group.columns if tile.group else required_columns(report, [tile]))
 
@@ -47,6 +47,7 @@ def columns_read(tile: NumberTile | Chart | Table) -> Iterator[tuple[str, str]]:
     if isinstance(tile, NumberTile):
         if tile.column:
             yield "column", tile.column
+        # A minus before a name subtracts the column.
         yield from ((f"of[{index}]", column.removeprefix("-")) for index, column in enumerate(tile.of))
     elif tile.group:
         yield from ((f"group.by[{index}]", column) for index, column in enumerate(tile.group.by))
@@ -61,7 +62,8 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
     columns = {column for _, column in columns_read(tile)}
     if isinstance(tile, NumberTile) or tile.group:
         return columns  # The tile shows only these.
-    columns.update(PERIOD_COLUMNS)  # `required_columns` omits those that the report lacks.
+    # The end and the bar of a period are computed from these. `required_columns` omits those that the report lacks.
+    columns.update(PERIOD_COLUMNS)
     if tile.sort:
         columns.add(tile.sort.removeprefix("-"))
     if isinstance(tile, Table):
@@ -73,7 +75,8 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
 
 def _columns_of_chart(report: Report, chart: Chart) -> set[str]:
     """Return the names of the columns that the spec or the comparison of a chart may read."""
-    # Include the columns that distinguish rows: all that are not numbers, and the number of a deployment.
+    # "Show as table" shows these columns too, so include those that distinguish rows: deployments, and all that are not
+    # numbers.
     columns = {"deployment", *(column.name for column in report.columns if column.type not in ("integer", "number"))}
     # Expressions can name a column anywhere in the spec.
     columns.update(_WORD.findall(json.dumps(chart.spec, ensure_ascii=False)))

@@ -47,7 +47,7 @@ def first_error(error: ValidationError, content: Any) -> str:
     errors = error.errors(include_url=False)
     unknown_fields = [details for details in errors if details["type"] == "extra_forbidden"]
     first = (unknown_fields or errors)[0]
-    location, value, limits = first["loc"], first["input"], first.get("ctx", {})
+    location, value, allowed = first["loc"], first["input"], first.get("ctx", {})
     match location, first["type"]:
         case (*_, name), "extra_forbidden":
             message = _unknown_field_message(str(name), _owner_model(location), _value_at(location[:-1], content))
@@ -63,15 +63,15 @@ def first_error(error: ValidationError, content: Any) -> str:
         case (*_, "parameters", name, "[key]"), _:  # Pydantic appends `[key]` for an error in the name of a member.
             advice = suggestion(str(name), sorted(get_args(TileParameter)))
             message = f"is not a parameter that a tile can set. {advice}"
-        case (*_, "where", _, "str"), _:  # Pydantic reports an error for each member of a union.
+        case (*_, "where", _, "str"), _:  # Pydantic reports an error for each type of a union, and appends the type.
             location = location[:-1]
             message = f"{preview(value)} is not a string, an integer, or true or false. Write one of these."
         case _, "literal_error":
-            message = _unknown_value_message(value, alternatives(limits["expected"]))
+            message = _unknown_value_message(value, alternatives(allowed["expected"]))
         case _, "string_pattern_mismatch":
-            message = f"{preview(value)} is not {_PATTERNS[limits['pattern']]}. Correct it."
+            message = f"{preview(value)} is not {_PATTERNS[allowed['pattern']]}. Correct it."
         case _:
-            message = describe_error(first, verb="Write")
+            message = describe_error(first, verb="Write")  # The operator writes a value; a client would send it.
     path = field_path(_without_kind(location)) or "file"
     return f"{path}: {message}"
 

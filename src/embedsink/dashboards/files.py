@@ -47,7 +47,8 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
         except Misconfigured as error:
             if on_error is None:
                 raise
-            dashboards.pop(path.stem, None)  # Omit a shipped dashboard of the same name too.
+            # Omit a shipped dashboard of the same name too: readers would mistake it for the operator's.
+            dashboards.pop(path.stem, None)
             on_error(path.stem, error)
     names = sorted(dashboards, key=lambda name: (dashboards[name].position, name))
     return {name: dashboards[name] for name in names}

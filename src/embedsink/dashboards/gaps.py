@@ -19,12 +19,12 @@ def fill_gaps(
         names: the names of the columns, including those added for periods.
         rows: the rows, shifted onto the current period.
         axis: the time axis.
-        limits: the start and end to fill, in epoch milliseconds. A start of None means the period of the first row.
+        limits: the start and end of the time to fill, in epoch milliseconds. None means the start of the first row.
     """
-    is_by_period = "period_start" in names
-    if chart.compare is None or not is_by_period or not rows:
+    if chart.compare is None or not rows:
         return rows
-    if chart.compare.x not in ("period_start", *PERIOD_END_COLUMNS):
+    is_by_period = "period_start" in names and chart.compare.x in ("period_start", *PERIOD_END_COLUMNS)
+    if not is_by_period:
         return rows
     # Periods are compared by their middles: after a clock change, the starts of shifted periods differ by an hour.
     middle = names.index("period_middle")
@@ -46,7 +46,10 @@ def _zero_row(names: Sequence[str], zero_column: str, axis: TimeAxis, start_ms: 
 
 
 def _period_starts(axis: TimeAxis, first_ms: int, end_ms: int) -> Iterator[int]:
-    """Yield the starts of the periods from the one that contains `first_ms` until `end_ms`, at most `TICKS_MAX`."""
+    """Yield the starts of the periods from the one that contains `first_ms` until `end_ms`.
+
+    Stop after `TICKS_MAX`, the limit of axis labels too: a custom period can have a hundred thousand months.
+    """
     start_ms = axis.period_start(first_ms)
     for _ in range(TICKS_MAX):
         if start_ms >= end_ms:

@@ -48,7 +48,7 @@ def lint(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict
 
 
 def drop_invalid_tiles(dashboard: Dashboard, reports: Iterable[Report]) -> tuple[Dashboard, list[str]]:
-    """Return a dashboard without the invalid tiles, and the titles of the invalid tiles.
+    """Return a dashboard without the invalid tiles, and their titles. An older snapshot may lack the reports of tiles.
 
     Raises:
         Misconfigured: no tile is valid.
@@ -120,7 +120,7 @@ def _check_time_column(path: str, column: str, report: Report) -> None:
 
 
 def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
-    """Check that the columns of a tile exist, that `older_days` names times, and that computed values are numbers."""
+    """Check that the columns of a tile exist, that `older_days` names times, and that calculations use numbers."""
     types = {column.name: column.type for column in report.columns}
     if isinstance(tile, NumberTile):
         _check_number(path, tile, report)

@@ -48,7 +48,7 @@ class _ScopeParser:
     now: datetime
 
     def parse(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
-        """Return the scope of these and the shared parameters. Raise Refused if a value is invalid or not allowed."""
+        """Return the scope with this period and interval. Raise Refused if a value is invalid or not allowed."""
         params = self.shared | {"since": since, "until": until, "interval": interval}
         return parse_scope(params, deployments=self.deployments, allowed=self.allowed, now=lambda: self.now)
 
@@ -116,7 +116,8 @@ def _limits_of(params: Mapping[str, str | None], parser: _ScopeParser) -> tuple[
 def _rolling_limits(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
     """Return the start of a rolling period, and the limits of the previous period.
 
-    The previous period ends at the current time of day. Raise Refused if the period is unknown.
+    The period runs until now. The previous one ends at the same time of day, so that both have the same length.
+    Raise Refused if the period is unknown.
     """
     parse_choice("period", period, PERIODS)
     length = timedelta(days=PERIODS[period])
@@ -133,8 +134,8 @@ def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
     """Return the limits of the period before a custom period; None if they are outside the calendar."""
     start = scope.since or datetime.min  # A custom period always has `since`; its type allows None.
     try:
-        if scope.since and scope.until:
-            day_limits = _days_before(scope.local_time(scope.since), scope.local_time(scope.until))
+        if scope.until:
+            day_limits = _days_before(scope.local_time(start), scope.local_time(scope.until))
             if day_limits is not None:
                 return day_limits
         return _utc_text(start - _length_of(scope, now)), _utc_text(start)
@@ -143,7 +144,7 @@ def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
 
 
 def _days_before(start: datetime, end: datetime) -> _Limits | None:
-    """Return the limits of as many local days before a period of whole local days.
+    """Return the limits of the period before a period of whole local days. It has as many days.
 
     Return None for other periods, and for limits before `_CALENDAR_START`.
     The limits are local times, because local days can have 23 or 25 hours.

@@ -101,7 +101,7 @@ class _Presentation:
     params: dict[str, str]
     has_earlier_events: bool
     # The end of the previous period, shifted onto the current period.
-    previous_end: int
+    previous_end_ms: int
 
 
 def query_section(
@@ -138,14 +138,14 @@ def _group_by_source(tiles: Sequence[_ReportTile]) -> dict[_Source, list[_Report
 
 
 def _has_earlier_events(reader: Reader, period: Period) -> bool:
-    """Return whether an event precedes the previous period; also True if that is unknown or there is no such period.
+    """Return whether an event precedes the previous period. Otherwise, recording may have begun within that period.
 
-    Without such an event, the previous period may be incomplete.
+    Return True if there is no previous period, or if an older snapshot lacks the view, so that the answer is unknown.
     """
     previous = period.before
     if previous is None or previous.since is None:
         return True
-    if not reader.has(_EVENT_BEFORE_VIEW):  # Older snapshots lack the view.
+    if not reader.has(_EVENT_BEFORE_VIEW):
         return True
     # The view has the events before `until`. `rows` yields a batch only if the result has a row.
     variables = previous.variables() | {"until": previous.since}
@@ -176,7 +176,7 @@ def _cache_pairs(reader: Reader, tiles_by_source: Mapping[_Source, Sequence[_Rep
 def _is_compared(tile: _ReportTile) -> bool:
     """Return whether a tile shows the previous period too."""
     if isinstance(tile, NumberTile):
-        return tile.how != "newest"
+        return tile.how != "newest"  # It is usually a time, whose change means nothing.
     return isinstance(tile, Chart) and tile.compare is not None
 
 
@@ -244,12 +244,14 @@ def _tile_variables(scope: Scope, parameters: dict[str, str], now: datetime) -> 
 def _aggregate(
     reader: Reader, report: Report, tiles: Sequence[_ReportTile], variables: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """Read a report once, and return by tile id the aggregators, which have computed the content of the tiles."""
+    """Read a report once, and return the aggregators of the tiles, which have received the rows, by tile id."""
     names = list(required_columns(report, tiles))
     aggregators = [aggregator_for(tile, names) for tile in tiles]
     now_utc = naive_utc(now)
+    # Ages count from the end of the period, or from now if the period ends in the future.
     end = min(variables["until"] or now_utc, now_utc)
     row_filters = [row_filter(tile, names, end) for tile in tiles]
+    # The query applies only the filters that all tiles share. `row_filters` applies all filters of each tile.
     query = SelectQuery(report.name, tuple(names), where=text_filters(tiles))
     for batch in reader.set_variables(**variables).rows(query):
         for aggregator, matches in zip(aggregators, row_filters, strict=True):
@@ -263,17 +265,17 @@ def _presentation_of(report: Report, parameters: dict[str, str], request: _Reque
     """Return the parts of the data that all tiles of a source share."""
     scope, previous = request.period.scope, request.period.before
     now = naive_utc(request.now)
-    # The time from the previous period to the current one.
+    # The time from the previous period to the current one. Both always have `since`; its type allows None.
     shift = (scope.since or now) - (previous.since or now) if previous else timedelta()
     axis = TimeAxis(scope, shift)
     span = span_of(scope, now=request.now)
-    previous_end = span[1]  # the end of the current period; replaced if the previous period has an end
-    if previous and previous.until:
-        previous_end = axis.chart_value(previous.until, is_previous=True)
+    _, end_ms = span
+    # Without a previous period, there are no gaps to fill, so the value is not used.
+    previous_end_ms = axis.chart_value(previous.until, is_previous=True) if previous and previous.until else end_ms
     params = request.period.params | parameters
     if "since" in parameters:
         params.pop("until", None)  # A tile with its own `since` reads up to now.
-    return _Presentation(report, axis, span, params, request.has_earlier_events, previous_end)
+    return _Presentation(report, axis, span, params, request.has_earlier_events, previous_end_ms)
 
 
 def _number_data(
@@ -289,7 +291,7 @@ def _number_data(
     if value is not None and not presentation.has_earlier_events:
         change = NO_COMPARISON  # The previous period may be incomplete.
     elif value is not None and value_before is None:
-        change = ZERO_BEFORE  # A share without events is None.
+        change = ZERO_BEFORE  # If the previous period has no events, a ratio is None instead of 0.
     return replace(data, value_before=value_before, change=change)
 
 
@@ -348,14 +350,14 @@ def _shown_rows(
 
 
 def _fill_previous_gaps(
-    tile: Chart, names: list[str], before: list[list[Any]], presentation: _Presentation
+    tile: Chart, names: list[str], rows: list[list[Any]], presentation: _Presentation
 ) -> list[list[Any]]:
     """Return the rows of the previous period, with zeros for periods without events (`fill_gaps`)."""
-    first_ms, end_ms = presentation.span
-    # Without earlier events it is unknown when recording began, so no period before the first row is zero.
-    start_ms = first_ms if presentation.has_earlier_events else None
-    previous_end_ms = min(presentation.previous_end, end_ms)
-    return fill_gaps(tile, names, before, presentation.axis, (start_ms, previous_end_ms))
+    start_ms, end_ms = presentation.span
+    # Without earlier events, recording may have begun with the first row. Earlier periods are then unknown, not zero.
+    fill_start_ms = start_ms if presentation.has_earlier_events else None
+    fill_end_ms = min(presentation.previous_end_ms, end_ms)  # no later than the end of the axis
+    return fill_gaps(tile, names, rows, presentation.axis, (fill_start_ms, fill_end_ms))
 
 
 def _time_axis_of(
@@ -363,7 +365,8 @@ def _time_axis_of(
 ) -> tuple[str | None, list[int], list[int] | None]:
     """Return the interval, the span and the label positions of a chart.
 
-    A report by day has days for every interval of the scope. The rows then determine the span.
+    The rows of a report by day are days, even if the interval of the scope is an hour, a week or a month. The axis then
+    spans the days of the rows, because whole weeks or months could extend beyond them.
     """
     interval, span = presentation.axis.scope.interval, presentation.span
     is_day = "day" in names

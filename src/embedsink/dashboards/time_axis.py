@@ -29,10 +29,11 @@ def span_of(scope: Scope, *, now: datetime) -> list[int]:
     axis = TimeAxis(scope)
     last = naive_utc(now)
     if scope.until is not None:
-        # `until` is exclusive, so a period that starts at `until` is not included. No time is before the year 1.
+        # `until` is exclusive, so a period that starts at `until` is not included. `max` stays within the calendar.
         last = max(scope.until, datetime.min + _MICROSECOND) - _MICROSECOND
     first = scope.since or last
-    last_start_ms = axis.period_start(axis.chart_value(max(first, last)))
+    last = max(first, last)  # A future or empty scope spans its first period.
+    last_start_ms = axis.period_start(axis.chart_value(last))
     return [axis.period_start(axis.chart_value(first)), axis.period_end(last_start_ms)]
 
 
@@ -63,7 +64,7 @@ class TimeAxis:
         return min(local_ms + self._local_shift_ms(), _LAST_MS)  # A date after the year 9999 can't be represented.
 
     def _local_shift_ms(self) -> int:
-        """Return the time from the start of the previous period to the start of the current one, by local clocks."""
+        """Return `shift` by local clocks: a clock change between the two periods makes it an hour longer or shorter."""
         since = self.scope.since
         if since is None:
             return self.shift // _MS
@@ -74,7 +75,7 @@ class TimeAxis:
 
         Args:
             start_ms: the start of the period.
-            is_day: whether the period is a day, regardless of the interval.
+            is_day: whether the period is a day of a report by day, which ignores the interval of the scope.
         """
         length_ms = DAY_MS if is_day else self.period_end(start_ms) - start_ms
         gap_ms = int(length_ms * GAP_SHARE / 2)
@@ -115,7 +116,8 @@ class TimeAxis:
         if interval in _INTERVAL_LENGTHS:
             return start_ms + _INTERVAL_LENGTHS[interval] // _MS
         start = _EPOCH + start_ms * _MS
-        return start_ms + monthrange(start.year, start.month)[1] * DAY_MS
+        _, day_count = monthrange(start.year, start.month)
+        return start_ms + day_count * DAY_MS
 
 
 def _to_epoch_ms(local: datetime) -> int:

@@ -87,18 +87,21 @@ def _add_axis_defaults(definition: _Spec, channel: str, *, is_count: bool) -> No
 
 
 def _label_nulls(colour: Any) -> None:
-    """Give null the same label in the legend as on the axes, unless the file hides the legend with `"legend": null`.
+    """Label null values in the legend as on the axes, unless the file hides the legend with `"legend": null`.
 
     `colour` is the definition of the colour channel, or None.
     """
-    if isinstance(colour, dict) and colour.get("type") == "nominal" and colour.get("legend", {}) is not None:
-        colour["legend"] = {"labelExpr": _LABEL_OR_NONE} | colour.get("legend", {})
+    if not isinstance(colour, dict) or colour.get("type") != "nominal":
+        return
+    legend = colour.get("legend", {})
+    if legend is not None:
+        colour["legend"] = {"labelExpr": _LABEL_OR_NONE} | legend
 
 
 def _move_domain_to_layer(definition: _Spec, channel: str) -> list[_Spec]:
-    """Remove a domain with `unionWith`. Return an invisible layer with the bounds, in a list; else an empty list.
+    """Remove a domain with `unionWith`, and return the invisible layers that replace the domain: one, or none.
 
-    Vega-Lite's `unionWith` ignores the values of other layers.
+    The layer's values extend the axis. Vega-Lite's `unionWith` would ignore the values of other layers.
     """
     domain = (definition.get("scale") or {}).get("domain")
     if not isinstance(domain, dict) or "unionWith" not in domain:
@@ -120,7 +123,7 @@ def _limit_bar_height(mark: Any) -> None:
 
 
 def _previous_period_line(x: str, y: str) -> _Spec:
-    """Return the dashed line of the previous period."""
+    """Return the dashed line of the previous period. It sums `y`, because a period can have several rows."""
     return {
         "data": {"name": BEFORE},
         "mark": {"type": "line", "style": "before", "tooltip": False, "cursor": "default"},
@@ -151,7 +154,7 @@ def _break_lines_at_gaps(spec: _Spec) -> None:
         mark = layer.get("mark")
         is_line = mark == "line" or (isinstance(mark, dict) and mark.get("type") == "line")
         if not is_line or encoding.get("x", {}).get("field") != "period_middle":
-            continue
+            continue  # Only a line over periods has gaps.
         colour_field = encoding.get("color", {}).get("field")
         window = {"groupby": [colour_field] if colour_field else [], "sort": [{"field": "period_middle"}]}
         follows_gap = f"isValid(datum.previous_end) && datum.previous_end < {_PERIOD_START}"
@@ -166,7 +169,7 @@ def _break_lines_at_gaps(spec: _Spec) -> None:
 
 
 def _count_fields(spec: _Spec) -> set[str]:
-    """Return the names of the counts that a spec's transforms compute by folding or aggregating."""
+    """Return the fields of a spec's transforms that are counts, such as folded counts and sums of counts."""
     computed_counts: set[str] = set()
     for part in _nested_objects(spec):
         for transform in part.get("transform", []):
@@ -182,7 +185,7 @@ def _count_fields(spec: _Spec) -> set[str]:
 
 
 def _is_count(definition: _Spec, computed_counts: set[str]) -> bool:
-    """Return whether a channel definition is a count. `computed_counts` has the fields of `_count_fields`."""
+    """Return whether a channel definition is a count: a report column, an aggregate, or one of `computed_counts`."""
     if definition.get("aggregate") in _COUNT_AGGREGATES:
         return True
     field = str(definition.get("field"))

@@ -116,7 +116,8 @@ UNUSED_DASHBOARD = Dashboard(
     ("Enterprise", "Midmarket"),
 )
 
-APP_PATHS = (
+# The path and the title of each page of the app.
+APP_PAGES = (
     ("/home", "Home"),
     ("/workbooks/wb_114", "Quarterly planning"),
     ("/workbooks/wb_208", "Pricing experiments"),

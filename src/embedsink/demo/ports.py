@@ -18,11 +18,11 @@ def free_port_pairs(first: int, count: int) -> Iterator[int]:
     """Yield, endlessly, ports that are free and followed by a free port. The demo uses both ports.
 
     Each caller starts at a random port, so that concurrent callers rarely try the same port. Choose a range below
-    32,768: from there on, Linux may use any port for a connection before the server binds the port.
+    32,768: Linux uses the ports from there on for outgoing connections, so a free one may soon be in use.
 
     Args:
         first: the lowest port of the range.
-        count: the number of ports in the range; even, so that the pairs of all callers are the same.
+        count: the number of ports in the range; even, so that the pairs of two callers never overlap.
     """
     start = random.randrange(0, count, 2)  # noqa: S311 (not secret)
     for offset in itertools.count(start, 2):
@@ -49,7 +49,7 @@ def choose_port(requested: int | None) -> int:
 def _is_free(port: int) -> bool:
     """Return whether a server can bind the loopback port."""
     with socket.socket() as listener:
-        # As servers do. Otherwise, recently closed connections would block the port.
+        # Servers set this option too. Without it, recently closed connections would block the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))

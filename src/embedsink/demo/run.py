@@ -25,6 +25,7 @@ from embedsink.demo.stop import Stop, Stopped
 from embedsink.demo.syncs import record_syncs
 from embedsink.demo.tables import REPORT_TABLES, ledger_table, report_table
 from embedsink.demo.traffic import SEED, make_live, make_traffic, with_timestamp
+from embedsink.demo.trends import DAYS
 from embedsink.errors import EmbedsinkError
 
 LOAD_TIMEOUT_S = 60.0
@@ -59,7 +60,7 @@ def _run_servers(data_folder: Path, port: int, terminal: Terminal, stop: Stop) -
     with EmbedServer(port + 1, host_origins=origins(port)) as embed:
         terminal.link("Open", f"http://{HOST}:{port}{PAGE_PATH}")
         terminal.line("  A customer's page with a simulated embed: use it, and watch the events arrive.", "dim")
-        terminal.line("  Meanwhile, this terminal sends the server 17 days of synthetic traffic.", "dim")
+        terminal.line(f"  Meanwhile, this terminal sends the server {DAYS} days of synthetic traffic.", "dim")
         terminal.line()
         keys = _create_keys(data_folder)
         terminal.done("keys", f"{len(keys.ingest)} ingest keys, one for each origin; 1 read key; 1 sync key")
@@ -114,7 +115,7 @@ class _Demo:
             self._show_snippets()
             self._send_live()
         except (OSError, HTTPException) as error:
-            # If the server is exiting, report its exit: it closes its connections shortly before.
+            # An exiting server closes its connections shortly before its exit. Its log explains more than this error.
             self.server.raise_if_exited(within_s=1.0)
             raise EmbedsinkError(
                 f"{self.server.url}: no response ({type(error).__name__} {error}). Is the machine overloaded?"
@@ -157,8 +158,8 @@ class _Demo:
                 self._wait_for_loader(started_at)
         duration_s = time.monotonic() - started_at
         self.terminal.done("loaded", f"all {loaded_count:,}, visible in reports and notebooks after {duration_s:.1f} s")
-        # The demo page may have sent more envelopes in the meantime. Only count those that are already loaded.
-        # A received count below the loaded count would be an error, which the ledger shows.
+        # Leave out envelopes that the demo page has sent in the meantime: they are not loaded yet.
+        # But keep a received count that is too low, so that the ledger shows the difference.
         received_count = sum(self.server.received_counts().values())
         return loaded, min(loaded_count, received_count)
 

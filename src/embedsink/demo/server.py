@@ -33,7 +33,7 @@ class ChildServer:
     start.
 
     Args:
-        module: the name of the module and its arguments, which follow `python -m`.
+        module_command: what follows `python -m`: the name of the module, and its arguments.
         port: the port that the module listens on.
         ready_path: the path that answers 200 when the server is ready.
         environment: the environment variables of the child; None to inherit the variables of this process.
@@ -43,11 +43,16 @@ class ChildServer:
     stop_timeout_s = 120.0
 
     def __init__(
-        self, module: list[str], port: int, *, ready_path: str = "/readyz", environment: dict[str, str] | None = None
+        self,
+        module_command: list[str],
+        port: int,
+        *,
+        ready_path: str = "/readyz",
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.port = port
         self.url = f"http://{HOST}:{port}"
-        self._command = [sys.executable, "-m", *module]
+        self._command = [sys.executable, "-m", *module_command]
         self._ready_path = ready_path
         self._environment = environment
 
@@ -174,8 +179,8 @@ class DemoServer(ChildServer):
     def __init__(self, data_folder: Path, port: int, *, embed: str, read_key: str, stop: Stop) -> None:
         # The settings of the user's own server don't apply to the demo.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")}
-        module = ["embedsink.demo.sites", str(data_folder), str(port), embed]
-        super().__init__(module, port, environment=environment | _DEMO_SETTINGS)
+        module_command = ["embedsink.demo.sites", str(data_folder), str(port), embed]
+        super().__init__(module_command, port, environment=environment | _DEMO_SETTINGS)
         self._read_key = read_key
         self._stop = stop
 

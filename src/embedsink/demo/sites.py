@@ -55,7 +55,8 @@ class EmbedServer:
         self._thread = threading.Thread(target=self._server.run, name="embed", kwargs={"sockets": [self._socket]})
 
     def __enter__(self) -> Self:
-        self._thread.start()  # The system has queued earlier connections.
+        # There is no need to wait for the thread: the socket already listens, so connections wait in its queue.
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,7 +66,10 @@ class EmbedServer:
 
 
 def _bind(port: int) -> socket.socket:
-    """Return a listening socket on the port, or on a free port if the port is in use or above 65,535."""
+    """Return a listening socket on the port, or on a free port if the port is in use or above 65,535.
+
+    The caller passes the port after the host page's port, which may be 65,535.
+    """
     try:
         return socket.create_server((HOST, port))
     except (OSError, OverflowError):
@@ -92,7 +96,7 @@ def _embed_app(host_origins: tuple[str, ...]) -> Starlette:
 def run_server(data: Path, port: int, embed_origin: str) -> int:
     """Run an embedsink server until SIGTERM. Return the exit code.
 
-    The server also has the host page, and its dashboards open without a login.
+    The server also has the host page. Its dashboards open without a login, because they use a new read key.
 
     Args:
         data: the data folder.
@@ -102,14 +106,14 @@ def run_server(data: Path, port: int, embed_origin: str) -> int:
     log_as_json()
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared")
-    pages["host.json"] = _page_settings(folder, port, embed_origin)
+    pages["host.json"] = _create_page_settings(folder, port, embed_origin)
     routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed_origin, framed_by="'none'"), loopback_only=True)
-    _, login_key = KeyStore(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
-    return serve(folder, read_settings(), ListenOptions(port=port), demo=Demo(routes, login_key))
+    _, dashboard_token = KeyStore(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
+    return serve(folder, read_settings(), ListenOptions(port=port), demo=Demo(routes, dashboard_token))
 
 
-def _page_settings(folder: DataFolder, port: int, embed_origin: str) -> Page:
-    """Return `host.json`: the customer, the origin of the embed, and two new keys that the host page needs."""
+def _create_page_settings(folder: DataFolder, port: int, embed_origin: str) -> Page:
+    """Create the two keys of the host page. Return them as `host.json`, with the customer and the embed's origin."""
     key_store = KeyStore(folder.keys)
     now = time.time()
     host_origins = origins(port)
@@ -122,6 +126,7 @@ def _page_settings(folder: DataFolder, port: int, embed_origin: str) -> Page:
     )
     _, read_key = key_store.create(
         KeyKind.READ,
+        # The page sends events of the customer only, but offers reports on the synthetic traffic too.
         deployments=[CUSTOMER.deployment, *(deployment.number for deployment in DEPLOYMENTS)],
         origins=host_origins,
         label="demo page: reads reports",

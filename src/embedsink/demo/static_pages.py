@@ -90,7 +90,10 @@ def _page_route(path: str, page: Page, headers: Mapping[str, str], *, loopback_o
 
 
 def _check_loopback_host(request: Request) -> None:
-    """Raise Refused (`not_found`) if the host in the URL is not a loopback host."""
+    """Raise Refused (`not_found`) if the host in the URL is not a loopback host.
+
+    By DNS rebinding, a page of another site could otherwise read the keys in the demo's pages.
+    """
     if not is_loopback_host(request):
         host = preview(request.headers.get("host", ""))
         raise Refused(

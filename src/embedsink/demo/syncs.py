@@ -29,26 +29,27 @@ def record_syncs(url: str, key: str, now_ms: int) -> None:
     client = HttpClient(url, key)
     newest_synced_at = Calendar(now_ms).synced_at
     for weeks_before_newest in _WEEKS_BEFORE_NEWEST:
-        for index, deployment in enumerate(_SYNCED_DEPLOYMENTS):
-            result = _sync_result(newest_synced_at - timedelta(weeks=weeks_before_newest), index)
+        first_completed_at = newest_synced_at - timedelta(weeks=weeks_before_newest)
+        for earlier_sync_count, deployment in enumerate(_SYNCED_DEPLOYMENTS):
+            result = _sync_result(first_completed_at, earlier_sync_count)
             path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
-            # `members` are the fields that the response must have.
+            # A response without the member `syncJobId` is not from embedsink, and raises an error.
             client.put(*path, members=("syncJobId",), body=orjson.dumps(result))
 
 
-def _sync_result(first_completed_at: datetime, index: int) -> dict[str, Any]:
-    """Return the sync result of a deployment.
+def _sync_result(first_completed_at: datetime, earlier_sync_count: int) -> dict[str, Any]:
+    """Return the sync result of a deployment. The syncs of a morning end seven minutes apart.
 
     Args:
         first_completed_at: the time at which the first sync of the morning ended.
-        index: the number of earlier syncs of the morning, which varies the invented counts and durations.
+        earlier_sync_count: the earlier syncs of the morning; they also vary the invented counts and durations.
     """
-    completed_at = first_completed_at + timedelta(minutes=7 * index)
+    completed_at = first_completed_at + timedelta(minutes=7 * earlier_sync_count)
     return {
         "syncJobId": f"sync_{completed_at:%Y%m%d_%H%M}",
         "generatedFiles": [{"path": f"model/cubes/{name}.yml"} for name in _MODELS],
-        "manifestStats": {"models": 41 + 6 * index, "sources": 12, "macros": 19},
+        "manifestStats": {"models": 41 + 6 * earlier_sync_count, "sources": 12, "macros": 19},
         "svcCount": len(_MODELS),
         "completedAt": completed_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "durationMs": 93_400 + 11_250 * index,
+        "durationMs": 93_400 + 11_250 * earlier_sync_count,
     }

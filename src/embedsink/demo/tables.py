@@ -1,6 +1,5 @@
 """The ledger and the reports as tables of at most 80 columns."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -108,7 +107,7 @@ def ledger_table(counts: SendCounts, loaded: dict[str, int], received_count: int
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(width=_LABEL_WIDTH, no_wrap=True)
     table.add_column(width=_COUNT_WIDTH, no_wrap=True, justify="right")
-    # rich shrinks only columns without `no_wrap`. `_single_line` keeps the cells of this one from wrapping.
+    # The last column has no `no_wrap`, so that rich shrinks it on narrow terminals. `_single_line` cuts its cells.
     table.add_column(style="dim")
     for row in _outcome_rows(counts, loaded, received_count):
         table.add_row(
@@ -138,17 +137,17 @@ def _outcome_rows(counts: SendCounts, loaded: dict[str, int], received_count: in
 
 
 def _reason_rows(counts: SendCounts, quarantined_count: int, *, has_other_senders: bool) -> list[_LedgerRow]:
-    """Return a row for each reason of rejection, the most frequent reason first, with an example as the remark."""
+    """Return a row for each reason of quarantine, the most frequent reason first, with an example as the remark."""
+    rows = [_LedgerRow(reason, count, counts.examples[reason], "yellow") for reason, count in counts.rejected.items()]
+    # The responses to the demo did not report these envelopes.
+    unreported_count = quarantined_count - counts.rejected.total()
     if has_other_senders:
-        remaining_label, remaining_example = "other reasons", "detected by the loader, or from other senders"
+        label, example = "other reasons", "detected by the loader, or from other senders"
     else:
-        # Responses contain all reasons except id_conflict, which only the loader detects.
-        remaining_label, remaining_example = str(Reason.ID_CONFLICT), Reason.ID_CONFLICT.sentence
-    remaining_count = quarantined_count - counts.rejected.total()
-    examples = {remaining_label: remaining_example} | counts.examples
-    # `+` for counters drops reasons with a count of 0.
-    count_by_reason = counts.rejected + Counter({remaining_label: remaining_count})
-    rows = [_LedgerRow(reason, count, examples[reason], "yellow") for reason, count in count_by_reason.items()]
+        # Responses report all reasons except id_conflict, which only the loader detects.
+        label, example = str(Reason.ID_CONFLICT), Reason.ID_CONFLICT.sentence
+    if unreported_count > 0:
+        rows.append(_LedgerRow(label, unreported_count, example, "yellow"))
     return sorted(rows, key=lambda row: (-row.envelope_count, row.label))
 
 

@@ -24,7 +24,7 @@ SEED = 20
 # The number of visits at a time in the live traffic.
 LIVE_VISITS = 6
 LIVE_INVALID_SHARE = 0.015
-# The first kinds of `_invalid_deliveries` are frequent.
+# The first kinds of `_invalid_envelopes` are frequent.
 FREQUENT_INVALID_KINDS = 6
 # Each frequent kind is sent this many additional times. The other kinds are sent once.
 FREQUENT_INVALID_REPEATS = 4
@@ -126,15 +126,17 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
     deliveries_by_visit = [_deliveries_of(visit) for visit in visits]
     invalid_deliveries = _invalid_deliveries(rng, now_ms)
     for _ in range(FREQUENT_INVALID_REPEATS):
-        invalid_deliveries += _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID_KINDS]
+        invalid_deliveries += _frequent_invalid_deliveries(rng, now_ms)
     for index, delivery in enumerate(invalid_deliveries):
-        deliveries_by_visit[(index * INVALID_SPACING) % len(deliveries_by_visit)].append(delivery)
+        visit_index = index * INVALID_SPACING % len(deliveries_by_visit)  # A short period has too few visits.
+        deliveries_by_visit[visit_index].append(delivery)
+    # The last visit is sent long after the earlier envelope with the same id, which is in one of the first visits.
     deliveries_by_visit[-1].append(_id_conflict_delivery(deliveries_by_visit))
     return deliveries_by_visit
 
 
 def make_live(seed: int) -> Iterator[Delivery]:
-    """Yield, endlessly, deliveries from several visits at a time, each with one envelope of a visit.
+    """Yield, endlessly, the envelopes of LIVE_VISITS concurrent visits, each in its own delivery.
 
     A few deliveries are invalid and belong to no visit. An invalid delivery may also have a valid envelope.
 
@@ -145,7 +147,7 @@ def make_live(seed: int) -> Iterator[Delivery]:
     open_visits = list(islice(new_visits, LIVE_VISITS))
     while True:
         if rng.random() < LIVE_INVALID_SHARE:
-            yield rng.choice(_invalid_deliveries(rng, 0)[:FREQUENT_INVALID_KINDS])
+            yield rng.choice(_frequent_invalid_deliveries(rng, 0))
         index = rng.randrange(len(open_visits))
         visit = open_visits[index]
         next_envelope = visit.envelopes.pop(0)
@@ -163,18 +165,21 @@ def endless_visits(rng: Random, start_times_ms: Iterator[int], *, length_factor:
         length_factor: multiplies the length of each visit.
     """
     while True:
-        # Draw the random numbers for one working day at a time.
+        # As many draws as a working day has, so that the mix of visits is that of the past days.
         for draws in stratified_draws(rng, WORKING_DAY_VISITS):
             scaled_draws = draws._replace(length=draws.length * length_factor)
             yield make_visit(rng, next(start_times_ms), BEHAVIOUR_NOW, scaled_draws)
 
 
 def with_timestamp(delivery: Delivery, now_ms: int) -> Delivery:
-    """Return a delivery with the timestamps of the envelopes replaced by `now_ms`. Invalid timestamps are retained."""
+    """Return a delivery whose envelopes have the timestamp `now_ms`.
+
+    Timestamps that are no integers are retained: they are among the mistakes of `_invalid_envelopes`.
+    """
 
     def replace_timestamp(envelope: Any) -> Any:
-        has_valid_timestamp = isinstance(envelope, dict) and isinstance(envelope.get("timestamp"), int)
-        return {**envelope, "timestamp": now_ms} if has_valid_timestamp else envelope
+        has_integer_timestamp = isinstance(envelope, dict) and isinstance(envelope.get("timestamp"), int)
+        return {**envelope, "timestamp": now_ms} if has_integer_timestamp else envelope
 
     return replace(delivery, envelopes=[replace_timestamp(envelope) for envelope in delivery.envelopes])
 
@@ -186,7 +191,7 @@ def _rng(seed: int | str) -> Random:
 def _past_visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
     """Yield the visits of the last days, the earliest day first, then a visit that exports unusually many rows.
 
-    Each visit has a separate random number generator. So the demo has the same visits at any time of a day.
+    Each visit has a separate random number generator, so that skipping a visit does not change the other visits.
     """
     calendar = Calendar(now_ms)
     first_ms = now_ms - days * DAY_MS
@@ -196,7 +201,7 @@ def _past_visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
         for index, draws in enumerate(stratified_draws(day_rng, calendar.visit_count(days_ago))):
             rng = _rng(f"visit {seed} {days_ago} {index}")
             started_at_ms = _epoch_ms(calendar.day(days_ago) + _time_of_day(rng))
-            # In its first minute, a visit has hardly any events.
+            # Skip visits that began less than a minute ago: they would have hardly any events.
             if first_ms <= started_at_ms < now_ms - MINUTE_MS:
                 yield make_visit(rng, started_at_ms, calendar.behaviour_at(started_at_ms), draws)
     exported_at_ms = _epoch_ms(calendar.exported_at)
@@ -270,7 +275,7 @@ def _forwarder_deliveries(visit: Visit, user_agent: str) -> list[Delivery]:
         deliveries.append(delivery)
         is_response_lost = rng.random() < 0.05
         if is_response_lost:
-            # The server has already stored the delivery, including the losses.
+            # The server has stored the delivery, so the retry has duplicates. Losses count once, so omit them.
             deliveries.append(replace(delivery, is_retry=True, lost={}))
     return deliveries
 
@@ -280,20 +285,25 @@ def _without_forwarder_fields(envelope: Envelope) -> Envelope:
     return {name: value for name, value in envelope.items() if name not in ("id", "seq")}
 
 
+def _frequent_invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
+    """Return a delivery for each of the frequent mistakes."""
+    return _invalid_deliveries(rng, now_ms)[:FREQUENT_INVALID_KINDS]
+
+
 def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
-    """Return a delivery for each mistake that real embeds and pages make."""
-    # Live traffic passes 0 as `now_ms`, and timestamps can't be negative.
-    three_hours_ago_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
+    """Return a delivery for each mistake that real embeds and pages make, the frequent mistakes first."""
+    # Any recent time. Live traffic passes 0 as `now_ms`, and the id (UUIDv7) of a view can't have a negative time.
+    at_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
     deliveries = []
-    for reason, envelope in _invalid_envelopes(rng, three_hours_ago_ms):
+    for reason, envelope in _invalid_envelopes(rng, at_ms):
         deployment = rng.choice(DEPLOYMENTS)
         context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
         # Half of the deliveries also have a valid envelope, so the server answers 202 instead of 422.
-        valid_envelopes = [make_view(rng, three_hours_ago_ms)] if rng.random() < 0.5 else []
+        valid_envelopes = [make_view(rng, at_ms)] if rng.random() < 0.5 else []
         envelopes = [*valid_envelopes, envelope]
         deliveries.append(Delivery(envelopes, deployment.origin, context=context, expected_reasons=(reason,)))
     truncated_delivery = Delivery(
-        [make_view(rng, three_hours_ago_ms)],
+        [make_view(rng, at_ms)],
         DEPLOYMENTS[0].origin,
         body_format="truncated",
         expected_reasons=(Reason.NOT_JSON,),
@@ -302,7 +312,10 @@ def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
 
 
 def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
-    """Return invalid envelopes, the frequent ones first, each with the reason for which the server quarantines it."""
+    """Return invalid envelopes, each with the reason for which the server quarantines it.
+
+    The first FREQUENT_INVALID_KINDS are the frequent ones.
+    """
 
     def view(**changed_fields: Any) -> Envelope:
         return make_view(rng, at_ms) | changed_fields
@@ -327,19 +340,18 @@ def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
 def _id_conflict_delivery(deliveries_by_visit: list[list[Delivery]]) -> Delivery:
     """Return a delivery with the id of an earlier envelope, but another timestamp.
 
-    Only the loader detects this conflict.
+    The server's response accepts it, because only the loader detects the conflict.
     """
     deliveries = chain.from_iterable(deliveries_by_visit)
     earlier_delivery = next(delivery for delivery in deliveries if _is_ordinary_delivery(delivery))
     envelope = earlier_delivery.envelopes[0]
     changed_envelope = {**envelope, "timestamp": envelope["timestamp"] + 1}
-    # A plain request: only the envelope and the context of the earlier delivery matter.
-    return replace(
-        earlier_delivery,
-        envelopes=[changed_envelope],
-        lost={},
-        is_gzipped=False,
-        is_beacon=False,
+    return Delivery(
+        [changed_envelope],
+        earlier_delivery.origin,
+        earlier_delivery.user_agent,
+        context=earlier_delivery.context,
+        is_plain_text=earlier_delivery.is_plain_text,
         expected_reasons=(Reason.ID_CONFLICT,),
     )
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from embedsink.demo.fixtures import (
     AGENTS,
-    APP_PATHS,
+    APP_PAGES,
     DASHBOARDS,
     DEPLOYMENTS,
     FAILURES,
@@ -35,6 +35,7 @@ _STEP_WEIGHTS = {"drilldown": 12, "download": 5, "set-filter": 3, "navigate": 5,
 # More than five times the rows of any other export.
 _UNUSUAL_ROW_COUNT = 52_480
 _UNUSUAL_TENANT, _UNUSUAL_VIEWER = "initech", "u_initech_4"
+_UNUSUAL_DASHBOARD, _UNUSUAL_WIDGET_INDEX = DASHBOARDS[1], 1
 
 
 @dataclass(slots=True)
@@ -69,9 +70,9 @@ class Visit:
             "page": f"{self.deployment.origin}/analytics",
         }
 
-    def step_count(self, longest: int) -> int:
-        """Return the number of steps: at least 1, in proportion to the length, and `longest` for the longest visit."""
-        return 1 + int(self.length * longest)
+    def step_count(self, steps_max: int) -> int:
+        """Return the number of steps for the length: 1 for a length of 0, `steps_max` for a length just below 1."""
+        return 1 + int(self.length * steps_max)
 
     def advance_clock(self, min_s: float, max_s: float) -> None:
         """Advance the clock by a random time between the minimum and the maximum."""
@@ -164,8 +165,9 @@ def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Dra
         case _:  # "chat"
             _visit_chat(visit)
     if draws.failure < FAILING_SHARE:
-        failure = _pick(FAILURES, draws.failure / FAILING_SHARE)  # Scaled to 0 to 1.
-        _add_error(visit, failure)
+        # Within the failing visits, this is again a random number from 0 to 1.
+        failure_draw = draws.failure / FAILING_SHARE
+        _add_error(visit, _pick(FAILURES, failure_draw))
     return visit
 
 
@@ -174,11 +176,16 @@ def make_unusual_visit(rng: Random, started_at_ms: int, behaviour: Behaviour) ->
     deployment = next(deployment for deployment in DEPLOYMENTS if _UNUSUAL_TENANT in deployment.tenants)
     session = _new_session_id(rng)
     visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, behaviour)
-    dashboard = DASHBOARDS[1]
-    _open_dashboard(visit, dashboard)
+    _open_dashboard(visit, _UNUSUAL_DASHBOARD)
     visit.advance_clock(40, 90)
-    title = dashboard.widgets[1]
-    visit.add_event("download", format="csv", target="widget", widgetId="w_1", title=title, rowCount=_UNUSUAL_ROW_COUNT)
+    visit.add_event(
+        "download",
+        format="csv",
+        target="widget",
+        widgetId=f"w_{_UNUSUAL_WIDGET_INDEX}",
+        title=_UNUSUAL_DASHBOARD.widgets[_UNUSUAL_WIDGET_INDEX],
+        rowCount=_UNUSUAL_ROW_COUNT,
+    )
     return visit
 
 
@@ -196,7 +203,7 @@ def _new_session_id(rng: Random) -> str:
 def _visit_dashboard(visit: Visit) -> None:
     """Open a dashboard, and take steps there and on other dashboards."""
     rng, dashboards = visit.rng, visit.behaviour.dashboards
-    # The newest visits have one dashboard fewer.
+    # Recent visits lack the last dashboard, which is unused now, so they need one weight fewer.
     [dashboard] = rng.choices(dashboards, _DASHBOARD_WEIGHTS[: len(dashboards)])
     _open_dashboard(visit, dashboard)
     for _ in range(visit.step_count(STEPS_MAX)):
@@ -221,7 +228,7 @@ def _visit_dashboard(visit: Visit) -> None:
 
 def _visit_app(visit: Visit) -> None:
     """Open the app, navigate between its pages, and ask questions."""
-    path, title = APP_PATHS[0]
+    path, title = APP_PAGES[0]
     _begin_visit(visit, path=path, title=title)
     for _ in range(visit.step_count(STEPS_MAX // 2)):
         visit.advance_clock(5, 90)
@@ -230,7 +237,7 @@ def _visit_app(visit: Visit) -> None:
             _ask_question(visit)
         else:
             previous_path = path
-            path, title = visit.rng.choice([page for page in APP_PATHS if page[0] != path])
+            path, title = visit.rng.choice([page for page in APP_PAGES if page != (path, title)])
             _navigate(visit, previous_path, path=path, title=title)
 
 
@@ -271,12 +278,13 @@ def _begin_visit(visit: Visit, *, path: str, title: str, public_id: str | None =
 
 
 def _load_dashboard(visit: Visit, dashboard: Dashboard) -> None:
-    """Advance the clock until a dashboard is loaded, and add the event. Some dashboards never finish."""
+    """Advance the clock by the load time of a dashboard, and add `dashboard-loaded`. A few dashboards never load."""
     duration_ms = _random_duration_ms(visit.rng, median_ms=visit.behaviour.median_load_ms, spread=0.55, max_ms=45_000)
     visit.clock_ms += duration_ms
     finished_share = 0.99 if visit.behaviour.is_synced else 0.97
     if visit.rng.random() < finished_share:
-        widget_count = len(dashboard.widgets) * 2  # The fixtures have the titles of half of the widgets.
+        # The fixtures name only the widgets that viewers use, half of a dashboard's widgets.
+        widget_count = 2 * len(dashboard.widgets)
         visit.add_event(
             "dashboard-loaded", publicId=dashboard.public_id, widgetCount=widget_count, loadDurationMs=duration_ms
         )
@@ -291,14 +299,14 @@ def _random_duration_ms(rng: Random, *, median_ms: float, spread: float, max_ms:
 
 
 def _drill_down(visit: Visit, dashboard: Dashboard) -> None:
-    """Add a drilldown into a measure, with a value of the dashboard's dimension or a number."""
+    """Add a drilldown into a measure. The viewer clicks a value of the dashboard's dimension, or a number."""
     # The power makes the first measures more frequent.
     member = dashboard.members[int(len(dashboard.members) * visit.rng.random() ** 1.5)]
     dimension_value = visit.rng.choice(dashboard.values)
     number = visit.rng.randint(3, 90_000)
-    value = visit.rng.choice((dimension_value, number))
+    clicked_value = visit.rng.choice((dimension_value, number))
     widget_index = visit.rng.randrange(len(dashboard.widgets))
-    visit.add_event("drilldown", member=member, value=value, widgetId=f"w_{widget_index}")
+    visit.add_event("drilldown", member=member, value=clicked_value, widgetId=f"w_{widget_index}")
 
 
 def _download(visit: Visit, dashboard: Dashboard) -> None:
@@ -334,15 +342,17 @@ def _navigate(visit: Visit, previous_path: str, *, path: str, **view_fields: str
 
 def _ask_question(visit: Visit) -> None:
     """Ask an AI agent a question. The answer is a result, an error, or missing."""
-    # The chat id has the first eight digits of the session id, which begins with `s_`.
-    question = {"query": visit.rng.choice(QUESTIONS), "chatId": f"c_{visit.session[2:10]}"}
+    # All questions of a session belong to one chat, so the chat id derives from the session id.
+    chat_id = "c_" + visit.session.removeprefix("s_")[:8]
+    question = {"query": visit.rng.choice(QUESTIONS), "chatId": chat_id}
     agent = AGENTS[0] if visit.rng.random() < 0.7 else AGENTS[1]
     # A chat has one agent from its start. On other surfaces, only the answer names the agent.
     if visit.surface == "chat":
         question["agentId"] = agent
     visit.add_event("ai-query", status="submitted", **question)
     draw = visit.rng.random()
-    unanswered_share = error_share = visit.behaviour.unanswered_share
+    unanswered_share = visit.behaviour.unanswered_share
+    error_share = unanswered_share  # Both are equally frequent.
     if draw < unanswered_share:
         return  # The viewer closed the panel, or the answer was lost.
     visit.clock_ms += _random_duration_ms(visit.rng, median_ms=5_430, spread=0.6, max_ms=120_000)

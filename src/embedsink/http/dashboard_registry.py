@@ -49,7 +49,7 @@ class DashboardRegistry:
         if self._reports:
             return
         # Only descriptions of reports are read, which takes milliseconds.
-        with engine.store.reader(EVERYTHING, uses_one_thread=True) as reader:
+        with engine.store.reader(EVERYTHING, is_short=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
         operator_dashboards = {name: self.by_name[name] for name in self.by_name if name in self._operator_names}
         built_in_dashboards = {name: self.by_name[name] for name in self.by_name if name not in self._operator_names}

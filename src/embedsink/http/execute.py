@@ -65,7 +65,7 @@ async def run_query(
     readers: list[Reader] = []  # contains the reader once the thread has opened it
 
     def read() -> T:
-        with engine.store.reader(variables, uses_one_thread=is_short) as reader:
+        with engine.store.reader(variables, is_short=is_short) as reader:
             readers.append(reader)
             return query(reader)
 

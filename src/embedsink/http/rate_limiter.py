@@ -34,19 +34,13 @@ class TokenBuckets:
 
     def take(self, name: object, amount: float, now: float) -> float:
         """Take tokens and return 0. If there are too few, take none and return the seconds until there are enough."""
-        full_at = self._full_at.get(name)
-        if full_at is None:
+        wait_s = self.wait_s(name, amount, now)
+        if wait_s > 0:
+            return wait_s
+        if name not in self._full_at:
             self._evict_beyond_limit(now)
-            full_at = now
-        elif full_at < now:  # It is full.
-            full_at = now
-        next_full_at = full_at + amount / self.rate_per_s  # Each taken token delays this time.
-        if next_full_at - now > BURST_S:
-            # There are too few tokens. But `wait_s` is 0 if the bucket is full and the amount larger than a bucket.
-            wait_s = self.wait_s(name, amount, now)
-            if wait_s > 0:
-                return wait_s
-        self._full_at[name] = next_full_at
+        # Each taken token delays the time at which the bucket is full.
+        self._full_at[name] = now + self._full_in_s(name, now) + amount / self.rate_per_s
         return 0.0
 
     def refund(self, name: object, amount: float) -> None:

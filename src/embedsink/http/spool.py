@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile, TemporaryFile
 from typing import IO, Any, TypeVar
 
+from embedsink.durable_files import free_bytes
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.execute import interrupt_and_wait, query_timeout
@@ -127,9 +128,7 @@ class _SpooledQuery:
 
     def _is_disk_almost_full(self) -> bool:
         """Return whether reports could soon use the disk space that the journal needs."""
-        disk = os.statvfs(self._engine.folder.path)
-        free_bytes = disk.f_bavail * disk.f_frsize
-        return free_bytes < self._engine.settings.free_bytes_min + RESERVED_BYTES
+        return free_bytes(self._engine.folder.path) < self._engine.settings.free_bytes_min + RESERVED_BYTES
 
 
 class _DiskFile(SpooledTemporaryFile[bytes]):

@@ -188,7 +188,7 @@ class DbtSyncs:
         """Return the subset of the jobs whose results the store has."""
         # A scope limits what a reader reads: here to these job ids, in all deployments.
         scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in jobs]}
-        with self._store.reader(scope, uses_one_thread=True) as reader:
+        with self._store.reader(scope, is_short=True) as reader:
             loaded = {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(_LOADED_JOBS_VIEW)}
         # The query finds these job ids in all deployments, so select the given pairs.
         return loaded.intersection(jobs)
@@ -202,7 +202,7 @@ class DbtSyncs:
         """Return the result of a job in the store, or None. This blocks, so a thread calls it."""
         deployment, job_id = job
         scope = {"deployments": [deployment], "sync_job_ids": [job_id]}
-        with self._store.reader(scope, uses_one_thread=True) as reader:
+        with self._store.reader(scope, is_short=True) as reader:
             rows = reader.dicts(_RESULT_VIEW)
         return _to_result(rows[0]) if rows else None
 

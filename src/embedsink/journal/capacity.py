@@ -6,11 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from embedsink.durable_files import device_and_inode
+from embedsink.durable_files import device_and_inode, free_bytes
 from embedsink.journal.segment import SEALED
 
 MEASURE_INTERVAL_S = 0.5
-# The error numbers when the process or the system has no free file descriptor.
 
 
 class Capacity:
@@ -30,14 +29,14 @@ class Capacity:
 
     def __init__(self, folder: Path, *, free_bytes_min: int, journal_bytes_max: int) -> None:
         self.refusal: str | None = None  # why appends are refused at the moment; None if they are not
-        # Bytes that the journal may still write, by its size limit and by the disk, as of the last measurement.
+        # The bytes that both the size limit and the disk still allowed the journal to write when last measured.
         self.available_bytes = 0
         self._folder = folder
         self._free_bytes_min = free_bytes_min
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
         self._folder_inode = device_and_inode(folder)
-        # Until the first measurement, the disk counts as not low on space, and `has_headroom` is false.
+        # Before the first measurement, assume the least with which the disk is not low on space, and no headroom.
         self._disk_free_bytes = 2 * free_bytes_min
         self._journal_free_bytes = 0
         sizes = _segment_sizes(folder)
@@ -63,7 +62,10 @@ class Capacity:
         return 2 * self.byte_count > self._journal_bytes_max or self._disk_free_bytes < 2 * self._free_bytes_min
 
     def has_headroom(self, *, free_bytes_min: int) -> bool:
-        """Return whether half of the size limit and `free_bytes_min` on the disk are free, as last measured."""
+        """Return whether optional data, such as rejections, may be stored.
+
+        Half of the size limit and `free_bytes_min` on the disk have to be free, as last measured.
+        """
         return self._disk_free_bytes >= free_bytes_min and self._journal_free_bytes >= self._journal_bytes_max // 2
 
     def add(self, byte_count: int) -> None:
@@ -99,8 +101,7 @@ class Capacity:
     def _measure(self, open_bytes: int) -> str | None:
         """Measure the free space. Return the message with which appends are refused; None if there is space."""
         self._check_that_folder_was_not_moved()
-        disk = os.statvfs(self._folder)
-        self._disk_free_bytes = disk.f_bavail * disk.f_frsize
+        self._disk_free_bytes = free_bytes(self._folder)
         self._journal_free_bytes = self._journal_bytes_max - self.byte_count - open_bytes
         disk_available_bytes = self._disk_free_bytes - self._free_bytes_min
         self.available_bytes = min(disk_available_bytes, self._journal_free_bytes)
@@ -122,7 +123,6 @@ def _segment_sizes(folder: Path) -> list[int]:
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):  # A file can be moved after the listing.
-                byte_count = entry.stat().st_size
                 if entry.name.endswith(SEALED):
-                    sizes.append(byte_count)
+                    sizes.append(entry.stat().st_size)
     return sizes

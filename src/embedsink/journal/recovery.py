@@ -137,8 +137,9 @@ def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
     if damage is None:
         _seal(path, len(content), damaged_folder, recovery)
         return
-    is_whole_segment_damaged = damage.was_complete and damage.offset == 0
-    if is_whole_segment_damaged or has_intact_group(content, damage.offset):
+    # A complete first group is not cut off like a later one, because nothing would remain.
+    is_complete_first_group = damage.was_complete and damage.offset == 0
+    if is_complete_first_group or has_intact_group(content, damage.offset):
         # A crash leaves only an incomplete last group, so this is a disk failure. An operator decides what is valid.
         move_to_damaged(path, damaged=damaged_folder)
         action = "The segment was moved to damaged/"
@@ -150,10 +151,10 @@ def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
 
 
 def _find_sealed_with_prefix(path: Path, content: bytes) -> Path | None:
-    """Return the intact sealed segment that has the identity of an open one and begins with its content, or None.
+    """Return the intact sealed version of an open segment; None if the folder has none.
 
-    The identity is the number and the random part of the name. Both files exist in a copy of a live folder if the
-    server sealed the segment meanwhile.
+    It has the same identity (the number and the random part of the name) and begins with `content`. A copy of a running
+    server's folder has both versions if the server sealed the segment during the copying.
     """
     for sealed in _sealed_files(path.parent, identity=path.stem):
         if _is_intact_and_starts_with(sealed, content):
@@ -276,7 +277,7 @@ def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
 def _renumber(path: Path, namesake: Path, recovery: Recovery) -> None:
     """Give a segment the next number, so that it is loaded in addition to `namesake`, which has the same identity.
 
-    An open segment, which `_seal` has synced, is sealed. Events in both segments count once, because they have ids.
+    If the segment is open, it is sealed too; `_seal` has synced it. An event with an id that is in both counts once.
     """
     recovery.last_number += 1
     identity = new_identity(recovery.last_number)

@@ -117,8 +117,9 @@ def _inspect_content(name: str, content: bytes) -> tuple[Damage | None, int]:
     """Return the first damage in a segment, or None, and the size of the largest group before the damage."""
     damage, group_bytes_max = _inspect_groups(content)
     sealed_bytes = sealed_bytes_of(name)  # the size in the name; None if the name omits it
-    if sealed_bytes is None and not content and not name.endswith(OPEN):
-        damage = Damage(0, "it is empty")  # No segment is sealed without a group.
+    is_sealed = not name.endswith(OPEN)
+    if is_sealed and sealed_bytes is None and not content:
+        damage = Damage(0, "it is empty")  # A segment without a group is never sealed, so its content is lost.
     elif sealed_bytes is not None and sealed_bytes != len(content):
         offset = len(content) if damage is None else damage.offset
         damage = Damage(offset, _size_mismatch_cause(len(content), sealed_bytes))

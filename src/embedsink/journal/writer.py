@@ -150,8 +150,8 @@ class Journal:
         self._submitted_bytes += len(lines)
         self._pending.append((lines, on_durable))
         if not self._is_wake_scheduled:
-            # Wake the committer one turn of the loop later. A committer that is woken now would take one line, and
-            # compete for the interpreter with the callbacks that follow (docs/decisions/0006).
+            # Wake the committer at the end of the loop's next turn, hence two calls. A committer woken now would take
+            # one line, and compete for the interpreter with the callbacks that follow (docs/decisions/0006).
             self._is_wake_scheduled = True
             self._loop.call_soon(self._loop.call_soon, self._wake_committer)
 
@@ -303,7 +303,7 @@ class Journal:
         try:
             self._sync_folder()
         except OSError:
-            segment.seal()  # This deletes the segment, which has no lines: its name may not be durable.
+            segment.seal()  # Delete the segment (it has no lines), because its name may not be durable.
             raise
         return segment
 
@@ -318,7 +318,7 @@ class Journal:
         return True
 
     def _seconds_to_wait(self) -> float:
-        """Return the seconds until the committer has work even if no lines are submitted."""
+        """Return the longest wait for lines in seconds: until a measurement, a check or the sealing is due."""
         if self.capacity.refusal:
             return MEASURE_INTERVAL_S
         if self._segment is None or not self._segment.has_lines:
@@ -363,8 +363,8 @@ class Journal:
         """End the journal. Return the error for the senders of lines that are not durable."""
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
-        # The last group may be in the file, although its senders get an error. Remove the group, because the next start
-        # would load the group. If the disk can't do that, a retry of an event with an id still counts once.
+        # The last group may be in the file, but its senders get an error and resend. Remove the group: the next start
+        # would load it too, and only events with an id are deduplicated. A failed disk may refuse that.
         with contextlib.suppress(OSError):
             if self._segment:
                 self._segment.undo_write()

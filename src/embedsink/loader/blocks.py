@@ -41,7 +41,7 @@ class Block:
 
     @property
     def is_header(self) -> bool:
-        """Whether this is one of the headers, which are smaller than every block."""
+        """Whether this is a header of the file. Only headers have this size."""
         return self.byte_count == HEADER_BYTES
 
 
@@ -49,7 +49,7 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
     """Return the suspect parts of a file: blocks and headers whose checksum does not match, and missing blocks.
 
     Free blocks are omitted: the blocks that DuckDB's free list names may have any content. If the free list is
-    damaged, a suspect block may be free. Then only reading every row shows whether the file is damaged.
+    damaged, they are included. Then only reading every row shows whether the file is damaged.
 
     Args:
         path: the file.
@@ -72,7 +72,8 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
         last_two_headers: list[list[int]] = headers[1:, :6].tolist()
         newer_header = max(last_two_headers, key=lambda header: header[1])
         _, _, _, free_list_pointer, block_count, block_bytes = newer_header
-        if block_bytes not in BLOCK_BYTES:  # Without the size of the blocks, only headers can be checked.
+        if block_bytes not in BLOCK_BYTES:
+            # Without the size of the blocks, only headers can be checked. If all match their checksums, suspect each.
             return suspect_headers or [Block(0, _HEADERS_BYTES)]
         suspects = list(_scan_blocks(file, block_count, block_bytes, on_step))
         # A suspect header may have a wrong pointer to the free list.
@@ -86,11 +87,12 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
 def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Callable[[], None]) -> Iterator[Block]:
     """Yield each block whose checksum does not match, and the missing end of the file as one block.
 
-    The position of the file must be the end of the headers.
+    Call this when the headers of the file have been read.
     """
     # One block per row, as words of 8 bytes.
     buffer = numpy.empty((_READ_BYTES // block_bytes, block_bytes // 8), "<u8")
     read_count = 0
+    next_step_bytes = _STEP_BYTES
     while read_count < block_count:
         offset = _HEADERS_BYTES + read_count * block_bytes
         unread_count = block_count - read_count
@@ -102,24 +104,23 @@ def _scan_blocks(file: BinaryIO, block_count: int, block_bytes: int, on_step: Ca
         for index in _mismatch_indexes(buffer[:new_count]):
             yield Block(offset + index * block_bytes, block_bytes)
         read_count += new_count
-        # True once in each step, because a read has at most `_READ_BYTES`.
-        has_completed_step = read_count * block_bytes % _STEP_BYTES < _READ_BYTES
-        if has_completed_step:
+        if read_count * block_bytes >= next_step_bytes:
+            next_step_bytes += _STEP_BYTES
             on_step()
 
 
 def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offsets: Collection[int]) -> set[int]:
     """Return the numbers of the free blocks; an empty set if a part of the free list is missing or in a suspect block.
 
-    The format is that of DuckDB's src/storage/single_file_block_manager.cpp. The list consists of 64-bit words in
-    pieces of blocks. The first word is the number of free blocks. Each piece begins with a pointer to the next piece.
-    The highest byte of a pointer is the index of the piece in its block. The other bytes are the number of the block.
+    The format is that of DuckDB's src/storage/single_file_block_manager.cpp. The list consists of 64-bit words: the
+    number of free blocks, then the number of each one. The words are in pieces, many to a block. Each piece begins with
+    a pointer to the next piece: its index in its block (the highest byte) and the number of the block (the rest).
     """
     # A piece has whole words of 8 bytes.
     piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8
     words: list[int] = []
-    # The first word is the number of free blocks, so the list is complete when it has one word more.
-    while not words or len(words) <= words[0]:
+    # Read pieces until as many words follow the first one as it announces.
+    while not words or len(words) - 1 < words[0]:
         piece_index, block_number = divmod(pointer, 1 << 56)
         offset = _HEADERS_BYTES + block_number * block_bytes
         if pointer == _NO_BLOCK or offset in suspect_offsets:

@@ -158,7 +158,7 @@ def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
         sys.stderr.write(f"{source.name}: {error.strerror}\n")
         return DAMAGED
     _print(COPIED)
-    # Import here what `verify` needs. Subtract the time of the import: it waits for the CPU, not for the disk.
+    # Import here what `verify` needs, so that `disk_busy_s` excludes the import: it uses the CPU, not the disk.
     import_started_at = time.monotonic()
     import embedsink.loader.blocks  # noqa: F401
 
@@ -166,7 +166,8 @@ def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
     damage = _copy_damage(target)
     if damage:
         sys.stderr.write(f"{damage}\n")
-        return DAMAGED if _has_suspect_blocks(source) else 1
+        is_source_damaged = _has_suspect_blocks(source)
+        return DAMAGED if is_source_damaged else 1
     predecessor_damage = _predecessor_damage(predecessor) if predecessor else None
     if predecessor_damage:
         _print(f"{PREDECESSOR_DAMAGED} {predecessor_damage}")

@@ -1,8 +1,8 @@
 """The free disk space that the store requires before it writes."""
 
-import os
 from pathlib import Path
 
+from embedsink.durable_files import free_bytes
 from embedsink.loader.copy_file import FREE_BYTES_MIN
 from embedsink.store.duckdb_errors import StoreRefused
 
@@ -23,7 +23,7 @@ class StoreDiskSpace:
 
     def require(self) -> None:
         """Raise StoreRefused if less than the required space is free."""
-        if self._free_bytes() < self._required_bytes:
+        if free_bytes(self._folder) < self._required_bytes:
             raise StoreRefused(f"less than {self._required_bytes:,} bytes are free on its disk")
 
     def raise_requirement(self) -> None:
@@ -31,12 +31,8 @@ class StoreDiskSpace:
 
         Require twice as much as before, or twice the free space if that is more; at most `REQUIRED_BYTES_MAX`.
         """
-        self._required_bytes = min(2 * max(self._required_bytes, self._free_bytes()), REQUIRED_BYTES_MAX)
+        self._required_bytes = min(2 * max(self._required_bytes, free_bytes(self._folder)), REQUIRED_BYTES_MAX)
 
     def reset_requirement(self) -> None:
-        """Require the initial space again: a checkpoint has succeeded."""
+        """Undo `raise_requirement`. Call this after a successful checkpoint, which shows that the space suffices."""
         self._required_bytes = FREE_BYTES_MIN
-
-    def _free_bytes(self) -> int:
-        disk = os.statvfs(self._folder)
-        return disk.f_bavail * disk.f_frsize

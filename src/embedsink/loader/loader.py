@@ -18,10 +18,11 @@ from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
+from embedsink.loader.quarantine_purge import QuarantinePurge
 from embedsink.loader.rebuild import rebuild
 from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.loader.status import LoaderStatus
-from embedsink.loader.tasks import LoaderTasks, QuarantinePurge
+from embedsink.loader.tasks import LoaderTasks
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
 
@@ -77,7 +78,7 @@ class Loader:
         self._last_sealed_number = 0  # the highest sealed number that the journal has reported
         self._rollup_due_at = 0.0  # the earliest time of the next rollup, in monotonic seconds
         self._is_closing = False
-        self._load_until = math.inf  # in monotonic seconds; finite when closing
+        self._load_until = math.inf  # in monotonic seconds; `close` sets it to its time limit
         self._wake = threading.Event()
         self._publisher = self._create_publisher(snapshot_interval_s, is_low_on_space)
         self.tasks = LoaderTasks(self._wake)
@@ -218,7 +219,7 @@ class Loader:
             self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 
     def _load_round(self) -> None:
-        """Load all pending segments. Then do a bounded part of the other work: rollups, else the quarantine's purge.
+        """Load all pending segments. Then roll up a batch of events or, with too few events, purge rejections.
 
         While the server is closing, stop after the transaction that exceeds the time limit.
         """
@@ -230,26 +231,24 @@ class Loader:
             if time.monotonic() >= self._load_until:
                 return
             self._disk_space.require()
-            self._roll_up()
+            self._roll_up()  # One batch per load, so that rollups keep up during a long load.
         self._advance_past_damaged()
-        may_have_more = self._roll_up()
-        if not may_have_more:
-            may_have_more = self.quarantine.purge_when_due()
+        may_have_more = self._roll_up() or self.quarantine.purge_when_due()
         if may_have_more:
-            self._wake.set()  # The next round continues, after newly sealed segments.
+            self._wake.set()  # The next round does more, after it has loaded newly sealed segments.
 
     def _synchronize_with_store(self) -> None:
         """Open the store if it is closed. After a load error, read again which segments the store has.
 
         If the store has segments that were not known to be loaded, readers are notified, and a snapshot is due.
         """
-        known_segments = self._pending.loaded_sizes.keys()  # those of the present dictionary, which is replaced below
-        if not self._store.is_open:
-            self.open_store()
-        elif self.status.load_error:
+        if self._store.is_open and not self.status.load_error:
+            return
+        known_segments = set(self._pending.loaded_sizes)
+        if self._store.is_open:
             self._read_loaded_segments()
         else:
-            return
+            self.open_store()
         # A load may have been committed although it raised an error, or a rebuild may have salvaged rows.
         has_new_segments = not self._pending.loaded_sizes.keys() <= known_segments
         if has_new_segments:
@@ -276,7 +275,7 @@ class Loader:
         return has_rolled_up
 
     def _advance_past_damaged(self) -> None:
-        """Advance to the number of the newest damaged segment, so that no reader waits for that segment."""
+        """Advance to the number of the newest segment in `damaged/`. No reader may wait for it: it is never loaded."""
         damaged_number = max(map(number_of, self._folder.damaged.iterdir()), default=0)
         self._advance_to(damaged_number)
 
@@ -298,11 +297,11 @@ class Loader:
         except Exception as error:  # noqa: BLE001  returned as a message
             failure = error  # The recovery failed too, for example on a full disk.
         message = _error_message(failure)
-        self._log_error(message)
+        self._log_and_postpone_snapshot(message)
         return message
 
     def _recover_from(self, failure: Exception) -> None:
-        """Close a broken store, so that the next round opens it again. Rebuild a damaged store at once.
+        """Close a broken store, so that the next round opens it again. If its file is damaged, rebuild it at once.
 
         Other errors need no recovery. Ingest continues meanwhile, because the journal stores all events.
         """
@@ -313,25 +312,24 @@ class Loader:
         is_damaged = isinstance(failure, StoreDamaged)
         if not is_damaged:
             self.status.reopened_count += 1
-        self._publisher.reset()  # A running copy is one of the broken store.
+        self._publisher.reset()  # A running copy has the broken store as its source.
         self._store.close()
         if is_damaged:
             self._rebuild(str(failure))
 
     def report_error(self, message: str) -> None:
         """Report why the store can't be opened. The loader retries."""
-        # Log first: `_log_error` compares the message with the error in the status.
-        self._log_error(message)
+        # Log first: the log omits a message that is in the status already.
+        self._log_and_postpone_snapshot(message)
         self.status.load_error = message
 
-    def _log_error(self, message: str) -> None:
-        """Log an error unless it was logged before, and postpone the next snapshot."""
+    def _log_and_postpone_snapshot(self, message: str) -> None:
+        """Log an error unless it was logged before, and postpone the next snapshot, which may be what failed."""
         present_errors = filter(None, (self.status.load_error, self.status.snapshot_error))
         # Compare without digits, because DuckDB's messages name a different block each time.
         logged = {_DIGITS.sub("", text) for text in present_errors}
         if _DIGITS.sub("", message) not in logged:
             log.error("loader_failed", extra={"detail": message})
-        # If a snapshot has failed, the next round must not retry it at once.
         self._publisher.postpone(RETRY_AFTER_S)
 
     def _load(self, segments: list[Segment]) -> None:
@@ -364,7 +362,8 @@ class Loader:
     def _read_loaded_segments(self) -> None:
         """Read which segments of the journal's folder are loaded, and the highest loaded number.
 
-        The ledger is the store's table of loaded segments. Gaps up to the highest loaded number are not reported.
+        The ledger is the store's table of loaded segments. Gaps before a segment are reported before it is loaded, so
+        only later gaps remain to be reported.
         """
         oldest_number = self._pending.oldest_number()
         if oldest_number is None:
@@ -388,7 +387,7 @@ class Loader:
             self._damaged_files.report_salvage(salvaged.row_count, lost_count=salvaged.lost_count)
 
     def _check_deadline(self) -> None:
-        """Raise StoreRefused if the server is stopping and the time for loading is over."""
+        """End a rebuild with StoreRefused if the server is stopping and the time for loading is over."""
         if time.monotonic() >= self._load_until:
             raise StoreRefused("the server is stopping, and the next start rebuilds the store")
 
@@ -406,7 +405,7 @@ class Loader:
         if self.status.load_error:
             return RETRY_AFTER_S
         snapshot_due_s = self._publisher.seconds_to_next()
-        # The purge of the quarantine can wait for the round of the snapshot.
+        # Each round runs a due purge too. The purge is hourly, so it can wait for the round of the next snapshot.
         return self.quarantine.seconds_to_next() if snapshot_due_s is None else snapshot_due_s
 
     def _seconds_to_end(self) -> float:

@@ -36,9 +36,9 @@ class LoadNotifier:
         self._listeners_max = listeners_max
         self._loop = asyncio.get_running_loop()
         self.first_position = self.position  # the position at the start
-        # The newest segment with acknowledged events of each deployment. For deployments without an entry, it may be
-        # any segment up to `_default_number`, because an earlier process may have acknowledged events.
+        # The newest segment with acknowledged events of each deployment. The key None is for events without one.
         self._acknowledged_numbers: dict[int | None, int] = {}
+        # The number for all other deployments: segments of an earlier process may have their events.
         self._default_number = journal.last_number
         self._listeners: dict[asyncio.Event, str] = {}  # the id of each listener's key
 
@@ -82,9 +82,9 @@ class LoadNotifier:
             del self._listeners[loaded]
 
     def note_acknowledged(self, deployment: int | None) -> None:
-        """Record that the newest segment has durable events of this deployment; None if they name no deployment."""
+        """Record that the newest segment has durable events of a deployment; None for events without a deployment."""
         if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
-            # Limit the memory. Deployments without an entry wait for the present newest segment.
+            # Limit the memory. No deleted entry exceeds the present newest number, which replaces them all.
             self._acknowledged_numbers.clear()
             self._default_number = self._journal.last_number
         self._acknowledged_numbers[deployment] = self._journal.last_number
@@ -139,7 +139,7 @@ class LoadNotifier:
             raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
         used_by_key = list(self._listeners.values()).count(key_id)
         if is_reserved(used_by_key=used_by_key, used=used, total=self._listeners_max):
-            quarter = self._listeners_max // 4
+            quarter = self._listeners_max // 4  # as in `is_reserved`
             message = (
                 f"live: this key uses {used_by_key} of the {self._listeners_max} slots (EMBEDSINK_LIVE_MAX), and the "
                 f"free slots are reserved for keys that use fewer than {quarter}. Close a page or a stream of this "

@@ -21,7 +21,7 @@ class PendingSegments:
     """
 
     def __init__(self, folder: Path, *, on_removed: Callable[[int], None]) -> None:
-        # The bytes that the store has loaded of each segment in the folder, by identity.
+        # The loaded size of each segment in the folder, by identity.
         self.loaded_sizes: dict[str, int] = {}
         self._folder = folder
         self._on_removed = on_removed
@@ -43,7 +43,7 @@ class PendingSegments:
     def batches(self) -> Iterator[list[Path]]:
         """Yield the pending segments, oldest first, in batches for one transaction each."""
         self._sealed_at = None  # before the listing, so that a segment sealed after it sets this again
-        # The slice is the identity. For 100,000 names, `identity_of` is too slow.
+        # Of 100,000 names, nearly all can be loaded. Omit these by a slice: `identity_of` would be too slow.
         names = sorted(name for name in self._names() if name[:IDENTITY_LENGTH] not in self.loaded_sizes)
         # The identity of a file that is not a segment is empty.
         paths = (self._folder / name for name in names if identity_of(name))
@@ -66,10 +66,10 @@ class PendingSegments:
         """Delete the segments whose rows are in snapshots. The newest segment stays, so that its number is not reused.
 
         Args:
-            covered_sizes: the bytes that the snapshots have of each segment, by identity.
+            covered_sizes: the loaded size of each segment in the snapshots, by identity.
 
         Returns:
-            The segments that have more bytes than the snapshots. They are not deleted.
+            The segments that are larger. They are not deleted, because a shorter file with that identity was loaded.
         """
         longer: list[Path] = []
         if not covered_sizes:

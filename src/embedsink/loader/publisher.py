@@ -7,11 +7,11 @@ A segment is deleted when the previous snapshot covers it too. If the disk is lo
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable
 
 from embedsink.data_folder import DataFolder
+from embedsink.durable_files import free_bytes
 from embedsink.loader.copy_file import FREE_BYTES_MIN
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
@@ -79,10 +79,9 @@ class Publisher:
         self._started_at = 0.0  # the start of the last copy, in monotonic seconds
         self._copy: CopyProcess | None = None
         self._killed_copy: CopyProcess | None = None  # Its process may still exist, if its disk hangs.
-        self._has_unreported_stall = False
-        # The bytes that the running copy has of each segment, by identity.
+        self._has_unreported_stall = False  # whether the next `advance` has to report a stalled copy
+        # The loaded size of each segment in the running copy and in the last snapshot, by identity.
         self._copied_sizes: dict[str, int] = {}
-        # The bytes that the last snapshot has of each segment, by identity.
         self._covered_sizes: dict[str, int] = {}
 
     @property
@@ -98,10 +97,10 @@ class Publisher:
     def seconds_to_next(self) -> float | None:
         """Return the seconds until `advance` is due; None if nothing is due before the next load."""
         if self._copy is not None:
-            # At this time `advance` kills the copy if it has stalled. `on_change` reports its end.
+            # `on_change` reports the end of the copy. If the copy stalls instead, `advance` has to kill it.
             return max(0.0, STALLED_S - self._copy.stalled_s)
         if self._killed_copy is not None and self._killed_copy.is_running:
-            return STALLED_S  # Check again later whether it still hangs.
+            return STALLED_S  # Check again later whether the killed process still hangs.
         return max(0.0, self._due_at - time.monotonic()) if self.is_dirty else None
 
     def advance(self) -> None:
@@ -120,7 +119,7 @@ class Publisher:
                 self._publish(self._copy)
             elif self._copy.stalled_s >= STALLED_S:
                 self._abandon_stalled()
-        # Set above, or by another method since the last call.
+        # Set above, or by `checkpoint_when_due` since the last call.
         if self._has_unreported_stall:
             self._has_unreported_stall = False
             raise OSError(stall_message(self._folder.store))
@@ -153,8 +152,8 @@ class Publisher:
     def checkpoint_when_due(self) -> None:
         """Checkpoint if many rows were loaded since the last checkpoint.
 
-        A checkpoint changes the store's file, so a running copy delays it until `UNWRITTEN_BYTES_MAX` are loaded.
-        Then this method waits until the child no longer needs the source.
+        A checkpoint changes the store's file, so it is postponed while a child copies that file. With
+        `UNWRITTEN_BYTES_MAX` or more unwritten, this method waits for the child instead.
         """
         copy = self._copy
         if copy is not None and copy.needs_source:
@@ -197,14 +196,14 @@ class Publisher:
         self._started_at = time.monotonic()
         self._disk_space.require()
         # The ledger is the table of loaded segments; compacting merges its rows. A segment that is still in the journal
-        # needs a row of its own, so merge only the rows of older segments. If the journal has no segment, merge none.
-        oldest_number = self._pending.oldest_number()
-        self._store.ledger.compact(before=0 if oldest_number is None else oldest_number)
+        # needs a row of its own, so merge only the rows of older segments. Without a segment in the journal, the limit
+        # is unknown, so merge none.
+        self._store.ledger.compact(before=self._pending.oldest_number() or 0)
         self._store.checkpoint()
         self._disk_space.reset_requirement()
         self._copied_sizes = dict(self._pending.loaded_sizes)
         self._copy = CopyProcess(
-            self._folder.store, self._folder.snapshot, verifies_target=True, on_change=self._on_change
+            self._folder.store, self._folder.snapshot, verifies_predecessor=True, on_change=self._on_change
         )
         self.is_dirty = False
         return self._copy
@@ -215,12 +214,13 @@ class Publisher:
         has_newer_rows = self.is_dirty
         self.is_dirty = True  # It stays true if this method raises an error.
         disk_busy_s = copy.finish()
-        if copy.target_damage:
-            # The published snapshot was damaged later. Keep the previous one, and the segments loaded since then.
-            self._damaged.link_database(self._folder.snapshot, copy.target_damage)
+        if copy.predecessor_damage:
+            # The published snapshot was damaged after its verification. Keep the previous one, and the segments that
+            # only the published one covers.
+            self._damaged.link_database(self._folder.snapshot, copy.predecessor_damage)
         publish_copy(copy, self._folder.snapshot, previous=self._folder.previous)
-        if not copy.target_damage:
-            # These are the segments of the snapshot that has just become the previous one.
+        if not copy.predecessor_damage:
+            # `publish_copy` has made the snapshot of these segments the previous one, so both snapshots cover them.
             self._checks.delete_covered(self._covered_sizes)
         self._covered_sizes = self._copied_sizes
         self.is_dirty = has_newer_rows
@@ -236,14 +236,14 @@ class Publisher:
         self._has_unreported_stall = True
 
     def _delete_older_copies(self) -> None:
-        """Delete old copies until a new one has space: first damaged databases, then the previous snapshot."""
+        """Make space for a copy of the store: delete damaged databases, and only then the previous snapshot."""
         copy_bytes = self._folder.store.stat().st_size
-        while shutil.disk_usage(self._folder.path).free < copy_bytes + FREE_BYTES_MIN:
+        while free_bytes(self._folder.path) < copy_bytes + FREE_BYTES_MIN:
             is_deleted = self._damaged.delete_oldest_database()
             if is_deleted:
                 continue
             if not self._folder.previous.exists():
-                return
+                return  # With reflinks, the copy needs no space. Without them, it fails.
             self._folder.previous.unlink()
             detail = f"{self._folder.previous.name}: {_PREVIOUS_DELETED}"
             log.warning("previous_snapshot_deleted", extra={"detail": detail})

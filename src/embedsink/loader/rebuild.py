@@ -65,7 +65,8 @@ def rebuild(
     for path in reversed(damaged_paths):
         damaged_files.link_database(path, why if path == folder.store else "is damaged")
     if folder.snapshot in damaged_paths:
-        # The salvaged rows must be in two files, and a damaged snapshot must not become the previous one.
+        # A second file must have the salvaged rows, because the journal may lack them. And a damaged snapshot must not
+        # become the previous one.
         replace_by_copy(folder.snapshot, folder.rebuilt, on_step=on_step)
     folder.rebuilt.rename(folder.store)
     if folder.previous in damaged_paths:

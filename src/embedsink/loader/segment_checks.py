@@ -68,7 +68,7 @@ class SegmentChecks:
         """Delete the segments whose rows are in snapshots, and reject those that have more bytes than were loaded.
 
         Args:
-            covered_sizes: the bytes that the snapshots have of each segment, by identity.
+            covered_sizes: the loaded size of each segment in the snapshots, by identity.
         """
         longer_segments = self._pending.delete_covered(covered_sizes)
         for path in longer_segments:
@@ -107,7 +107,7 @@ class SegmentChecks:
             identity = identity_of(path.name)
             number = number_of_identity(identity)
             if identity in loaded_sizes:
-                self._pending.loaded_sizes[identity] = loaded_sizes[identity]  # It is no longer pending.
+                self._pending.loaded_sizes[identity] = loaded_sizes[identity]  # The next listing omits it.
             elif number in identity_by_number:
                 self.reject(path, _duplicate_number_message(identity_by_number[number]))
             elif number <= last_compacted_number:

@@ -26,8 +26,8 @@ class CopyProcess:
 
     Args:
         source: the database file. It must not change while `needs_source` is true.
-        target: the file that the copy will replace.
-        verifies_target: whether the child also verifies the target, and sets `target_damage`.
+        target: the file that the copy will replace (its predecessor).
+        verifies_predecessor: whether the child also verifies the predecessor. Damage is in `predecessor_damage`.
         on_change: called in another thread when the source is no longer needed, and when the child has ended.
     """
 
@@ -36,29 +36,29 @@ class CopyProcess:
         source: Path,
         target: Path,
         *,
-        verifies_target: bool = False,
+        verifies_predecessor: bool = False,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self.target_damage: str | None = None
+        self.predecessor_damage: str | None = None
         self.path = target.with_name(target.name + _NEW_SUFFIX)
         # Unlink instead of overwriting: an earlier child that could not be killed may still write to this file.
         self.path.unlink(missing_ok=True)
         self._source = source
-        self._target = target
+        self._predecessor = target
         self._on_change = on_change
         self._step_at = time.monotonic()  # the time of the child's last step
         self._is_copied = False
-        self._disk_busy_s: float | None = None  # set when the child has verified the copy
+        self._disk_busy_s: float | None = None  # None until the child has verified the copy
         self._stderr = ""
-        self._child = self._start_child(verifies_target)
+        self._child = self._start_child(verifies_predecessor)
         self._watcher = threading.Thread(target=self._watch, name="snapshot", daemon=True)
         self._watcher.start()
 
-    def _start_child(self, verifies_target: bool) -> subprocess.Popen[str]:
-        """Start the child process. If its command has a third argument, the child also verifies that file."""
+    def _start_child(self, verifies_predecessor: bool) -> subprocess.Popen[str]:
+        """Start `copy_file SOURCE TARGET [PREDECESSOR]`. The temporary file is its TARGET."""
         arguments = [str(self._source), str(self.path)]
-        if verifies_target:
-            arguments.append(str(self._target))
+        if verifies_predecessor:
+            arguments.append(str(self._predecessor))
         return subprocess.Popen(
             [*COMMAND, *arguments],
             stdout=subprocess.PIPE,
@@ -135,7 +135,7 @@ class CopyProcess:
                     self._is_copied = True
                     self._on_change()
                 elif word == copy_file.PREDECESSOR_DAMAGED:
-                    self.target_damage = value
+                    self.predecessor_damage = value
                 elif word == copy_file.VERIFIED:
                     self._disk_busy_s = float(value)
             self._stderr = child.stderr.read() if child.stderr else ""
@@ -172,7 +172,7 @@ def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] =
 
 def publish_copy(copy: CopyProcess, target: Path, *, previous: Path) -> None:
     """Rename a finished copy to `target`. The old target becomes `previous`, unless it is damaged."""
-    if target.exists() and not copy.target_damage:
+    if target.exists() and not copy.predecessor_damage:
         # Create a hard link instead of renaming, so that `target` exists at each moment.
         link = previous.with_name(previous.name + _NEW_SUFFIX)
         link.unlink(missing_ok=True)

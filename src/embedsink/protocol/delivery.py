@@ -139,7 +139,10 @@ class ParsedDelivery:
         )
 
     def _reject_without_deployment(self) -> "ParsedDelivery":
-        """Return the delivery after rejecting each envelope that names no deployment. The context must name none."""
+        """Return the delivery after rejecting each envelope that names no deployment.
+
+        Call this only if the context of the delivery names none, because it would apply to all envelopes.
+        """
         # Only rejections record their index. The accepted envelopes have the remaining indexes, in order.
         rejected_indexes = {rejection.index for rejection in self.rejected}
         accepted_indexes = [index for index in range(self.received_count) if index not in rejected_indexes]

@@ -39,7 +39,7 @@ def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
     Strings may contain text that SQL can't store. The caller finds such text with `may_contain_bad_text`.
     """
     try:
-        # Pydantic creates an error for each invalid member, so pass only as many as it takes to find a problem.
+        # Pydantic creates an error for each unknown member. One is enough to be invalid, so drop the others.
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError:
         return False
@@ -80,7 +80,7 @@ def _find_type_problems(fields: dict[str, Any]) -> dict[str, Problem]:
     """Return the first problem of each field that is unknown, missing or has a wrong type, by the field's name."""
     problems: dict[str, Problem] = {}
     try:
-        # Pydantic creates an error for each invalid member, so pass only as many as it takes to find a problem.
+        # Pydantic creates an error for each unknown member. One is enough to be invalid, so drop the others.
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError as error:
         for field_error in error.errors(include_url=False):
@@ -198,7 +198,7 @@ def _drop_excess_nested_members(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _drop_excess_members(members: dict[str, Any], known_names: frozenset[str]) -> dict[str, Any]:
     """Return the known members and the first unknown member."""
-    # Pydantic creates an error for each unknown member, and a body may have 100,000 unknown members.
+    # A body may have 100,000 unknown members.
     first_unknown = next((name for name in members if name not in known_names), None)
     return {name: value for name, value in members.items() if name in known_names or name == first_unknown}
 

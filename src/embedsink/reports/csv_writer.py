@@ -67,7 +67,7 @@ def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions
 
 
 def _converter_for(type_: str, *, guard: bool) -> Converter:
-    """Return the function that converts the values of a column to fields. `type_` is the type of the column."""
+    """Return the function that converts values of a type (see `type_of`) to fields. `guard` is that of `CsvOptions`."""
     converters: dict[str, Converter] = {
         "integer": _number_field,
         "number": _number_field,
@@ -96,7 +96,7 @@ def _guarded_field(value: Any) -> str:
 
 
 def _begins_formula(text: str, start: int = 0) -> bool:
-    """Return whether a formula begins at `start`. Quotation marks and invisible characters may precede the sign."""
+    """Return whether a formula begins at `start`: a formula sign, after characters that a spreadsheet may remove."""
     for index in range(start, len(text)):
         character = text[index]
         if character in _FORMULA_SIGNS:
@@ -120,7 +120,10 @@ def _verbatim_field(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text in quotation marks if it contains one, or a character that may separate cells or lines."""
-    return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
+    if not _NEEDS_QUOTES.search(text):
+        return text
+    escaped_text = text.replace('"', '""')
+    return f'"{escaped_text}"'
 
 
 def _to_text(value: Any) -> str:

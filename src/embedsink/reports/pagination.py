@@ -74,7 +74,7 @@ class Cursor:
         advice = "Use the value of `X-Next-Cursor` with the same parameters, or omit it to start at the first page."
         refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {preview(text)} is not valid for this query. {advice}")
         try:
-            padding = "=" * (-len(text) % 4)
+            padding = "=" * (-len(text) % 4)  # `encode` has removed it.
             content = base64.b64decode(text + padding, altchars=b"-_", validate=True)
             version, stored_after, since_us, until_us, digest = _CURSOR_STRUCT.unpack(content)
             # The cursor stores a signed number, and the cipher needs an unsigned one.
@@ -82,8 +82,8 @@ class Cursor:
             cursor = cls(after, _from_epoch_us(since_us), _from_epoch_us(until_us))
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
-        # The digest detects typing errors and cursors of other queries. A forged cursor shows no more rows than
-        # a new `since`.
+        # The digest detects typing errors and cursors of other queries. Without a cipher, a client can forge a cursor,
+        # but then reads no more rows than with a `since` of its choice.
         if version != _VERSION or digest != _digest((version, after, since_us, until_us), query_id, cipher):
             raise refusal
         return cursor
@@ -154,8 +154,7 @@ class PageRequest:
 
     def _page_query(self, view: str, columns: tuple[str, ...], limit: int | None) -> SelectQuery:
         """Return the query of a page with at most `limit` rows; `LIMIT_MAX` if `limit` is None."""
-        # Reading a few rows of such a view takes as long as reading all.
-        is_expensive = uses_window_functions(view)
+        is_expensive = uses_window_functions(view)  # A few rows of such a view take as long as all.
         row_limit = LIMIT_MAX if limit is None else limit
         return SelectQuery(view, columns, row_limit, is_page=True, is_expensive=is_expensive)
 

@@ -11,8 +11,8 @@ ROWS_MAX = 100
 REJECTIONS_MAX = 100
 # The maximum bytes of envelopes in one message. The newest row is sent regardless of its length.
 ENVELOPES_BYTES_MAX = 262_144
-# The outcomes besides `duplicate`, which is counted for readers of all deployments only.
-OUTCOMES = ("accepted", "quarantined", "lost", "sync")
+# The outcomes that are counted for each deployment, unlike `duplicate`.
+SCOPED_OUTCOMES = ("accepted", "quarantined", "lost", "sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class IngestedCounts:
         Duplicates are not attributed to deployments, so a key with a scope of deployments must not get their count.
         """
         duplicate_count = self.outcomes["duplicate"] if includes_duplicates else None
-        return {"duplicate": duplicate_count} | {outcome: self.outcomes[outcome] for outcome in OUTCOMES}
+        return {"duplicate": duplicate_count} | {outcome: self.outcomes[outcome] for outcome in SCOPED_OUTCOMES}
 
     @property
     def row_count(self) -> int:
@@ -58,7 +58,7 @@ class IngestedCounts:
 def count_ingested(reader: Reader) -> IngestedCounts:
     """Count the ingested rows in the reader's scope."""
     counts = IngestedCounts()
-    # Sort the rows, so that the order of types in the counters does not depend on the events of other deployments.
+    # Clients see the order of the types. Sort the rows, because DuckDB's order may depend on other deployments' events.
     for row in sorted(reader.dicts("ingested_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":
@@ -68,9 +68,9 @@ def count_ingested(reader: Reader) -> IngestedCounts:
 
 
 def newest_ingested(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
-    """Return the newest rows in the reader's scope with envelopes, oldest first.
+    """Return the newest rows in the reader's scope with envelopes, oldest first: at most `limit` rows.
 
-    There are at most `limit` rows, and only as many as fit in a message, but at least the newest one.
+    The envelopes have at most `ENVELOPES_BYTES_MAX` bytes, unless the newest one alone is longer.
     """
     rows = reader.set_variables(row_limit=limit).dicts("ingested_newest")  # oldest first
     newest_first: list[dict[str, Any]] = []

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from embedsink.durable_files import device_and_inode
+from embedsink.durable_files import device_and_inode, free_bytes
 from embedsink.errors import Unavailable
 from embedsink.journal.segment import Segment
 from embedsink.reasons import Reason
@@ -83,13 +82,13 @@ class Store:
         self.revisions = Revisions()
         self._spill = path.with_suffix(".spill")
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._closing_connection: duckdb.DuckDBPyConnection | None = None  # closed when its readers have ended
+        self._closing_connection: duckdb.DuckDBPyConnection | None = None  # waits until its readers have ended
         self._unwritten_bytes = 0  # the size of the segments and rollups added since the last checkpoint
         self._bytes_since_attach = 0  # the size of the segments loaded since the file was attached
         self._file_inode: tuple[int, int] | None = None  # the device and inode of the attached file
-        self._has_wide_rows = False  # whether a checkpoint needs more memory
+        self._has_wide_rows = False  # whether rows are so long that checkpoints need more memory
         self._lacked_memory = False  # whether the last checkpoint lacked memory
-        # Usual and raised values. The settings allow a raised number of threads below the usual one.
+        # Usual and raised values. An operator may set `threads_max` below `threads`, but raising must not lower it.
         self._memory = RaisableSetting("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = RaisableSetting("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._views: dict[str, View] = {}  # a cache of the open database's views
@@ -101,11 +100,11 @@ class Store:
 
         Raises:
             Misconfigured: DuckDB is too old or too new, the store is from a newer embedsink, or the migration failed.
-            StoreRefused: the disk is full, or another process or earlier readers have the file open. The file
-                is unchanged.
+            StoreRefused: the disk is full, another process has the file open, or a reader has not ended yet. The
+                file is unchanged.
             StoreBroken: the file is not a sound database.
         """
-        self.close()  # DuckDB would open the file twice in one process.
+        self.close()  # DuckDB would not refuse to open the file twice in one process.
         check_duckdb_version()
         self._delete_write_ahead_logs()
         with duckdb_errors_translated(opening=True):
@@ -122,7 +121,7 @@ class Store:
         self.revisions.renew()
 
     def _delete_write_ahead_logs(self) -> None:
-        """Delete the log that DuckDB leaves if the checkpoint of a closing database fails. The store uses no log."""
+        """Delete the log that DuckDB leaves if its checkpoint fails at closing: the journal still has those rows."""
         for log in self.path.parent.glob(f"{self.path.name}.wal*"):
             log.unlink()
 
@@ -131,7 +130,7 @@ class Store:
         connection = connect(self.limits, spill=self._spill)
         try:
             attach(connection, self.path)
-            # An up-to-date store is not written to, so it opens on a full disk.
+            # Without a log, only a checkpoint saves the changes. Without changes, the store opens even on a full disk.
             if bring_up_to_date(connection, self.path.name):
                 connection.execute("checkpoint store")
         except BaseException:
@@ -156,7 +155,7 @@ class Store:
         """
         with self._lock:
             if self._connection is not None:
-                # Keep it until it is closed, so that a later call can continue.
+                # If its readers don't end in time, a later call closes this connection.
                 self._closing_connection = self._connection
                 self._connection = None
         if self._closing_connection is None:
@@ -181,12 +180,12 @@ class Store:
             return any(True for _ in entries)
         return False
 
-    def reader(self, scope: Mapping[str, object], *, uses_one_thread: bool = False) -> Reader:
+    def reader(self, scope: Mapping[str, object], *, is_short: bool = False) -> Reader:
         """Open a reader with this scope.
 
         Args:
             scope: session variables.
-            uses_one_thread: whether DuckDB keeps its usual number of threads (one by default), for a short query.
+            is_short: whether queries take only milliseconds. For them, DuckDB keeps its usual number of threads.
 
         Raises:
             Unavailable: the store is closed, is broken or lacks memory (reason `not_ready`), or the disk is full
@@ -196,14 +195,14 @@ class Store:
         with unavailable_if_broken():
             while True:
                 try:
-                    return self._open_reader(scope, uses_one_thread)
+                    return self._open_reader(scope, is_short)
                 except StoreTooSmall:
-                    # A load uses all the usual memory at the moment, and raising the limit needs memory too.
+                    # A load may use all of the usual memory. Then even setting a higher limit fails, so wait.
                     if time.monotonic() >= give_up_at:
                         raise
                 time.sleep(_MEMORY_POLL_S)
 
-    def _open_reader(self, scope: Mapping[str, object], uses_one_thread: bool) -> Reader:
+    def _open_reader(self, scope: Mapping[str, object], is_short: bool) -> Reader:
         """Open a reader, and raise the limits of memory and threads until the reader is closed.
 
         Raises:
@@ -214,12 +213,12 @@ class Store:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Retry.", retry_after_s=2)
             with duckdb_errors_translated(), contextlib.ExitStack() as stack:
-                stack.enter_context(self._readers.counted())  # first, so that it is released last
+                stack.enter_context(self._readers.counted())  # first: the reader counts until its cursor is closed
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. Even a sort that spills to disk needs memory.
                 stack.enter_context(self._memory.raised(cursor))
-                stack.enter_context(self._threads.raised(cursor, only_if=not uses_one_thread))
+                stack.enter_context(self._threads.raised(cursor, is_needed=not is_short))
                 variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
                 # The reader takes over the resources: closing the reader releases them.
                 reader = Reader(cursor, variables, resources=stack, views=self._views)
@@ -229,8 +228,8 @@ class Store:
     def load(self, *segments: Segment) -> LoadCounts:
         """Insert the rows and the names of segments in one transaction: all or nothing, and never twice.
 
-        A load compares new ids with the ids of `dedup_days`, regardless of the number of segments. So load several
-        segments at once.
+        Load several segments at once: comparing their ids with those of `dedup_days` takes about as long for one
+        segment as for several.
 
         Args:
             segments: sealed, intact segments in the order of their numbers.
@@ -244,11 +243,7 @@ class Store:
         except (StoreRefused, StoreBroken):
             self.revisions.renew()  # The commit may have succeeded.
             raise
-        if loaded.changed_deployments is None:
-            self.revisions.renew()  # It is unknown which deployments have changed.
-            self.revisions.record_change((), number=segments[-1].number)
-        else:
-            self.revisions.record_change(loaded.changed_deployments, number=segments[-1].number)
+        self.revisions.record_change(loaded.changed_deployments, number=segments[-1].number)
         byte_count = sum(segment.byte_count for segment in segments)
         self._unwritten_bytes += byte_count
         self._bytes_since_attach += byte_count
@@ -258,18 +253,17 @@ class Store:
 
     def _load_variables(self, segments: Sequence[Segment]) -> dict[str, object]:
         """Return the variables that the SQL files of `sql/load/` read."""
-        free_bytes = shutil.disk_usage(self.path.parent).free
         return {
             "segments": describe_segments(segments),
             "segment_paths": [str(segment.path) for segment in segments],
-            "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # A line is part of a group.
+            "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # No line is longer than its group.
             "loaded_from": first_ingest_seq(min(segment.number for segment in segments)),
             "loaded_until": first_ingest_seq(max(segment.number for segment in segments) + 1),
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,
             # Whether to store envelopes whose id an earlier, different envelope has. Otherwise they are only counted.
-            "keeps_conflicts": free_bytes >= self.limits.quarantine_free_bytes_min,
+            "keeps_conflicts": free_bytes(self.path.parent) >= self.limits.quarantine_free_bytes_min,
         }
 
     def _load_with_retries(self, segments: Sequence[Segment]) -> _Loaded:
@@ -298,7 +292,7 @@ class Store:
             set_variables(connection, variables)
             with transaction(connection):
                 load_rows(connection)
-                # Usual rollups omit segments that are loaded later than their successors.
+                # `roll_up` only continues after its last batch, so it would omit segments that are loaded late.
                 roll_up_late(connection, [segment.number for segment in segments])
                 # Count inside the transaction: if counting failed after the commit, the segments would be loaded again.
                 return _Loaded(count_load(connection), changed_deployments(connection))
@@ -372,7 +366,7 @@ class Store:
         with self._raised_memory():
             salvaged = salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
             with transaction(connection):
-                fill_session_ready(connection)  # A table that is computed from the events.
+                fill_session_ready(connection)  # Salvaged `ready` events may belong in this table.
             return salvaged
 
     @property
@@ -397,7 +391,7 @@ class Store:
         except StoreBroken as error:
             self._lacked_memory = lacks_memory(error)
             if self._lacked_memory:
-                # The wide rows may be from an earlier process. The next try, after reopening, has more memory.
+                # An earlier process may have loaded wide rows. The next try, after reopening, gets more memory.
                 self._has_wide_rows = True
             raise
         self._lacked_memory = False
@@ -408,7 +402,7 @@ class Store:
     def _memory_for_checkpoint(self) -> Iterator[None]:
         """Raise the memory limit in this block if rows are wide: a checkpoint that lacks memory breaks the database.
 
-        If readers use more than half of the memory, end them first.
+        Meanwhile, new readers wait. If the others use more than half of the memory, end them first.
         """
         connection = self._load_connection()
         with contextlib.ExitStack() as stack:
@@ -419,7 +413,7 @@ class Store:
                 may_lack_memory = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
                 if may_lack_memory:
                     self._end_readers()
-            stack.enter_context(self._memory.raised(connection, only_if=self._has_wide_rows))
+            stack.enter_context(self._memory.raised(connection, is_needed=self._has_wide_rows))
             yield
 
     def _reattach_when_due(self) -> None:

@@ -67,12 +67,12 @@ def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
 
 
 def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
-    """Compute `session_ready` again from all events: the deployments and tenants that `ready` events give to sessions.
+    """Compute `session_ready` again from all events: the deployments and tenants that a session's `ready` events name.
 
     The connection has to be in a transaction.
     """
     connection.execute("truncate session_ready")
-    connection.execute("truncate ready_fact")  # It records whether reports need `session_ready`.
+    connection.execute("truncate ready_fact")  # It records whether any event needs the values of a `ready` event.
     # Bounds that include each ingest_seq.
     connection.execute("set variable loaded_from = -1")
     connection.execute("set variable loaded_until = 9223372036854775807")
@@ -82,12 +82,12 @@ def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
 def describe_segments(segments: Sequence[Segment]) -> list[dict[str, object]]:
     """Return the descriptions of segments for `sql/load/`, in their order."""
     descriptions: list[dict[str, object]] = []
-    lines_before = 0  # the number of lines in all earlier segments of the load
+    lines_before = 0  # in all earlier segments, because the SQL numbers the lines of all segments consecutively
     for segment in segments:
         descriptions.append(
             {
                 "path": str(segment.path),
-                "name": f"{segment.identity}{SEALED}",  # The file's own name may contain its size.
+                "name": f"{segment.identity}{SEALED}",  # the file's name without the size, which it may contain
                 "number": segment.number,
                 "byte_count": segment.byte_count,
                 "lines_before": lines_before,

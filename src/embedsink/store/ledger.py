@@ -48,8 +48,9 @@ class Ledger:
         The keys are identities. Compacted segments share one row, so only a range of their numbers is known.
         """
         segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
+        lowest_name = f"{from_number:012d}"  # A segment's name begins with its number, in twelve digits.
         with duckdb_errors_translated():
-            rows = self._connection().execute(segments, [f"{from_number:012d}"]).fetchall()
+            rows = self._connection().execute(segments, [lowest_name]).fetchall()
         return {identity_of(name): byte_count for name, byte_count in rows}
 
     def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:

@@ -43,7 +43,7 @@ class StoreLimits:
 
     @property
     def counted_bytes(self) -> int:
-        """The value of DuckDB's usual memory limit: `memory_bytes` and a buffer that DuckDB counts but does not use."""
+        """DuckDB's usual memory limit: `memory_bytes`, and the part of a buffer that DuckDB counts but never uses."""
         return self.memory_bytes + _UNUSED_BUFFER_BYTES
 
     @property
@@ -67,12 +67,12 @@ class RaisableSetting:
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def raised(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
+    def raised(self, connection: duckdb.DuckDBPyConnection, *, is_needed: bool = True) -> Iterator[None]:
         """Raise the setting in this block. Several blocks may do so at the same time; the last one to end lowers it.
 
-        If `only_if` is false, set the current value again without raising it.
+        If `is_needed` is false, only set the current value again, so that DuckDB releases unused memory.
         """
-        added_count = 1 if only_if else 0
+        added_count = 1 if is_needed else 0
         with self._lock:
             self._raised_count += added_count
         try:
@@ -81,7 +81,7 @@ class RaisableSetting:
             yield
         finally:
             # Set the value even if it has not changed, because DuckDB then releases 40 MiB of unused memory. DuckDB
-            # raises an error while it uses more than the usual limit. In that case, the next call lowers the limit.
+            # refuses the usual limit while it uses more. In that case, a later block lowers the limit.
             with self._lock, contextlib.suppress(duckdb.Error):
                 self._raised_count -= added_count
                 self._apply(connection)

@@ -91,5 +91,5 @@ def page_from_clause(view: str) -> str:
 
 
 def order_by_ingest_seq(view: str) -> str:
-    """Return an ORDER BY clause for the view's own ingest_seq: the selected column of that name may be null."""
+    """Return an ORDER BY clause for the view's ingest_seq, because scoped keys select null under that name."""
     return f'order by "{view}".ingest_seq'

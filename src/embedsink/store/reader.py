@@ -90,7 +90,7 @@ class Reader:
         self._hides_ingest_seq = False
         self._temp_table: TempTable | None = None
         if "deployments" not in scope:
-            raise KeyError("deployments")  # Null would mean every deployment.
+            raise KeyError("deployments")  # Without a value, views would show every deployment.
         # Set all variables, so that none is inherited from an earlier use of the connection.
         self._apply_variables({**dict.fromkeys(VARIABLES), **scope})
         self._set_rollup_variables()
@@ -162,18 +162,17 @@ class Reader:
         Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row with a smaller ingest_seq
         that becomes visible later is skipped: see embedsink.reports.pagination.
         """
-        # A page ends at a row, so it has at least one row.
-        limit = 1 if selection.limit is None else max(selection.limit, 1)
+        row_count = max(selection.limit or 1, 1)  # A page ends at its last row, so it needs one.
         self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
         if selection.is_expensive:
-            self._create_temp_page(selection, row_count=limit + 1)  # with the first row of the next page
-        # The last row of the page, and the first row of the next page.
+            self._create_temp_page(selection, row_count=row_count + 1)  # with the first row of the next page
+        # Select the last row of the page, and the first row of the next page.
         sql = f"select ingest_seq from {page_from_clause(page_source(selection))} limit 2 offset $1"  # noqa: S608
-        ingest_seqs = [ingest_seq for (ingest_seq,) in self._fetch_all(sql, [limit - 1])]
-        is_full = len(ingest_seqs) >= 1
+        ingest_seqs = [ingest_seq for (ingest_seq,) in self._fetch_all(sql, [row_count - 1])]
+        last_ingest_seq = ingest_seqs[0] if ingest_seqs else None  # None: the page has fewer rows, and no next page.
+        self.set_variables(up_to=last_ingest_seq)
         has_next_page = len(ingest_seqs) == 2
-        self.set_variables(up_to=ingest_seqs[0] if is_full else None)
-        return ingest_seqs[0] if has_next_page else None
+        return last_ingest_seq if has_next_page else None
 
     def _create_temp_page(self, selection: SelectQuery, *, row_count: int) -> None:
         """Store the first rows of a page in a temporary table, which exists until the connection is closed."""
@@ -263,9 +262,9 @@ class Reader:
         """Roll back, close the connection and release the resources."""
         with self._close_lock:
             self._is_closed = True
-        # Without this rollback, DuckDB rolls back when the connection closes. If the database is broken, that aborts
-        # the process.
-        with contextlib.suppress(StoreBroken):
+        # Otherwise DuckDB would roll back while it closes the connection. In a broken database, such a rollback aborts
+        # the process (docs/decisions/0007).
+        with contextlib.suppress(StoreBroken):  # Close the connection even if the rollback lacks memory.
             roll_back(self._connection)
         self._resources.close()
 

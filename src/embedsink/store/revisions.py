@@ -17,8 +17,8 @@ class Revisions:
     """The last change of each deployment's rows, by a load or a purge. One thread writes; any thread may read."""
 
     def __init__(self) -> None:
-        self._random_part = ""  # a part of every revision
-        self._last_change = _Change(0, 0)
+        self._random_part = ""  # a part of every revision, which `renew` replaces
+        self._last_change = _Change(change_number=0, segment_number=0)
         self._default_change = self._last_change  # for deployments without an entry
         self._changes: dict[int, _Change] = {}  # by deployment
 
@@ -26,20 +26,20 @@ class Revisions:
         """Change the revisions of all deployments, by a new random text that is a part of each revision."""
         self._random_part = secrets.token_hex(8)
 
-    def record_change(self, deployments: Iterable[int], *, number: int) -> None:
+    def record_change(self, deployments: Iterable[int] | None, *, number: int) -> None:
         """Record that rows of these deployments have changed.
 
         Args:
-            deployments: all changed deployments, and possibly unchanged ones.
+            deployments: all changed deployments, and possibly unchanged ones; None if they are unknown.
             number: the number of the newest loaded segment; 0 for a purge.
         """
         change_number = self._last_change.change_number + 1
         self._last_change = _Change(change_number, max(self._last_change.segment_number, number))
-        if len(self._changes) >= DEPLOYMENTS_MAX:
-            # Discard all entries, to limit memory. The default makes every revision change once.
+        if deployments is None or len(self._changes) >= DEPLOYMENTS_MAX:
+            # All deployments count as changed by this change. With too many entries, this limits the memory.
             self._default_change = self._last_change
             self._changes = {}
-        self._changes |= dict.fromkeys(deployments, self._last_change)
+        self._changes |= dict.fromkeys(deployments or (), self._last_change)
 
     def of(self, deployments: Collection[int] | None) -> str:
         """Return a string that changes when rows of these deployments may have changed; None means all deployments.
@@ -52,9 +52,10 @@ class Revisions:
         return f"{self._random_part} {change_numbers}"
 
     def last_number(self, deployments: Collection[int]) -> int:
-        """Return the number of the newest loaded segment when rows of these deployments last changed.
+        """Return the number of the segment that was the newest when rows of these deployments last changed.
 
-        Return 0 if these rows have not changed since the process started.
+        Return 0 if these rows have not changed since the process started. Live streams of scoped keys use this number
+        as their position, because loads of other deployments don't change it.
         """
         return max((self._change_of(deployment).segment_number for deployment in deployments), default=0)
 

@@ -34,21 +34,21 @@ _CURRENT_NAMES = {
 }
 # The tables whose rows have the number of their segment in `ingest_seq`.
 _TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
-# SQL conditions that a segment is missing, given by its number, by one of its rows, or by its row in the ledger. The
-# table `missing` has ranges of segment numbers.
+# SQL conditions that a segment number, a row, or a row of the ledger is that of a missing segment. The table `missing`
+# has ranges of segment numbers.
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
-_IS_ROW_MISSING = _IS_MISSING.format(f"ingest_seq >> {LINE_BITS}")
-_IS_LEDGER_ROW_MISSING = _IS_MISSING.format(SEGMENT_NUMBER)
+_IS_OF_MISSING = _IS_MISSING.format(f"ingest_seq >> {LINE_BITS}")
+_IS_LEDGER_OF_MISSING = _IS_MISSING.format(SEGMENT_NUMBER)
 # The tables whose rows belong to rows of an owner table: the owner table, and the condition of the rows to copy.
 _DEPENDENT_TABLES = {
     "quarantine_rest": (
         "quarantine",
-        f"quarantine_id in (select quarantine_id from quarantine where {_IS_ROW_MISSING}) "
+        f"quarantine_id in (select quarantine_id from quarantine where {_IS_OF_MISSING}) "
         "and (quarantine_id, piece) not in (select (quarantine_id, piece) from quarantine_rest)",
     ),
     "sync_file": (
         "sync",
-        f"sync_ingest_seq in (select ingest_seq from sync where {_IS_ROW_MISSING}) "
+        f"sync_ingest_seq in (select ingest_seq from sync where {_IS_OF_MISSING}) "
         "and (sync_ingest_seq, position) not in (select (sync_ingest_seq, position) from sync_file)",
     ),
     "journal_hour": (
@@ -97,10 +97,10 @@ def salvage(
 
     A segment is missing if neither the intact database nor the journal has it.
 
-    If the process is killed meanwhile, begin again with a new store: the store has only a part of the rows.
+    The rows are copied in several transactions. If the process is killed meanwhile, begin again with a new database.
 
     Args:
-        connection: a connection to the intact database.
+        connection: a connection to the intact database, which receives the rows.
         files: the damaged files, the most recent first.
         journal_numbers: the numbers of the segments in the journal.
         on_step: called between steps; an exception that it raises ends the salvage.
@@ -116,7 +116,7 @@ def salvage(
         # Delete incomplete rejections first, so that the ledger counts them as lost.
         connection.execute(read_sql("salvage")["rejection"])
         connection.execute(read_sql("salvage")["ledger"])
-    lost = f"select coalesce(sum(lost_count), 0) from loaded_segment where {_IS_LEDGER_ROW_MISSING}"
+    lost = f"select coalesce(sum(lost_count), 0) from loaded_segment where {_IS_LEDGER_OF_MISSING}"
     [(lost_count,)] = connection.execute(lost).fetchall()
     return Salvaged(row_count, int(lost_count))
 
@@ -143,13 +143,13 @@ class _DamagedFile:
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_step: Callable[[], None]) -> None:
         self._connection = connection
         self._on_step = on_step
-        columns = (
+        columns_sql = (
             "select table_name, list(column_name) from duckdb_columns() where database_name = 'damaged' group by all"
         )
-        self._columns: dict[str, list[str]] = dict(connection.execute(columns).fetchall())
+        self._columns_by_table: dict[str, list[str]] = dict(connection.execute(columns_sql).fetchall())
         # `salvage` has created the table `missing`, with the ranges of the missing segment numbers.
-        [(first_number,)] = connection.execute("select min(first_number) from missing").fetchall()
-        self._first_ingest_seq = first_ingest_seq(first_number)
+        [(first_missing_number,)] = connection.execute("select min(first_number) from missing").fetchall()
+        self._first_missing_seq = first_ingest_seq(first_missing_number)
 
     def copy(self) -> int:
         """Copy the rows of missing segments. Return the number of rows, without those of dependent tables.
@@ -163,17 +163,17 @@ class _DamagedFile:
         for table, (owner, condition) in _DEPENDENT_TABLES.items():
             if self._may_have_missing_rows(owner):  # the rows that were just copied into the store
                 self._for_row_ranges(table, partial(self._insert, table, condition))
-        # Mark the rejections in the store that were replayed according to the damaged file.
+        # The damaged file may be newer than the intact database: mark the rejections that it marks as replayed.
         self._for_row_ranges("quarantine", partial(self._run, _UPDATE_REPLAYED))
-        # `salvage` computes the new ledger rows from these after the last file.
-        is_new = f"{_IS_LEDGER_ROW_MISSING} and segment not in (select segment from salvaged_ledger)"
+        # Collect the ledger rows of missing segments. After the last file, `salvage` computes new ones from them.
+        is_new = f"{_IS_LEDGER_OF_MISSING} and segment not in (select segment from salvaged_ledger)"
         self._for_row_ranges("loaded_segment", partial(self._insert, "loaded_segment", is_new, into="salvaged_ledger"))
         return row_count
 
     def _may_have_missing_rows(self, from_item: str) -> bool:
-        """Return whether a table may have rows of missing segments. The check is fast, and usually a table has none."""
-        # The lowest ingest_seq of a missing segment is a constant, so DuckDB skips older row groups.
-        sql = f"select 1 from {from_item} where ingest_seq >= {self._first_ingest_seq:d} and {_IS_ROW_MISSING} limit 1"
+        """Return whether a table may have rows of missing segments. Usually it has none, and needs no copying."""
+        # The lower bound is a constant, so DuckDB skips older row groups.
+        sql = f"select 1 from {from_item} where ingest_seq >= {self._first_missing_seq:d} and {_IS_OF_MISSING} limit 1"
         try:
             with duckdb_errors_translated():
                 return self._connection.execute(sql).fetchone() is not None
@@ -182,7 +182,7 @@ class _DamagedFile:
 
     def _from_item(self, table: str) -> str:
         """Return the FROM item that selects a damaged table, with its columns under their current names."""
-        former_names = [name for name in self._columns.get(table, ()) if name in _CURRENT_NAMES]
+        former_names = [name for name in self._columns_by_table.get(table, ()) if name in _CURRENT_NAMES]
         if not former_names:
             return f"damaged.{table}"
         renames = ", ".join(f"{name} as {_CURRENT_NAMES[name]}" for name in former_names)
@@ -192,9 +192,10 @@ class _DamagedFile:
     def _for_row_ranges(self, table: str, action: Callable[[int, int], int]) -> int:
         """Call `action` with the bounds of each row group, and return the sum of the results; 0 without the table.
 
-        If a row group is damaged, call `action` with the bounds of each vector instead, and skip damaged vectors.
+        If a row group is damaged, call `action` for each of its vectors, and skip damaged ones: DuckDB reads a vector
+        as a whole.
         """
-        if table not in self._columns:
+        if table not in self._columns_by_table:
             return 0
         row_count = 0
         for start, end in self._row_groups(table):
@@ -225,7 +226,7 @@ class _DamagedFile:
         """Copy the rows of missing segments from a range, unless the store has them. Return the number of copies."""
         bounds = (
             f"select min(ingest_seq), max(ingest_seq) from {self._from_item(table)} "
-            f"where rowid >= $1 and rowid < $2 and {_IS_ROW_MISSING}"
+            f"where rowid >= $1 and rowid < $2 and {_IS_OF_MISSING}"
         )
         with duckdb_errors_translated():
             [(first, last)] = self._connection.execute(bounds, [start, end]).fetchall()
@@ -234,7 +235,7 @@ class _DamagedFile:
         # The bounds are constants, so that DuckDB skips the other row groups.
         is_between = f"ingest_seq between {first:d} and {last:d}"
         is_new = f"ingest_seq not in (select ingest_seq from {table} where {is_between})"
-        return self._insert(table, f"{is_between} and {_IS_ROW_MISSING} and {is_new}", start, end)
+        return self._insert(table, f"{is_between} and {_IS_OF_MISSING} and {is_new}", start, end)
 
     def _insert(self, table: str, condition: str, start: int, end: int, *, into: str = "") -> int:
         """Insert the rows in a range of a damaged table that match a condition: into the same table, or into `into`."""

@@ -79,7 +79,7 @@ def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _views_digest() -> str:
-    """Return a digest of everything on which the macros and views depend."""
+    """Return a digest of all that macros and views depend on: DuckDB, the tables (by migrations) and the SQL files."""
     sources = [duckdb.__version__, *read_sql("migrations").values(), *read_views().values()]
     return blake2s("\0".join(sources).encode(), digest_size=16).hexdigest()
 
@@ -190,7 +190,7 @@ def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
         except duckdb.Error as error:
             is_broken = "has been invalidated" in str(error)
             if is_broken or not lacks_memory(error):
-                return  # There was no transaction, or the database is broken and nothing was committed.
+                return  # Nothing to undo: there is no transaction, or the broken database has committed nothing.
             if time.monotonic() >= give_up_at:
                 raise StoreBroken(f"a transaction can't end: {first_line(error)}") from error
         time.sleep(_ROLL_BACK_PAUSE_S)

@@ -41,7 +41,10 @@ class SnapshotReader(Reader):
             return are_views_current(self._connection)
 
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
-        """Return the rows of a view as a data frame in portable types, and the SQL type of each column."""
+        """Return the rows of a view as a data frame in portable types, and the SQL type of each column.
+
+        `PORTABLE_EXPRESSIONS` convert the other types.
+        """
         with unavailable_if_broken():
             return frame_of(self._execute_select(selection, PORTABLE_EXPRESSIONS))
 
@@ -74,7 +77,7 @@ class SnapshotReader(Reader):
             raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
-        """Run a query of `sql/checks`. Return the first row by column (empty without rows), and the number of rows."""
+        """Run SQL such as a check. Return the first row as a dictionary (empty without rows), and the row count."""
         self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
         result = self._execute(sql)
         with unavailable_if_broken():
@@ -83,6 +86,7 @@ class SnapshotReader(Reader):
         if first_row is None:
             return {}, 0
         row_count = 1
+        # Fetch in batches: a check may find millions of rows.
         while rows := fetch_rows(result):
             row_count += len(rows)
         return dict(zip(names, first_row, strict=True)), row_count

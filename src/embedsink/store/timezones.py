@@ -37,8 +37,8 @@ def utc_of(local: datetime, timezone: str) -> datetime:
 
     A repeated local time means its first occurrence. For a skipped one, the offset before the change applies.
 
-    Python's own time-zone database may have other rules than DuckDB's, which reports use (`period_of` in sql/macros).
-    With two databases, an hour could belong to no day.
+    DuckDB computes the result, because reports use its rules to find when days begin (`period_of` in sql/macros).
+    Python may have other rules, and if both were used, an hour could belong to no day.
 
     Raises:
         OverflowError: the result is outside the years 1 to 9999.

@@ -118,12 +118,12 @@ def import_to_server(
         if delivery.problem is None:
             _send(remote, delivery, counts, retry_timeout_s)
         else:
-            counts.add(_unsent_counts(delivery, delivery.problem))
+            counts.add(_unsent_counts(delivery, Reason.BAD_FIELD, delivery.problem))
 
 
-def _unsent_counts(delivery: Delivery, problem: str, reason: Reason = Reason.BAD_FIELD) -> ImportCounts:
+def _unsent_counts(delivery: Delivery, reason: Reason, problem: str) -> ImportCounts:
     """Return the counts of a delivery that is not imported because of a problem."""
-    return ImportCounts(unsent=len(delivery.events), messages=[delivery.describe(None, reason, problem)])
+    return ImportCounts(unsent=len(delivery.line_numbers), messages=[delivery.describe(None, reason, problem)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +137,16 @@ class _LineBatch:
 def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]:
     """Yield the journal lines of a delivery.
 
-    A delivery that is refused as a whole is split, down to single events. A refused single event is quarantined.
+    One invalid event, such as one that nests too deeply, can make the whole delivery invalid. So an invalid delivery is
+    halved until the invalid event is alone, and only that event is quarantined.
     """
     if delivery.problem is not None:
-        yield _LineBatch(b"", _unsent_counts(delivery, delivery.problem))
+        yield _LineBatch(b"", _unsent_counts(delivery, Reason.BAD_FIELD, delivery.problem))
         return
-    # `read_lines` truncates a line that is too long, so only an unparsed line (`raw`) can be too long here.
+    # `read_lines` cuts a line that is too long, so that it can't be parsed. Only the file has the rest of the line.
     if delivery.raw is not None and len(delivery.raw) > engine.settings.body_bytes_max:
         problem = f"is longer than {engine.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
-        yield _LineBatch(b"", _unsent_counts(delivery, problem, Reason.BODY_TOO_LARGE))
+        yield _LineBatch(b"", _unsent_counts(delivery, Reason.BODY_TOO_LARGE, problem))
         return
     received_at = now_ms() if delivery.received_at is None else delivery.received_at
     try:
@@ -164,9 +165,9 @@ def _batch_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
     """Return the journal lines of a parsed delivery: the accepted envelopes and the rejections."""
     # Each envelope has an id already, so only rejections need new ids.
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
-    # The `delivery_id` deduplicates the counts of lost events.
+    # The counts of lost events are deduplicated by `delivery_id`, so it is the same at each import.
     lines = delivery_lines(
-        parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, rejection_ids), delivery_id=delivery.id_names[0]
+        parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, rejection_ids), delivery_id=delivery.id_seeds[0]
     )
     messages = [delivery.describe(entry.index, entry.reason, entry.detail) for entry in parsed.rejected]
     counts = ImportCounts(accepted=len(parsed.accepted))
@@ -176,21 +177,20 @@ def _batch_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
 
 def _batch_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _LineBatch:
     """Return the journal line that quarantines a delivery as a whole, with its counts and message."""
-    whole_delivery = None  # as the index of an envelope
     line = body_rejection_line(
-        Rejection(whole_delivery, refusal.reason, str(refusal), delivery.body),
+        Rejection(index=None, reason=refusal.reason, detail=str(refusal), raw=delivery.body),
         received_at=received_at,
         key_id=IMPORT_KEY_ID,
-        new_id=lambda: delivery.rejection_id(whole_delivery),  # the same at each import, so that it counts once
+        new_id=lambda: delivery.rejection_id(index=None),  # the same at each import, so that it counts once
     )
-    message = delivery.describe(whole_delivery, refusal.reason, str(refusal))
+    message = delivery.describe(None, refusal.reason, str(refusal))
     return _LineBatch(line, ImportCounts(rejected=1, messages=[message]))
 
 
 def _join_small(batches: Iterable[_LineBatch]) -> Iterator[_LineBatch]:
     """Join batches in order, up to `WRITE_BYTES_MAX` bytes of lines, so that small batches share an fsync.
 
-    The last batch may have no lines.
+    The last batch may have no lines, only the counts of deliveries that are not imported.
     """
     lines: list[bytes] = []
     byte_count = 0
@@ -233,13 +233,13 @@ async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:
 
 
 def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_timeout_s: float) -> None:
-    """Send a delivery, and count the outcomes. If the server refuses a delivery as a whole, send each half separately.
+    """Send a delivery, and count the outcomes. If the server refuses it as invalid or too large, send it in halves.
 
     Raises:
         Refused: the reason concerns the key, so no other delivery would be accepted either.
         Unreachable: the retries timed out, or the response is not embedsink's.
     """
-    event_count = len(delivery.events)
+    count = len(delivery.line_numbers)  # A delivery without events counts as one.
     try:
         response = _post_with_retries(remote, delivery, retry_timeout_s)
     except NothingAccepted as refusal:  # All envelopes were rejected, and the response lists the rejections.
@@ -247,13 +247,13 @@ def _send(remote: HttpClient, delivery: Delivery, counts: ImportCounts, retry_ti
     except Refused as refusal:
         message = delivery.describe(None, refusal.reason, str(refusal))
         is_invalid = refusal.reason.status == HTTPStatus.BAD_REQUEST
-        if event_count > 1 and (is_invalid or refusal.reason in _TOO_LARGE_REASONS):
+        if count > 1 and (is_invalid or refusal.reason in _TOO_LARGE_REASONS):
             for half in delivery.halves():
                 _send(remote, half, counts, retry_timeout_s)
-        elif refusal.reason in _ONE_DELIVERY_REASONS:
-            counts.add_unsent(event_count, message)
         elif is_invalid:
-            counts.add_rejected(event_count, message)  # The server has quarantined it.
+            counts.add_rejected(count, message)  # The server quarantines an invalid body.
+        elif refusal.reason in _ONE_DELIVERY_REASONS:
+            counts.add_unsent(count, message)  # The server stores nothing.
         else:
             raise
     else:

@@ -42,9 +42,9 @@ class Delivery:
     """One request body.
 
     Args:
-        line_numbers: the line of each event, from 1.
-        id_names: the name from which the id of each event is derived: the number and the digest of its line, and
-            its index in the line.
+        line_numbers: the line of each event, from 1. Without events, the line of the delivery.
+        id_seeds: the text from which the id of each event is derived: the number of its line, its index in the line,
+            and the digest of the line. Without events, the text for the id of the delivery.
         events: the envelopes.
         shared: the other members of the body, such as the context.
         received_at: the time of the first receipt, in epoch milliseconds. None means now.
@@ -54,7 +54,7 @@ class Delivery:
     """
 
     line_numbers: list[int]
-    id_names: list[str]
+    id_seeds: list[str]
     events: list[Any]
     shared: dict[str, Any] = field(default_factory=dict)
     received_at: int | None = None
@@ -64,7 +64,7 @@ class Delivery:
 
     @property
     def body(self) -> bytes:
-        """The request body (docs/wire.md). A skewed clock is sent as a `sentAt` with the same skew."""
+        """The request body (docs/wire.md). With `skew_ms`, it has the `sentAt` of a clock with that skew."""
         if self.raw is not None:
             return self.raw
         clock = {} if self.skew_ms is None else {"sentAt": now_ms() - self.skew_ms}
@@ -81,15 +81,16 @@ class Delivery:
         return replace(
             self,
             line_numbers=self.line_numbers[indexes],
-            id_names=self.id_names[indexes],
+            id_seeds=self.id_seeds[indexes],
             events=self.events[indexes],
             shared=shared,
         )
 
     def rejection_id(self, index: int | None) -> UUID:
         """Return the quarantine id of an event, or of the whole delivery if `index` is None. The id is stable."""
-        # Only a delivery with one event is rejected as a whole, so this event can have the same id.
-        return uuid5(_ID_NAMESPACE, f"rejected:{self.id_names[index or 0]}")
+        # A delivery is rejected as a whole only if it has one event, so it shares the id of that event.
+        event_index = 0 if index is None else index
+        return uuid5(_ID_NAMESPACE, f"rejected:{self.id_seeds[event_index]}")
 
     def describe(self, index: int | None, reason: str, detail: str) -> str:
         """Return the error message for an event, or for the whole delivery if `index` is None, with the line number."""
@@ -105,7 +106,7 @@ def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]
 
     Args:
         file: a file that is open for reading, at the start.
-        bytes_max: the maximum length of a line. A longer line is cut to one byte more, so that it is still too long.
+        bytes_max: the maximum length of a line. A longer line is cut to `bytes_max + 1` bytes, enough to reject it.
 
     Raises:
         EmbedsinkError: the gzip stream is damaged or cut off.
@@ -130,7 +131,7 @@ def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]
 def _numbered_lines(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> Iterator[tuple[int, bytes]]:
     """Yield the number and the content of each line that is not blank.
 
-    A line that is longer than `bytes_max` is cut to one byte more, so that it is still too long.
+    A line that is longer than `bytes_max` is cut to `bytes_max + 1` bytes, enough to reject it.
     """
     number = 0
     while line := file.readline(bytes_max + len(b"\r\n")):
@@ -138,9 +139,10 @@ def _numbered_lines(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> Iterator[
         if not line.endswith(b"\n"):  # a part of a longer line, or the last line
             _skip_line(file, bytes_max)
         content = line.removesuffix(b"\n").removesuffix(b"\r")
-        is_too_long = len(content) > bytes_max
-        if is_too_long or content.strip():
-            yield number, content[: bytes_max + 1] if is_too_long else content.strip()
+        if len(content) > bytes_max:
+            yield number, content[: bytes_max + 1]
+        elif content.strip():
+            yield number, content.strip()
 
 
 def _skip_line(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> None:
@@ -166,7 +168,7 @@ def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remo
             delivery = _with_skew(delivery)
         if current and _can_merge(current, delivery, rules) and current_bytes + len(line) <= DELIVERY_BYTES_MAX:
             current.line_numbers.extend(delivery.line_numbers)
-            current.id_names.extend(delivery.id_names)
+            current.id_seeds.extend(delivery.id_seeds)
             current.events.extend(delivery.events)
             current_bytes += len(line)
             continue
@@ -203,16 +205,19 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
 def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
     """Return the delivery of a line that is a request body, such as a line of an export."""
     shared = dict(body)
-    envelopes = shared.pop("events")
+    events = shared.pop("events")
+    if events == [] and "lost" in shared:
+        delivery = Delivery([number], _id_seeds(number, line, 1), [])  # It only reports losses.
+    else:
+        delivery = _delivery_of(number, line, events)
+    if delivery.raw is not None:
+        return delivery  # The unchanged line has the other members.
+    shared.pop("key", None)  # The key of the first sender. An import sends another key, in the header.
     received_at = _pop_received_at(shared)
     problem = None
-    if "receivedAt" in shared:  # `_pop_received_at` leaves an invalid value.
+    if "receivedAt" in shared:
         quoted = preview(shared["receivedAt"])
         problem = f"receivedAt: {quoted} is not a past time in epoch milliseconds. Correct the file."
-    shared.pop("key", None)  # The key of the first sender. An import sends another key, in the header.
-    delivery = _delivery_of(number, line, envelopes)
-    if delivery.raw is not None:  # Without envelopes, the receiver parses the unchanged line.
-        return replace(delivery, shared=shared)
     return replace(delivery, shared=shared, received_at=received_at, problem=problem)
 
 
@@ -220,52 +225,61 @@ def _delivery_of(number: int, line: bytes, envelopes: Any) -> Delivery:
     """Return a delivery with the envelopes of a line, each with an id. Without envelopes, return the unparsed line."""
     if not isinstance(envelopes, list) or not envelopes:
         return _unparsed_delivery(number, line)
-    digest = sha256(line).hexdigest()
-    id_names = [f"{number}:{index}:{digest}" for index in range(len(envelopes))]
-    events = [_with_id(envelope, name) for envelope, name in zip(envelopes, id_names, strict=True)]
-    return Delivery([number] * len(events), id_names, events)
+    id_seeds = _id_seeds(number, line, len(envelopes))
+    events = [_with_id(envelope, seed) for envelope, seed in zip(envelopes, id_seeds, strict=True)]
+    return Delivery([number] * len(events), id_seeds, events)
 
 
 def _unparsed_delivery(number: int, line: bytes) -> Delivery:
-    """Return a delivery of the unchanged line, which the receiver parses again and quarantines with the reason.
+    """Return a delivery of the unchanged line. The receiver parses the line, and quarantines it if it is invalid.
 
-    The delivery counts as one event, None.
+    The number of its events is unknown, so the delivery has one event, None.
     """
-    return Delivery([number], [f"{number}:0:{sha256(line).hexdigest()}"], [None], raw=line)
+    return Delivery([number], _id_seeds(number, line, 1), [None], raw=line)
+
+
+def _id_seeds(number: int, line: bytes, event_count: int) -> list[str]:
+    """Return the id seed of each event of a line."""
+    digest = sha256(line).hexdigest()
+    return [f"{number}:{index}:{digest}" for index in range(event_count)]
 
 
 def _pop_received_at(shared: dict[str, Any]) -> int | None:
-    """Remove a valid `receivedAt` from `shared` and return it; None if it is missing or invalid. Keep an invalid value.
+    """Remove a valid `receivedAt` from `shared` and return it; None if it is missing or invalid.
 
-    Without `receivedAt`, remove `sentAt` too, because it does not show the skew of the client's clock.
+    An invalid value stays in `shared`, so that the caller can report it. Without `receivedAt`, remove `sentAt` too: the
+    skew of the client's clock is the difference between the two.
     """
     received_at = shared.get("receivedAt")
     is_bool = isinstance(received_at, bool)  # a subclass of int
     if isinstance(received_at, int) and not is_bool and _YEAR_1_MS <= received_at <= now_ms():
-        return int(shared.pop("receivedAt"))
+        del shared["receivedAt"]
+        return received_at
     if received_at is None:
         shared.pop("receivedAt", None)
         shared.pop("sentAt", None)
     return None
 
 
-def _with_id(envelope: Any, name: str) -> Any:
-    """Return an envelope with an id that is derived from `name`, unless it has an id or is not an object."""
+def _with_id(envelope: Any, seed: str) -> Any:
+    """Return an envelope with an id that is derived from `seed`, unless it has an id or is not an object."""
     if isinstance(envelope, dict) and envelope.get("id") is None:
-        return envelope | {"id": str(uuid5(_ID_NAMESPACE, name))}
+        return envelope | {"id": str(uuid5(_ID_NAMESPACE, seed))}
     return envelope
 
 
 def _with_skew(delivery: Delivery) -> Delivery:
     """Replace the recorded `receivedAt` and `sentAt` with the clock skew between them.
 
-    The server that imports the delivery sets a new time of receipt.
+    The server that imports the delivery sets a new time of receipt. It rejects an invalid `sentAt`.
     """
     if delivery.received_at is None:
         return delivery
-    shared_members = dict(delivery.shared)
-    sent_at = shared_members.pop("sentAt", None)
-    skew_ms = delivery.received_at - sent_at if isinstance(sent_at, int | float) else 0
+    sent_at = delivery.shared.get("sentAt", delivery.received_at)  # Without `sentAt`, assume that there is no skew.
+    if isinstance(sent_at, bool) or not isinstance(sent_at, int | float):  # True is an int in Python.
+        return replace(delivery, received_at=None)
+    shared_members = {name: member for name, member in delivery.shared.items() if name != "sentAt"}
+    skew_ms = delivery.received_at - sent_at
     is_skewed = abs(skew_ms) > SKEW_MS_MIN  # Smaller differences may be transit time, and are not corrected.
     return replace(delivery, shared=shared_members, received_at=None, skew_ms=skew_ms if is_skewed else None)
 
@@ -282,8 +296,8 @@ def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
         and first.problem is None
         and "lost" not in first.shared
         and (first.received_at, first.skew_ms) == (second.received_at, second.skew_ms)
-        # Compared as JSON, because True == 1 in Python. Equal members also mean that the second has no `lost`, and no
-        # invalid `receivedAt`, which is the only problem.
+        # Compared as JSON, because True == 1 in Python. The first has no `lost`, and no invalid `receivedAt` (the only
+        # cause of a problem), so the second has neither.
         and encode(first.shared) == encode(second.shared)
         and len(first.events) + len(second.events) <= min(EVENTS_MAX, rules.events_max)
     )

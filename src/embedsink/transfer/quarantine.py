@@ -82,15 +82,15 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
     replayed = rejected = 0
     async with engine.replay_lock:
         await _wait_until_loaded(engine)
-        after: int | None = None
-        # Each rejection may be a whole body, so batches are parsed in a thread.
-        while batch := await asyncio.to_thread(_next_batch, engine, after, quarantine_id):
+        last_ingest_seq: int | None = None
+        # A rejection may be a whole body, and parsing it would block the event loop for long. So a thread parses it.
+        while batch := await asyncio.to_thread(_next_batch, engine, last_ingest_seq, quarantine_id):
             if batch.lines:
                 append = partial(engine.submit_counted, batch.lines, accepted=batch.envelope_count, quarantined=0)
                 await wait_for(append)
             replayed += batch.replayed
             rejected += batch.rejected
-            after = batch.last_ingest_seq
+            last_ingest_seq = batch.last_ingest_seq
         untried = await asyncio.to_thread(_untried_count, engine, quarantine_id)
     return ReplayCounts(replayed, rejected, untried)
 
@@ -172,14 +172,13 @@ class _Batch:
     last_ingest_seq: int
 
 
-def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Batch | None:
-    """Parse the next batch of rejections again: those after the `ingest_seq` `after`; the first batch for None.
+def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID | None) -> _Batch | None:
+    """Parse the next batch of rejections again. Return None after the last batch.
 
-    Return None after the last batch.
+    `last_ingest_seq` is that of the previous batch, or None for the first batch.
     """
-    with engine.store.reader(
-        {**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, uses_one_thread=True
-    ) as reader:
+    variables = {**EVERYTHING, "after": last_ingest_seq, "quarantine_id": quarantine_id}
+    with engine.store.reader(variables, is_short=True) as reader:
         rows = reader.dicts(REPLAYABLE_VIEW)  # The view limits the size of a batch.
     if not rows:
         return None
@@ -199,8 +198,8 @@ def _next_batch(engine: Engine, after: int | None, quarantine_id: UUID | None) -
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
-    """Return the number of rejections that a replay does not validate."""
-    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, uses_one_thread=True) as reader:
+    """Return the number of stored rejections that a replay skips."""
+    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_short=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["not_replayable_count"])
 
@@ -212,10 +211,11 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     """
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
-    key = engine.keys.by_id(row["key_id"])  # An import has no key, and no limit of deployments.
-    if key is None and row["key_id"] != IMPORT_KEY_ID:
-        return None  # The key was deleted, so the scope is unknown.
-    # A rejected envelope is stored without the context of the delivery, which is in these columns.
+    key = engine.keys.by_id(row["key_id"])
+    is_import = row["key_id"] == IMPORT_KEY_ID  # An import has no key, and may contain all deployments.
+    if key is None and not is_import:
+        return None  # The key was deleted, so its scope is unknown.
+    # The raw text of a rejected envelope lacks the context of its delivery. These columns have the context.
     context = {name: row[name] for name in _CONTEXT_FIELDS if row[name] is not None}
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
@@ -230,13 +230,17 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
 def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
     """Return the journal lines of a parsed rejection: the envelopes, and a mark that the rejection was replayed."""
     quarantine_id = str(row["quarantine_id"])
+    # The ids are the same in each replay, so that the loader deduplicates the envelopes and the losses.
     new_id = partial(next, _stable_ids(UUID(quarantine_id)))
     lines = delivery_lines(parsed, key_id=row["key_id"], new_id=new_id, delivery_id=quarantine_id)
     return lines + replay_line(quarantine_id, received_at=now_ms())
 
 
 def _stable_ids(quarantine_id: UUID) -> Iterator[UUID]:
-    """Yield ids, endlessly, for envelopes that lack one. Each replay of the same rejection yields the same ids."""
+    """Yield ids, endlessly, for envelopes that lack one. Each replay of the same rejection yields the same ids.
+
+    An envelope that was rejected alone gets the id of its rejection. A rejected body may need more ids.
+    """
     yield quarantine_id
     for number in count(1):
         yield uuid5(quarantine_id, str(number))

@@ -3,6 +3,7 @@
 import gzip
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,13 @@ def test_other_request_bodies_are_refused(server: Server) -> None:
     assert problem(server.request("POST", "/login", json={"key": "x"})) == "media_type"
     assert problem(server.request("POST", "/login", content=b"k" * 20_000, headers=FORM)) == "body_too_large"
     assert problem(server.request("POST", "/login", content=b"&".join([b"a=1"] * 99), headers=FORM)) == "bad_parameter"
+
+
+def test_a_large_form_without_a_content_length_is_refused(server: Server) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"key=" + b"k" * 20_000
+
+    assert problem(server.request("POST", "/login", content=parts(), headers=FORM)) == "body_too_large"
 
 
 def test_pages_run_only_our_scripts_and_cannot_be_framed(server: Server) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,26 @@ def test_a_build_that_takes_too_long_answers_503(tmp_path: Path, monkeypatch: py
         assert (response.status_code, problem(response)) == (503, "not_ready")
         assert "took more than 0.05 s" in response.json()["detail"]
         assert server.engine.counters["refused.internal_error"] == 0
+
+
+def test_a_cached_bundle_that_cannot_be_read_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def build() -> bytes:
+        return gzip.compress(PROGRAM)
+
+    monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_build_in_child", build)
+    with open_server(tmp_path / "data") as server:
+        (server.folder.pages / f"vega-{Path(path_of(server)).stem}.js.gz").mkdir(parents=True)
+        assert server.get(path_of(server)).content == PROGRAM
+        assert server.engine.counters["refused.internal_error"] == 0
+
+
+def test_a_builder_that_cannot_be_started_answers_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    with open_server(tmp_path / "data") as server:
+        open_dashboard(server)
+        response = server.get(path_of(server))
+        assert (response.status_code, problem(response)) == (503, "not_ready")
+        assert "can't be started (No such file or directory)" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def parse_period(request: Request, key: Key) -> Period:
 
 def _section_etag_check(request: Request, key: Key) -> EtagCheck:
     """Return the entity tag of the requested section, and whether the client has the section with this tag."""
-    # Without a load, a period such as 7d still moves on, and a pending AI query becomes abandoned.
+    # Even without new events, a period such as 7d moves on, and a pending AI query becomes abandoned.
     return EtagCheck.of(request, key, depends_on_clock=True)
 
 

@@ -83,7 +83,7 @@ async def _record_result(request: Request) -> Response:
         async with engine.limiters.sync_parsing.slot(key.key_id):
             parsed, content_bytes = await run_in_threadpool(decode_and_parse)
     except Refused:
-        # A compressed body was decompressed up to the error, at most to the limit, which is therefore charged.
+        # The error does not tell how much was decompressed, so charge the maximum.
         content_bytes = engine.settings.body_bytes_max if encoding == "gzip" else len(body)
         admission.rates.charge_work(sender, REJECTED_FACTOR * content_bytes)
         raise

@@ -136,14 +136,15 @@ class IngestEndpoint:
         except Unavailable:
             inflight.release(sender, body_bytes)
             raise
-        rates.charge_work(sender, body_bytes)  # not for a body that the full queue of the worker refuses
+        rates.charge_work(sender, body_bytes)  # A body that the queue refuses costs no work.
 
     def _journal(self, meta: RequestMeta, result: ParseResult, reply: Reply) -> None:
         """Journal a validated body, and answer after the fsync: a 202 promises that the events survive power loss."""
         self._charge_rejections(meta, result)
         key = self.admission.check_key(meta, result)
         event_count = result.accepted_count + result.rejected_count
-        if event_count > 1:  # Until the number was known, the request was charged as one event.
+        # Before the body was parsed, one event was charged. Charge the real number instead.
+        if event_count > 1:
             self.admission.rates.charge_events(key.key_id, event_count)
         if result.refusal is not None and not result.rejected_count:
             # Of the refused bodies, only an unreadable one is journaled: it is one rejection for the quarantine.
@@ -171,7 +172,7 @@ class IngestEndpoint:
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
         """Answer with an error, or with a 429 if the address sends too many requests without a valid key.
 
-        The 429 is delayed, so that each connection of such a client costs at most one response a second.
+        The 429 is delayed, so that each connection of such a client gets at most one response a second.
         """
         limits = self.admission.anonymous_limits
         is_authenticated = "key_id" in scope["state"]  # The limits of a valid key apply instead.

@@ -15,11 +15,11 @@ from embedsink.settings import Settings
 
 
 class Resource(Protocol):
-    """A module with routes, and the operations that describe them."""
+    """What the builder reads from a module of `http/api`. The modules themselves satisfy this protocol."""
 
     @property
-    def ROUTES(self) -> Sequence[BaseRoute]:  # noqa: N802  Each module implements this property as a constant.
-        """The routes."""
+    def ROUTES(self) -> Sequence[BaseRoute]:  # noqa: N802  a constant of the module
+        """The routes of the module."""
 
     def operations(self, settings: Settings) -> Sequence[Operation]:
         """Return one operation for each method of each route."""

@@ -84,10 +84,10 @@ def _receipt_schemas() -> dict[str, Schema]:
 
 
 def _receipt_schema() -> Schema:
-    """Return the schema of the response to a delivery. Only an incomplete list of rejections comes with their count."""
+    """Return the schema of the response to a delivery: the accepted count, and the first rejections."""
     rejections = array(ref("Rejection")) | {"maxItems": REJECTIONS_LISTED_MAX}
     receipt = {"accepted": _COUNT, "rejected": rejections, "rejectedCount": _COUNT}
-    return object_of(receipt, optional=("rejectedCount",))
+    return object_of(receipt, optional=("rejectedCount",))  # It is sent only if `rejected` is incomplete.
 
 
 def _inspection_schema() -> Schema:

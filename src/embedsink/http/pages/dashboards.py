@@ -78,7 +78,7 @@ class DashboardPages:
         # Only the last part, such as `view` of `svc:event:view`.
         self.short_types = sorted({full_type.rpartition(":")[2] for full_type in full_types})
 
-    def redirect(self, request: Request, known_names: Sequence[str]) -> Response | None:
+    def required_redirect(self, request: Request, *, known_names: Sequence[str]) -> Response | None:
         """Return a redirect to the login, or to the same page without foreign parameters. Return None to show the page.
 
         A foreign parameter, such as `utm_source`, resembles no known name, and is dropped. A misspelt parameter
@@ -256,7 +256,7 @@ async def redirect_to_dashboards(request: Request) -> Response:
 async def show_list(request: Request) -> Response:
     """Show the list of dashboards."""
     pages: DashboardPages = request.state.dashboard_pages
-    redirect = pages.redirect(request, known_names=())
+    redirect = pages.required_redirect(request, known_names=())
     if redirect is not None:
         return redirect
     return await pages.page(request, "dashboards.html", name="")  # No link is the current page.
@@ -265,7 +265,7 @@ async def show_list(request: Request) -> Response:
 async def show_dashboard(request: Request) -> Response:
     """Show the dashboard with the name in the path."""
     pages: DashboardPages = request.state.dashboard_pages
-    redirect = pages.redirect(request, PERIOD_PARAMETERS)
+    redirect = pages.required_redirect(request, known_names=PERIOD_PARAMETERS)
     if redirect is not None:
         return redirect
     name = request.path_params["name"]
@@ -289,7 +289,7 @@ async def show_dashboard(request: Request) -> Response:
 async def show_inspector(request: Request) -> Response:
     """Show the live list of envelopes (docs/inspector.md)."""
     pages: DashboardPages = request.state.dashboard_pages
-    redirect = pages.redirect(request, EVENT_FILTERS)
+    redirect = pages.required_redirect(request, known_names=EVENT_FILTERS)
     if redirect is not None:
         return redirect
     return await pages.page(request, "inspector.html", name=INSPECTOR.name, types=pages.short_types)

@@ -113,7 +113,7 @@ class Docs:
         body = html.replace(_PLACEHOLDER_URL, escape(base_url)).encode()
         tag = f"W/{content_etag(body)}"
         if len(self._compressed_pages) >= COMPRESSED_PAGES_MAX:
-            # Compressing an uncached page again for each request would take more CPU time than sending it.
+            # Without the cache, each request would compress the page again.
             return TaggedFile(_HTML, tag, body)
         file = TaggedFile(_HTML, tag, compressed=await run_in_threadpool(gzip.compress, body))
         self._compressed_pages[path, base_url] = file
@@ -128,7 +128,7 @@ class Docs:
 
     def _render(self, engine: Engine) -> dict[str, str]:
         """Return the HTML of all pages by URL path, with a placeholder for the base URL."""
-        with engine.store.reader(EVERYTHING, uses_one_thread=True) as reader:
+        with engine.store.reader(EVERYTHING, is_short=True) as reader:
             reports = all_reports(reader)
         return docs_pages(self._openapi, reports, base_url=_PLACEHOLDER_URL)
 

@@ -53,9 +53,10 @@ class LoginPage:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM_TYPE}. Send the form as {FORM_TYPE}.")
         content_length = request.headers.get("content-length", "")
         is_number = content_length.isascii() and content_length.isdigit()
-        # This only refuses a body early. The reader also limits a body whose declared length is missing or wrong.
+        # Without a valid length, this check passes, and the reader limits a body that arrives in several parts.
         self._body_reader.check_headers(length=int(content_length) if is_number else 0, encoding="")
         body = await self._body_reader.read(request.receive, Sender(client_address(request.scope)))
+        self._body_reader.check_size(len(body))
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
         except ValueError:

@@ -97,10 +97,14 @@ class VegaBundle:
         return await asyncio.shield(self._build_task)
 
     async def _load_or_build(self) -> bytes:
-        """Return the cached bundle, or build and cache it."""
+        """Return the cached bundle. If it is missing or can't be read, build and cache it.
+
+        Raises:
+            Unavailable: the build failed (`not_ready`).
+        """
         try:
             return await run_in_threadpool(self._cache_file.read_bytes)
-        except FileNotFoundError:
+        except OSError:
             content = await _build_in_child()
             await run_in_threadpool(self._write_cache, content)
             return content
@@ -128,9 +132,13 @@ async def _build_in_child() -> bytes:
         Unavailable: the build failed or took too long (`not_ready`).
     """
     # The child runs `main` of this module.
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
+    try:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+    except OSError as error:
+        message = f"{BUILDER_PACKAGE}: can't be started ({error.strerror}). Open a dashboard again later."
+        raise Unavailable(Reason.NOT_READY, message, retry_after_s=10) from error
     try:
         content, _ = await asyncio.wait_for(child.communicate(), BUILD_S_MAX)
     except TimeoutError:

@@ -221,10 +221,10 @@ class IngestProtocol(HttpToolsProtocol):
             unparsed = self._parse_until_upgrade(unparsed)
 
     def _parse_until_upgrade(self, data: bytes) -> bytes:
-        """Parse data up to a request with an upgrade, where the parser stops because it expects another protocol.
+        """Parse data up to a request with an `Upgrade` header, where the parser expects another protocol and stops.
 
-        Return the data to parse next: the head of that request without the upgrade, and the rest of the data. Return
-        nothing if no request has an upgrade, or if the data is refused.
+        This server ignores upgrades (RFC 9110, section 7.8). So return the head of that request without the header, and
+        the rest of the data, to be parsed next. Return nothing if all of the data was parsed or refused.
         """
         try:
             self.parser.feed_data(data)

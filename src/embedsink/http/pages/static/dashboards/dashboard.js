@@ -101,7 +101,7 @@ async function loadSection(section, signal) {
     signal.throwIfAborted();
     const isRefused = /^4[01]/.test(answer.status);
     showRefusal(isRefused ? content.detail : "");
-    if (isRefused || !content) return true; // The server would refuse the same request again.
+    if (isRefused || !content) return true; // A retry would be refused; a 304 is empty.
     if (!answer.ok) throw new Error(content.detail);
     Object.assign(section, { tag: answer.headers.get("ETag"), query });
     filters.span = content.span;

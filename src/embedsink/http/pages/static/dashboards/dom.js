@@ -3,7 +3,7 @@ export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key in element && key !== "list") element[key] = value;
+    else if (key in element) element[key] = value;
     else element.setAttribute(key, value);
   }
   element.append(...children);

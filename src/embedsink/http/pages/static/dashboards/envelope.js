@@ -19,7 +19,7 @@ export function formatEnvelope(text, path) {
   const cursor = new Cursor();
   const parts = [];
   let plainText = "";
-  // Whether the last token was an opening bracket: an empty object or array gets no line break.
+  // Whether the last token was an opening bracket. A line break follows it, except in an empty object or array.
   let hasOpened = false;
   const add = (token, className) => {
     if (parts.length < PARTS_MAX) {
@@ -34,7 +34,8 @@ export function formatEnvelope(text, path) {
     const closes = token === "}" || token === "]";
     const opens = token === "{" || token === "[";
     if (closes) cursor.leave();
-    if (hasOpened !== closes) plainText += cursor.lineBreak();
+    const isEmpty = hasOpened && closes;
+    if ((hasOpened || closes) && !isEmpty) plainText += cursor.lineBreak();
     hasOpened = opens;
     if (opens) cursor.enter(token);
     if (opens || closes) {

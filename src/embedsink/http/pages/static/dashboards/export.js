@@ -3,7 +3,9 @@ import { el } from "/pages/dom.js";
 import { scheme } from "/pages/tiles.js";
 
 const DAY_MS = 864e5;
+const TITLE_HEIGHT = 24;
 const LINE_HEIGHT = 16;
+const PNG_SCALE = 2;
 // The average width of a subtitle character.
 const CHARACTER_WIDTH = 6;
 const time = (options) => new Intl.DateTimeFormat(undefined, { timeZone: "UTC", dateStyle: "medium", ...options });
@@ -17,10 +19,10 @@ export async function exportChart(chart, format) {
   const lines = description.match(new RegExp(`.{1,${characters}}(\\s|$)`, "g")) ?? [];
   const subtitle = [[formatSpan(answer.span), ...page.scopeLabels()].join(" · "), ...lines.map((line) => line.trim())];
   const { view, finalize } = await chart.embed(el("div"), {
-    ...chart.spec(chart.datasets()), width: body.clientWidth, height: body.clientHeight + 24 + LINE_HEIGHT * subtitle.length,
+    ...chart.spec(chart.datasets()), width: body.clientWidth, height: body.clientHeight + TITLE_HEIGHT + LINE_HEIGHT * subtitle.length,
     background: page.config.backgrounds[scheme()], title: { text: config.title, subtitle }, padding: 16,
   });
-  const url = await view.toImageURL(format, format === "png" ? 2 : 1);
+  const url = await view.toImageURL(format, format === "png" ? PNG_SCALE : 1);
   finalize();
   el("a", { href: url, download: `${page.config.name}-${config.id}.${format}` }).click();
 }

@@ -3,8 +3,9 @@ import { byId, el } from "/pages/dom.js";
 import { displayName } from "/pages/format.js";
 
 const LABELS = { surface: "Surface", deployment: "Deployment", tenant: "Tenant" };
+const isoDay = (time) => new Date(time).toISOString().slice(0, 10);
 // The form has the last day, and the URL has the day after it.
-const addDays = (day, by) => new Date(Date.parse(day) + by * 864e5).toISOString().slice(0, 10);
+const addDays = (day, by) => isoDay(Date.parse(day) + by * 864e5);
 const localTimeZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 export class Filters {
@@ -52,15 +53,18 @@ export class Filters {
 
   change(target) {
     const { name, value } = target;
+    const { since, until } = this.fields;
     if (name === "period" && value === "custom") {
       byId("dates").hidden = false;
-      // The end of a span is exclusive.
-      this.span?.forEach((time, i) => { this.fields[i ? "until" : "since"].value = new Date(time - i).toISOString().slice(0, 10); });
-      return this.fields.since.focus();
+      if (this.span) {
+        const [start, end] = this.span;
+        since.value = isoDay(start);
+        until.value = isoDay(end - 1); // The end is exclusive.
+      }
+      return since.focus();
     }
     if (name === "period") return this.set({ period: value, since: null, until: null });
     if (name === "since" || name === "until") {
-      const { since, until } = this.fields;
       const end = until.value && until.type === "date" ? addDays(until.value, 1) : until.value;
       since.setCustomValidity(since.value ? "" : "Choose the first day.");
       until.setCustomValidity(since.value && end && end <= since.value ? "The last day can't be before the first day." : "");

@@ -72,7 +72,7 @@ export function formatPeriod(value, interval) {
   return (interval === "month" ? month : day).format(value);
 }
 
-// Returns the time of day in a time zone, or the local time if the browser doesn't know the zone.
+// Returns the time of day in a zone; the local time if the browser doesn't know the zone.
 export function clock(timeZone) {
   const now = (zone) => new Intl.DateTimeFormat(undefined, { timeStyle: "medium", timeZone: zone }).format();
   try {
@@ -86,9 +86,9 @@ export function clock(timeZone) {
 export function vegaLocale() {
   const parts = number({ useGrouping: true, minimumFractionDigits: 1 }).formatToParts(1234567.5);
   const part = (type) => parts.find((one) => one.type === type)?.value ?? "";
-  const names = (options, count, dateAt) => Array.from({ length: count }, (_, i) => date(options).format(dateAt(i)));
-  const months = (style) => names({ month: style }, 12, (i) => Date.UTC(2024, i, 15));
-  const days = (style) => names({ weekday: style }, 7, (i) => Date.UTC(2024, 8, 1 + i));
+  const months = (style) => [...Array(12).keys()].map((i) => date({ month: style }).format(Date.UTC(2024, i, 15)));
+  // 1 September 2024 was a Sunday.
+  const days = (style) => [...Array(7).keys()].map((i) => date({ weekday: style }).format(Date.UTC(2024, 8, 1 + i)));
   return {
     formatLocale: { decimal: part("decimal"), thousands: part("group"), grouping: [3], currency: ["", ""],
       numerals: Array.from({ length: 10 }, (_, i) => round(i)) },

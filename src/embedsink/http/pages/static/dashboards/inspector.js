@@ -147,7 +147,7 @@ function createOutcome({ outcome, reason, path }) {
 
 // Creates the details when the reader first opens the row.
 function showDetails(details, row) {
-  if (details.children.length > 1) return;
+  if (details.querySelector(".envelope-details")) return;
   const envelope = el("pre", { tabIndex: 0, role: "region", "aria-label": "Envelope" }, createEnvelope(row));
   const names = Object.keys(FIELD_LABELS).filter((name) => row[name] !== null && row[name] !== undefined);
   const text = (name) => (name === "received_at" ? dateAndTime.format(new Date(row[name])) : row[name]);
@@ -223,6 +223,7 @@ async function replay(row, replayButton) {
   return showBriefly(replayButton, answer ? "Failed; try again later" : "Server not reachable");
 }
 
+// `untried`: only the beginning of the envelope is stored, or its reason is one of FINAL_REASONS.
 function replayLabel({ replayed, rejected, untried }) {
   if (replayed) return "Accepted";
   if (rejected) return "Rejected again";
@@ -266,9 +267,9 @@ function restart() {
   const params = query();
   for (const name of FILTERS) form.elements[name].value = params.get(name) ?? "";
   byId("remove-filters").hidden = !params.size;
-  const hidden = ["deployment", "tenant"].filter((name) => params.has(name)).length;
-  byId("count").hidden = !hidden;
-  byId("count").textContent = hidden;
+  const countInMenu = ["deployment", "tenant"].filter((name) => params.has(name)).length;
+  byId("count").hidden = !countInMenu;
+  byId("count").textContent = countInMenu;
   list.replaceChildren();
   lastId = null;
   totals = {};

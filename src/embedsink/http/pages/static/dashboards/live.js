@@ -15,7 +15,7 @@ export function listen({ onLoaded, onState }) {
     onState("connecting");
     staleTimer = setTimeout(() => onState("stale"), STALE_MS);
   };
-  // The first message also counts: the page may have loaded before that revision.
+  // The first message also reloads: the page may have loaded an older revision.
   const onMessage = ({ data }) => {
     const { revision: now } = JSON.parse(data);
     staleTimer = clearTimeout(staleTimer);
@@ -25,8 +25,7 @@ export function listen({ onLoaded, onState }) {
   };
   const open = () => {
     const stream = (source = new EventSource(STREAM));
-    stream.addEventListener("connected", onMessage);
-    stream.addEventListener("loaded", onMessage);
+    for (const name of ["connected", "loaded"]) stream.addEventListener(name, onMessage);
     stream.addEventListener("error", async () => {
       onLost();
       if (stream.readyState !== EventSource.CLOSED) return;

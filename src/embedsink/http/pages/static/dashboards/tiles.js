@@ -1,4 +1,4 @@
-// A tile shows one response as a number, a table or a chart, and updates only what has changed.
+// A tile shows a response as a number, a table or a chart, and updates what has changed.
 import { byId, button, el } from "/pages/dom.js";
 import { axisFormat, escapeChars, formatExact, formatOf, cellClass, displayName, vegaLocale, formatValue, formatPeriod } from "/pages/format.js";
 
@@ -68,14 +68,14 @@ class Tile {
   }
 }
 
-// Keeps unchanged elements, with the reader's scroll position, focus and selection.
+// Keeps unchanged elements, with the reader's scroll position, focus and selection. Replaces cells: children omits text.
 function patch(old, now) {
   if (old.isEqualNode(now)) return;
   if (old.nodeName !== now.nodeName || /T[DH]/.test(now.nodeName)) return old.replaceWith(now);
   const oldChildren = [...old.children];
   const newChildren = [...now.children];
-  for (const one of oldChildren.slice(newChildren.length)) one.remove();
-  newChildren.forEach((one, i) => (oldChildren[i] ? patch(oldChildren[i], one) : old.append(one)));
+  for (const child of oldChildren.slice(newChildren.length)) child.remove();
+  newChildren.forEach((child, i) => (oldChildren[i] ? patch(oldChildren[i], child) : old.append(child)));
 }
 
 class Number_ extends Tile {
@@ -200,7 +200,7 @@ class Chart extends Tile {
     this.body.firstElementChild?.setAttribute("aria-label", `${this.config.title}: chart of ${this.answer.rows.length} rows. The menu can show them as a table.`);
   }
 
-  // Returns the spec with its rows and its time, in the reader's locale.
+  // Returns the spec with its rows and time axis.
   spec(datasets) {
     const { spec } = this.config;
     const { interval, span, ticks } = this.answer;
@@ -223,7 +223,8 @@ class Chart extends Tile {
 
   embed(plot, spec) {
     return vegaEmbed(plot, spec, {
-      ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.config.themes[scheme()], ...vegaLocale(),
+      ast: true, // The CSP forbids eval.
+      actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.config.themes[scheme()], ...vegaLocale(),
       tooltip: (_, event, item, value) => this.page.showTooltip(event, value && this.tooltip(value)),
     });
   }

@@ -1,0 +1,93 @@
+"""The purge of quarantined envelopes: on request, and after the retention."""
+
+import logging
+import time
+from datetime import UTC, datetime, timedelta
+
+from embedsink.clock_watch import ClockWatch
+from embedsink.loader.disk_space import StoreDiskSpace
+from embedsink.loader.publisher import Publisher
+from embedsink.store.database import Store
+from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.purge import PURGED_AT_ONCE, PurgeFilter
+from embedsink.store.timezones import naive_utc
+
+log = logging.getLogger(__name__)
+
+RETENTION_INTERVAL_S = 3_600.0
+
+
+class QuarantinePurge:
+    """Deletion of quarantined envelopes in bounded steps. It belongs to the loader's thread.
+
+    Args:
+        store: the store.
+        publisher: the publisher of snapshots. It must not copy the store's file during a purge.
+        disk_space: the check of the free disk space.
+        days: the retention in days; 0 for no limit.
+    """
+
+    def __init__(self, store: Store, publisher: Publisher, disk_space: StoreDiskSpace, *, days: int) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._disk_space = disk_space
+        self._days = days
+        self._clock_watch = ClockWatch()
+        self._schedule()
+
+    def purge_batch(self, selected: PurgeFilter) -> int:
+        """Delete at most `PURGED_AT_ONCE` of the selected rejections durably.
+
+        Returns:
+            The number of deleted rejections. If it is `PURGED_AT_ONCE`, more may remain.
+
+        Raises:
+            StoreRefused, StoreBroken: the rejections may or may not be deleted.
+        """
+        count = self._delete(selected)
+        self._store.checkpoint()  # Without a checkpoint, the deletion would only be in memory.
+        return count
+
+    def seconds_to_next(self) -> float | None:
+        """Return the seconds until a purge is due; None if there is no retention limit."""
+        return max(0.0, self._due_at - time.monotonic()) if self._days else None
+
+    def purge_when_due(self) -> bool:
+        """If a purge is due, delete a batch of the rejections beyond the retention. Return whether more may remain.
+
+        A purge is due one hour after the start, and then after each hour in which the clock did not jump. A clock that
+        is wrong at the start is usually corrected soon, and must not empty the quarantine.
+        """
+        if self.seconds_to_next() != 0:
+            return False
+        if self._clock_watch.poll() is not None:
+            self._schedule()
+            return False
+        before = naive_utc(datetime.now(UTC)) - timedelta(days=self._days)
+        try:
+            count = self._delete(PurgeFilter(loaded_before=before))
+        except StoreRefused as error:
+            log.warning("retention_delayed", extra={"detail": f"store: {error}. The purge is retried in an hour"})
+            count = 0
+        if count:
+            log.warning("quarantine_purged", extra={"count": count, "detail": f"older than {self._days} days"})
+        may_remain = count == PURGED_AT_ONCE
+        if not may_remain:
+            self._schedule()
+        return may_remain
+
+    def _schedule(self) -> None:
+        """Schedule the next purge."""
+        self._due_at = time.monotonic() + RETENTION_INTERVAL_S
+
+    def _delete(self, selected: PurgeFilter) -> int:
+        """Delete a batch of rejections, after which a new snapshot is due. Return the number of deleted rejections."""
+        self._disk_space.require()
+        try:
+            count = self._store.purge(selected)
+        except Exception:
+            self._publisher.is_dirty = True  # A failed commit may have taken effect.
+            raise
+        if count:
+            self._publisher.is_dirty = True
+        return count
