@@ -89,8 +89,10 @@ def test_packages_re_export_nothing() -> None:
 
 
 def test_only_the_store_imports_duckdb() -> None:
-    """Only `store` imports duckdb and nanoarrow."""
+    """Only `store` imports duckdb and nanoarrow. The server imports no `store.snapshot_reader`, which runs any SQL."""
     assert rooms_importing("duckdb", "nanoarrow") == {"store"}
+    server = [name for name in MODULES if room_of(name) in ("http", "engine", "loader", "ingest", "reports")]
+    assert [name for name in server if "store.snapshot_reader" in own_modules_imported_by(name)] == []
 
 
 def test_only_http_and_the_demo_import_starlette() -> None:

@@ -27,9 +27,8 @@ daily_total as (
     from rollup_row
     group by all
 )
--- A row that only one of the two has is a difference.
 select any_value(only_in) as only_in, * exclude (only_in)
 from daily_total
 group by all
-having count(*) = 1
+having count(*) = 1 -- A row that only one of the two has is a difference.
 order by day, key_id, deployment, tenant, surface, only_in;

@@ -1,5 +1,5 @@
 -- One row per dbt sync that is stored more than once for its deployment, lacks a required field, or has file numbers that
--- don't start at 0 or have a gap.
+-- repeat, have a gap or don't start at 0. All files without a sync share one row.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
 -- run `embedsink rebuild`.
 with file as (

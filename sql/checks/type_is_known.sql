@@ -1,5 +1,5 @@
 -- One row per type and surface that the catalog (spec 6.3, 6.5) does not contain, and the number of its rows.
--- What to do: envelope validation has a bug. Report it. The rows stay; reports count them only in totals of all events.
+-- What to do: envelope validation has a bug. Report it. The rows stay; unknown types count only in totals of all events.
 with stored as (
     select 'event' as direction, type, surface from event
     union all

@@ -1,5 +1,5 @@
--- One row per dbt sync in scope with a view, an error or a load time of its deployment in the 24 hours before or after it, on
--- the surface and of the tenant in scope. The windows reach beyond the period.
+-- One row per dbt sync in scope with a view, an error or a load time of its deployment in the 24 hours before or after it.
+-- Only events on the surface and of the tenant in scope count. The windows reach beyond the period.
 -- The step sync_day has one row per sync and day of its windows, so that events join by day (a hash join).
 create or replace view sync_window_metrics as
 with sync_day as (

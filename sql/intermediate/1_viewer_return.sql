@@ -1,6 +1,7 @@
 -- One row per deployment, day with an active viewer, and number of days: how many viewers were active on that day and returned
--- after this number of days. The number of days is 30 for viewers who returned later or never. The counts are of distinct
--- viewers. Days are in the reader's time zone. The day of `since` is complete, and the 29 days before it are included.
+-- after this number of days. The number of days is 30 for viewers who returned after 30 days or more, or never. The counts
+-- are of distinct viewers. Days are in the reader's time zone. The day of `since` is complete, and the 29 days before it are
+-- included.
 create or replace view viewer_return as
 with viewer_days as (
     -- 29 whole days before the day of `since`, plus a margin for time zones and clock changes.

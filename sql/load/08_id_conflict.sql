@@ -1,6 +1,6 @@
--- Runs only if duplicate_line has rows. One row per duplicate id whose content differs from that of the first envelope with
--- this id. A retry may have another time and context, so only the embed's own fields are compared; for a `ready` event, these
--- include deployment and tenant.
+-- Runs only if duplicate_line has rows. One row per repeated envelope whose content differs from that of a stored envelope
+-- with its id. A retry may have another time of sending and another context, so only the embed's own fields are compared. For a
+-- `ready` event, these include deployment and tenant.
 insert into id_conflict
 with envelope as (
     select true as is_new, 'event' as kind, event_id as id, * exclude (event_id)

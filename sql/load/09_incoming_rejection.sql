@@ -1,5 +1,5 @@
--- Rejections of these segments without duplicates: the rejections of a file have the same ids at each import. Their ids have
--- the same deduplication window as those of events.
+-- The rejections of these segments, except duplicates: each import of a file produces the same rejection ids. These ids have
+-- the same deduplication window as the ids of events.
 insert into incoming_rejection by name
 with repeated_id as (
     select quarantine_id

@@ -1,6 +1,6 @@
 -- Envelopes whose id was received before with different content, as they were sent, within the quarantine limits of their key
 -- and UTC day (quarantine_bytes_per_day, quarantine_count_per_day). Beyond the limits, or if keeps_conflicts is false, they
--- are only counted (12_counted_rejection). It parses the segments again, so it runs only if id_conflict has rows.
+-- are only counted (12_counted_rejection). This file parses the segments again, so it runs only if id_conflict has rows.
 insert into incoming_rejection by name
 with used_quota as (
     select key_id, received_at::date as day, sum(raw_length + 256)::bigint as byte_count, count(*) as row_count

@@ -1,8 +1,8 @@
--- One row per key and session whose `ready` events name a deployment or a tenant (spec 6.4). With a first_at or an end_at, only
--- sessions with an event that lacks one and occurred at or after first_at and before end_at. A value is null if the `ready`
--- events of the session disagree: a guess could show the events of one deployment to readers of another. A `ready` event does
--- not apply to events of another key. There are no rows until an event lacks a value that a `ready` event names
--- (docs/decisions/0014).
+-- One row per key and session whose `ready` events name a deployment or a tenant (spec 6.4). If first_at or end_at is set,
+-- a session has a row only if one of its events at or after first_at and before end_at lacks a deployment or a tenant. A value
+-- is null if the `ready` events of the session disagree: a guess could show the events of one deployment to readers of another.
+-- A `ready` event does not apply to events of another key. There are no rows until an event lacks a value that a `ready` event
+-- names (docs/decisions/0014).
 create or replace macro session_context_between(first_at, end_at) as table
 select
     key_id,

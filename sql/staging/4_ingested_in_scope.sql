@@ -1,5 +1,5 @@
--- One row per event, action and stored rejection in scope, unordered and without its text, for the inspector. If they are set,
--- these variables limit the rows: ingest_seq above `after` and up to `up_to`; received at or after `since` and before `until`;
+-- One row per event, action and stored rejection in scope, unordered and without its text, for the inspector. These variables
+-- limit the rows if they are set: ingest_seq above `after` and up to `up_to`; received at or after `since` and before `until`;
 -- one session, type, key or outcome. Time is the time of receipt, because a client's clock does not tell the order of deliveries.
 -- The deployment of events is resolved as in event_between. Actions and rejections have only that of their context; without
 -- one they are visible only to readers of all deployments. The type of a rejection is unchecked text, so it is shortened.

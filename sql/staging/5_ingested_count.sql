@@ -1,6 +1,5 @@
--- One row per outcome: of the rows of ingested_in_scope, and of duplicates, losses and dbt syncs. Accepted rows are counted by
--- direction and type. The types of rejections are unchecked text, so they are not counted separately. Stored and unstored
--- rejections have one row each.
+-- One row per direction and type of accepted rows (ingested_in_scope), and one each for stored rejections, unstored rejections,
+-- duplicates, losses and dbt syncs. The types of rejections are unchecked text, so they are not counted separately.
 create or replace view ingested_count as
 select
     outcome,

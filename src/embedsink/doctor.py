@@ -317,8 +317,8 @@ def _find_number_conflicts(identities: set[str], loaded_names: list[str], last_c
         if number in loaded_identities:
             if loaded_identities[number] != identity:
                 yield (
-                    f"{identity}: has the number of {loaded_identities[number]}, so it comes from another data folder "
-                    "and is not loaded."
+                    f"{identity}: has the number of {loaded_identities[number]}, so it was written in another data "
+                    "folder, or in this folder before a restore. The loader moves it to damaged/."
                 )
         elif number <= last_compacted_number:
             yield f"{identity}: has the number of a segment that was loaded long ago. The loader moves it to damaged/."

@@ -87,7 +87,7 @@ class Limiters:
                 SNAPSHOT_DOWNLOADS_MAX,
                 waiting_max=0,
                 subject="analytics.duckdb",
-                # No setting changes this limit, so the message names the limit. The last slot is for a key without one.
+                # No setting changes this limit, so the message names it. The last slot is for a key without a download.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),

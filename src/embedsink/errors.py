@@ -4,12 +4,12 @@
     ├── Refused             the request is wrong; resending it unchanged fails again
     │   └── NothingAccepted     (client)
     ├── Unavailable         the request is valid; a retry may succeed
-    ├── Misconfigured       the operator has to change something; the program does not start
+    ├── Misconfigured       the operator has to change something
     │   ├── FolderTaken         (data_folder)
     │   └── BackupDamaged       (backup)
     ├── StoreBroken         (store) the database has to be reopened
     │   └── StoreDamaged        the file has to be rebuilt
-    ├── StoreRefused        (store) the store lacks memory or disk space at the moment
+    ├── StoreRefused        (store) the store can't do this at the moment; a retry may succeed
     │   └── StoreTooSmall       its memory limit is too low for the operation
     ├── SqlFailed           (store) the SQL is invalid, or fails on these rows
     ├── Unreachable         (client)
@@ -61,7 +61,7 @@ class Unavailable(EmbedsinkError):
 
 
 class Misconfigured(EmbedsinkError):
-    """The program can't run with this configuration. The message names what to change."""
+    """The operator has to change something, such as a setting, a file or a folder. The message names it."""
 
 
 def preview(value: object) -> str:

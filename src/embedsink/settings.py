@@ -184,10 +184,11 @@ class Settings(BaseModel):
 
         The journal would refuse such a body at each retry.
         """
-        # The journal's line of each event repeats the context, and has members of its own.
+        # The journal's line of each event repeats the context, and adds members such as `received_at`.
         overhead_bytes_max = self.events_max * (self.context_bytes_max + _LINE_OVERHEAD_BYTES)
-        # An unreadable body is stored as a JSON string, whose escapes take up to six bytes for a byte.
-        lines_bytes_max = _ESCAPED_BYTES_MAX * self.body_bytes_max + overhead_bytes_max
+        # Rejected content is stored as a JSON string, whose escapes take up to six bytes for a byte.
+        content_bytes_max = _ESCAPED_BYTES_MAX * self.body_bytes_max
+        lines_bytes_max = content_bytes_max + overhead_bytes_max
         if lines_bytes_max > self.pending_bytes_max:
             raise Misconfigured(
                 f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is too small: one body can take "

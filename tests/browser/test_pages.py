@@ -223,6 +223,7 @@ def test_a_hash_in_the_page_lets_the_versioned_module_work(stage: Stage) -> None
     stage.delivered(1)
 
 
+@pytest.mark.alone
 def test_a_modified_module_is_not_run(stage: Stage) -> None:
     file = browser_files()["actions.js"]
     attributes = f'data-origin="{stage.tenant.url}" data-key="{stage.key}" integrity="{file.integrity}"'

@@ -76,6 +76,23 @@ def test_closing_the_pool_while_a_body_arrives_ends_it(turns: int) -> None:
     asyncio.run(close_as_it_arrives())
 
 
+def test_a_callback_that_fails_does_not_stop_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    async def submit_two() -> None:
+        worker = IngestWorker(RULES, body_bytes_max=MIB)
+        answered: list[ParseResult | Exception] = []
+
+        def fail(result: ParseResult | Exception) -> None:
+            raise ValueError("a bug")
+
+        worker.submit(JOBS["events"], fail, address="192.0.2.1")
+        worker.submit(JOBS["events"], answered.append, address="192.0.2.1")
+        await asyncio.to_thread(wait_until, lambda: bool(answered), description="the second is answered")
+        await worker.aclose()
+
+    asyncio.run(submit_two())
+    assert [record.getMessage() for record in caplog.records] == ["bug"]
+
+
 def test_a_full_queue_evicts_bodies_of_the_largest_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.ingest.worker_process, "WAITING_MAX", 20)
 

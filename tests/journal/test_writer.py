@@ -321,6 +321,8 @@ def test_a_segment_deleted_during_a_measurement_does_not_end_the_journal(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Vanished:
+        name = "000000000001-00000000.ndjson"
+
         def stat(self) -> os.stat_result:
             raise FileNotFoundError
 

@@ -25,14 +25,14 @@ from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import Segment, identity_of, sealed_name, trailer
 from embedsink.loader import copy_file, pending, publisher, snapshot
-from embedsink.loader.loader import Loader
+from embedsink.loader.loader import Loader, _error_message
 from embedsink.protocol.delivery import Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store import database
 from embedsink.store.database import Store
-from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
+from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
 from embedsink.store.ledger import LoadCounts
 from embedsink.store.reader import Reader
 from embedsink.store.schema import transaction
@@ -640,7 +640,7 @@ def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: Da
         load_all(loader)
         assert loader.status.damaged == [
             f"journal {paths[1].name}: its checksum does not match (offset 0). "
-            "It was moved to damaged/; everything else is loaded."
+            "The segment was moved to damaged/; everything else is loaded."
         ]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     assert (folder.damaged / paths[1].name).read_bytes() == content
@@ -1115,3 +1115,21 @@ def send_thirty(port: int, token: str, answered_at: list[float]) -> None:
 def loaded_count(port: int) -> int:
     metrics = fetch(f"http://127.0.0.1:{port}/metrics").body.decode()
     return int(float(re.findall(r'embedsink_loaded_envelopes_total{outcome="accepted"} (\S+)', metrics)[0]))
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        StoreDamaged("block 7: its checksum does not match"),
+        StoreBroken("store.duckdb: is closed"),
+        StoreRefused("the disk is full"),
+        SqlFailed("Conversion Error: no number"),
+        OSError(errno.EIO, "Input/output error"),
+        Misconfigured("duckdb 1.4.0: is not supported. Install duckdb==1.5.5."),
+        ValueError("a bug"),
+    ],
+)
+def test_messages_of_the_loader_are_sentences(failure: Exception) -> None:
+    message = _error_message(failure)
+    assert message.endswith(".")
+    assert ".." not in message

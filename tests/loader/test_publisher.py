@@ -14,9 +14,8 @@ import pytest
 
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
-from embedsink.loader import copy_file, publisher, snapshot
+from embedsink.loader import copy_file, disk_space, publisher, snapshot
 from embedsink.loader.copy_file import verify
-from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.loader import Loader
 from embedsink.settings import Settings
 from embedsink.store.database import Store
@@ -215,7 +214,7 @@ def test_a_purge_needs_free_space(folder: DataFolder, monkeypatch: pytest.Monkey
     with opened(folder) as loader:
         write_segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
         load_all(loader)
-        monkeypatch.setattr(StoreDiskSpace, "_free_bytes", lambda self: 0)
+        monkeypatch.setattr(disk_space, "free_bytes", lambda _: 0)
         with pytest.raises(StoreRefused, match="are free on its disk"):
             loader.quarantine.purge_batch(PurgeFilter())
 
@@ -298,7 +297,7 @@ def test_without_space_for_a_checkpoint_no_copy_starts(folder: DataFolder, monke
         add_segment(folder, 1)
         load_all(loader)
         with monkeypatch.context() as patch:
-            patch.setattr(StoreDiskSpace, "_free_bytes", lambda _: 0)
+            patch.setattr(disk_space, "free_bytes", lambda _: 0)
             patch.setattr(Store, "checkpoint", lambda _: pytest.fail("it may meet the end of the disk"))
             with pytest.raises(StoreRefused, match="bytes are free on its disk"):
                 loader.publish()

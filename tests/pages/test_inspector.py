@@ -90,7 +90,7 @@ def test_arriving_events_appear_newest_first_with_reason_and_path(inspector: Ins
     expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
     expect(inspector.rows().first).to_contain_text("bad_field at payload.format")
     expect(inspector.rows().last).to_contain_text("accepted")
-    expect(inspector.page.locator("#totals")).to_have_text("Since this page was opened: 1 accepted · 1 rejected")
+    expect(inspector.page.locator("#totals")).to_have_text("Since this list began: 1 accepted · 1 rejected")
     inspector.send(event_or_action("action:refresh"), session="appears")
     expect(inspector.rows().first).to_contain_text("refreshaction", timeout=LOADED_MS)
 

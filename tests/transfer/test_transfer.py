@@ -19,6 +19,7 @@ from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.journal.writer import Journal, OnDurable
 from embedsink.protocol.delivery import Rules
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store.reader import EVERYTHING
@@ -314,6 +315,8 @@ def test_the_key_in_a_delivery_is_not_forwarded() -> None:
     with_event, without_events = deliveries([{"key": "es_ingest_x", "events": [view()]}, losing])
     assert b"es_ingest" not in with_event.body + without_events.body
     assert json.loads(without_events.body) == {"lost": {"quota": 2}, "events": []}
+    [invalid] = deliveries([{"key": "es_ingest_x", "events": 7}])
+    assert json.loads(invalid.body) == {"events": 7}
     assert without_events.received_at == YEAR_AGO_MS
 
 
@@ -326,10 +329,11 @@ def test_a_server_receives_the_skew_of_the_clock_and_not_the_age_of_the_file() -
 
 
 @pytest.mark.parametrize("invalid", ["yesterday", True, [7]])
-def test_a_server_receives_an_invalid_clock_and_rejects_it(invalid: object) -> None:
+def test_an_invalid_clock_is_sent_unchanged_so_that_the_server_rejects_it(invalid: object) -> None:
     line = {"receivedAt": YEAR_AGO_MS, "sentAt": invalid, "events": [view()]}
     [delivery] = deliveries([line], is_remote=True)
     assert json.loads(delivery.body)["sentAt"] == invalid
+    assert [rejection.reason for rejection in parse(delivery.body, YEAR_AGO_MS).rejected] == ["bad_field"]
 
 
 def test_the_first_of_two_lines_with_an_id_wins_after_a_retry_of_its_write(

@@ -1,1 +1,1 @@
-"""API keys: their tokens, the file that stores them, and what each may write or read (spec 5)."""
+"""API keys: their tokens, the file `keys.json`, and what each key may write or read (spec 5)."""

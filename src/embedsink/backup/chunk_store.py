@@ -138,7 +138,7 @@ def _has_content(path: Path, content: bytes) -> bool:
 def _read_chunk(path: Path) -> bytes:
     """Return the content of a chunk's file.
 
-    Of a file that is longer than any chunk, return one byte too many, so that the SHA-256 does not match.
+    If the file is longer than any chunk, return one byte too many, so that the SHA-256 does not match.
     """
     with path.open("rb") as file:
         return file.read(CHUNK_BYTES + 1)

@@ -37,7 +37,7 @@ def create_backup(folder: DataFolder, target: Path) -> BackupResult:
         target: the backup folder; it is created if missing.
 
     Raises:
-        Misconfigured: the folder can't be backed up, or not to this target.
+        Misconfigured: the folder can't be backed up, or the target can't receive its backup.
         OSError: the disk is full or has failed. If only the last sync failed, the generation may exist.
     """
     _check_folders(folder, target)

@@ -78,7 +78,9 @@ def _identities_of(generation: Generation) -> set[str]:
 
 
 def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
-    """Return all segments in `journal/` and `damaged/`, and of the snapshot the newest and those with `numbers`.
+    """Return all segments in `journal/` and `damaged/`, and some of the segments in the snapshot.
+
+    From the snapshot, return the newest segments, and the segments with one of the `numbers`.
 
     Args:
         folder: the data folder.

@@ -24,7 +24,7 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
     """Yield the path in the data folder and the content of each segment.
 
     An open segment is cut after its last complete group of lines. The segments contain every event acknowledged
-    before the call, except in segments that the server has deleted or moved to `damaged/` since.
+    before the call, except the events of segments that the server has deleted or moved to `damaged/` since.
     """
     read_names: set[str] = set()
     for name in segment_names(folder.journal):

@@ -45,7 +45,7 @@ export const forward = (options) => {
   let backoffMs = 0;
   let prefix, retryAfterMs, hasLeftPage, isSaved, timer, queueName;
 
-  /** Write the queue to storage and return its length. If the storage is full, its old content stays. */
+  /** Write the queue to storage as JSON, and return the length of the JSON. A full storage keeps its old content. */
   const save = () => {
     const json = stringify([lost, ...queue]);
     attempt(() => {
@@ -166,7 +166,7 @@ export const forward = (options) => {
     scheduleFlush();
   };
 
-  /** Send ten events at once, or fewer after a second, unless a retry is scheduled. */
+  /** Send the queue immediately if it has ten events, and otherwise after a second, unless a retry is scheduled. */
   const scheduleFlush = () => {
     if (timer) return;
     if (queue[9]) flush();

@@ -29,7 +29,7 @@ def _parse_expectation(text: str) -> tuple[str, int]:
         raise Misconfigured(f"--expect: {preview(text)} is not a type with a count. Example: view=1.")
     from embedsink.protocol.messages import EVENTS
 
-    # A correct page would fail a test that expects a misspelled type.
+    # A correct page would fail a test that expects a misspelt type.
     if name not in EVENTS:
         raise Misconfigured(f"--expect: type {preview(name)} does not exist. {suggestion(name, sorted(EVENTS))}")
     return name, int(count)

@@ -147,7 +147,7 @@ def _read_token() -> str:
 
 
 def _purpose(key: Key) -> str:
-    """Return what the key allows, such as `send events for deployment 12`."""
+    """Return the purpose of a key as a phrase, such as `send events for deployment 12`."""
     purpose = {
         KeyKind.INGEST: "send events",
         KeyKind.READ: "read reports",

@@ -131,7 +131,7 @@ def _draw(dashboard_data: DashboardData, caption: "Caption", *, format: str, is_
 def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
     """Return a dashboard with data from the snapshot of a data folder.
 
-    If the snapshot is of an older embedsink, the tiles that it does not support are omitted.
+    If an older embedsink wrote the snapshot, the tiles that the snapshot does not support are omitted.
     """
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
@@ -150,7 +150,7 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
         if missing_reports_warning(reader) is None and reader.is_up_to_date():
             check_dashboards({name: dashboard}, reports.values())
         else:
-            # A snapshot of an older embedsink may lack reports and columns.
+            # A snapshot from an older embedsink may lack reports and columns.
             dashboard = _drop_unsupported_tiles(name, dashboard, list(reports.values()))
         tiles_by_section: dict[str, Any] = {}
         for section in dashboard.sections:

@@ -45,7 +45,7 @@ def print_description(report: dict[str, Any], format: str) -> None:
 def _check_catalog_format(format: str) -> None:
     """Raise a usage error for a format that is for the rows of a report only."""
     if format not in (TABLE, Format.JSON):
-        raise UsageError(f"--format {format}: needs rows. Use table or json here, or name a report.")
+        raise UsageError(f"--format {format}: needs rows. Use table or json here, or read the rows of a report.")
 
 
 def _report_row(report: dict[str, Any]) -> list[str]:

@@ -177,9 +177,9 @@ def _summary_path(output: Path | None) -> Path:
 
 
 def _check_catalog_options(name: str | None, output: Path | None, describe: bool, params: Params) -> None:
-    """Raise a usage error for options that need rows, because the list and the description of reports have no rows.
+    """Check the options of a command that only lists or describes reports.
 
-    Also raise a usage error for --describe without a report.
+    Raise a usage error for options that need rows, and for --describe without a report.
     """
     options = _row_options(output, params)
     if options and describe:

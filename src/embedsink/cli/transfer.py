@@ -93,8 +93,8 @@ def import_file(
 ) -> None:
     """Import a file into a data folder that no server has open, or through a server with --url.
 
-    The file is an output of `export`, or has the envelopes and deliveries that a page would send. The rows of GET
-    /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
+    The file is an .ndjson output of `export`, or has the envelopes and deliveries that a page would send. The rows of
+    GET /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
 
     Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
     quarantines each rejection once. The exit code is 1 if anything in the file was rejected or could not be imported.

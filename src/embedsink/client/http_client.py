@@ -93,7 +93,8 @@ class HttpClient:
             Refused: the request is wrong, or the key does not allow it.
             Unavailable: the server is overloaded, or not ready.
             Unreachable: the server did not respond.
-            NotEmbedsink: another server or a proxy sent the response.
+            NotEmbedsink: the response has status 200, but another server or a proxy sent it.
+            EmbedsinkError: the response has an error status, and no problem document (RFC 9457).
         """
         return b"".join(self.get_chunks(*path, query=query))
 

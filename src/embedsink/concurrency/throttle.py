@@ -1,6 +1,6 @@
 """A throttle for dashboard queries, so that they leave CPU time to ingest (docs/decisions/0011).
 
-While the event loop is idle, queries run at once. While it is busy, they run one at a time, with pauses.
+While the event loop is idle, queries run concurrently. While it is busy, they run one at a time, with pauses.
 """
 
 import asyncio
@@ -56,7 +56,10 @@ class Throttle:
         return await task
 
     async def _wait_during_turn(self, task: asyncio.Task[T]) -> None:
-        """Wait for a query for at most `TURN_S_MAX`. Delay the next query in proportion, to leave time to ingest."""
+        """Wait until a query ends, at most `TURN_S_MAX`. A slower query continues concurrently with the next one.
+
+        Delay the next query in proportion, to leave time to ingest.
+        """
         started_at = time.monotonic()
         try:
             await asyncio.wait({task}, timeout=TURN_S_MAX)

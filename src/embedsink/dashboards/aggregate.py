@@ -18,7 +18,8 @@ GROUPS_MAX = 50_000
 # The maximum number of sampled values of a median, an even number. With more values, the sample is every second value,
 # then every fourth, and so on.
 MEDIAN_SAMPLE_MAX = 2_000
-# The maximum number of buffered rows of top series. Beyond it, the series with the smallest sums are dropped.
+# With more buffered rows, `TopSeries` drops series. It keeps twice as many series as it shows: those with the largest
+# sums.
 SERIES_ROWS_MAX = 50_000
 
 
@@ -73,8 +74,8 @@ class NumberAggregator:
     def __init__(self, tile: NumberTile, names: list[str]) -> None:
         self._how = tile.how
         self._factor = tile.times
-        self._column = names.index(tile.column) if tile.column else -1  # `count` reads no column.
-        # The indexes of the divisor's columns, each with its sign: a minus before the name subtracts the column.
+        self._column = names.index(tile.column) if tile.column else -1  # -1 is not used: `count` reads no column.
+        # `of` has the columns of a ratio's divisor. A minus before a name subtracts the column.
         self._divisor_columns = [
             (names.index(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in tile.of
         ]

@@ -62,7 +62,7 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
     columns = {column for _, column in columns_read(tile)}
     if isinstance(tile, NumberTile) or tile.group:
         return columns  # The tile shows only these.
-    # The end and the bar of a period are computed from these. `required_columns` omits those that the report lacks.
+    # A chart or table by period shows where each period ends, which is computed from these columns.
     columns.update(PERIOD_COLUMNS)
     if tile.sort:
         columns.add(tile.sort.removeprefix("-"))

@@ -48,7 +48,7 @@ def _zero_row(names: Sequence[str], zero_column: str, axis: TimeAxis, start_ms: 
 def _period_starts(axis: TimeAxis, first_ms: int, end_ms: int) -> Iterator[int]:
     """Yield the starts of the periods from the one that contains `first_ms` until `end_ms`.
 
-    Stop after `TICKS_MAX`, the limit of axis labels too: a custom period can have a hundred thousand months.
+    Stop after `TICKS_MAX` periods: a custom period can have a hundred thousand months. Axis labels have the same limit.
     """
     start_ms = axis.period_start(first_ms)
     for _ in range(TICKS_MAX):

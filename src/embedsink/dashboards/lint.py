@@ -16,7 +16,7 @@ from embedsink.reports.catalog import Report, unknown_report_message
 from embedsink.reports.scope import parse_scope
 
 NUMBERS = ("integer", "number")
-# Members of a Vega-Lite spec that contain rows.
+# Members of a Vega-Lite spec that contain rows, or options of vega-embed (`usermeta`).
 _DATA_MEMBERS = {"data", "datasets", "usermeta"}
 _LINK_MEMBERS = {"url", "href"}
 # The beginning of the grain of a report with a single row.
@@ -164,7 +164,7 @@ def _check_column(path: str, column: str, known: Collection[str], owner: str) ->
 
 
 def _check_group(path: str, tile: Chart | Table) -> None:
-    """Check that group, sort and leading can be combined, and that a group has an order and no column twice."""
+    """Check that `leading` is used alone, that a group has a sort order, and that it names no column twice."""
     if isinstance(tile, Chart) and tile.leading and (tile.group or tile.sort):
         raise Misconfigured(f"{path}.leading: can't be combined with group or sort. Remove one of them.")
     if tile.group and not (tile.group.sum or tile.group.median or tile.group.count or tile.sort):
@@ -207,7 +207,8 @@ def _check_spec(path: str, chart: Chart) -> None:
     for where, name, value in _members(chart.spec, "spec"):
         is_lookup = name == "from" and isinstance(value, dict)  # The `lookup` transform reads other data.
         if is_lookup or name in _DATA_MEMBERS | _LINK_MEMBERS:
-            raise Misconfigured(f"{path}.{where}: is not allowed in a spec; the rows come from the report. Remove it.")
+            reason = "The rows come from the report, and links may be unsafe"
+            raise Misconfigured(f"{path}.{where}: is not allowed in a spec. {reason}. Remove it.")
 
 
 def _numeric_columns_of(tile: ReportTile) -> Iterator[tuple[str, str]]:

@@ -15,9 +15,9 @@ from embedsink.store.timezones import naive_utc
 PERIODS: dict[str, int] = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 PERIOD_DEFAULT = "7d"
 PARAMETERS = ("period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone")
-# Before it, local times can be outside the range of UTC times.
+# Before this time, local times can be outside the range of UTC times.
 _CALENDAR_START = datetime(1, 1, 3)
-# The maximum length of a period for each interval. Longer periods have months.
+# The maximum length of a period for each interval. For longer periods, the interval is a month.
 _INTERVALS_BY_LENGTH_MAX = ((timedelta(days=2), "hour"), (timedelta(days=100), "day"), (timedelta(days=400), "week"))
 # The start and end of a scope, as values of `since` and `until`.
 _Limits = tuple[str, str]

@@ -1,4 +1,7 @@
-"""The light and dark chart themes: Vega-Lite's `config` in the colours of http/pages/static/base.css."""
+"""The light and dark chart themes: Vega-Lite's `config` in the colours of the dashboard pages.
+
+The style sheets base.css and dashboards.css in http/pages/static define these colours.
+"""
 
 from dataclasses import dataclass
 from typing import Any

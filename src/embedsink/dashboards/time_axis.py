@@ -104,7 +104,7 @@ class TimeAxis:
             case "hour":
                 return _to_epoch_ms(hour)
             case "week":
-                # The result is within the calendar, because the year 1 began with a Monday.
+                # The result is within the calendar, because the year 1 began on a Monday.
                 return _to_epoch_ms(day - timedelta(days=day.weekday()))
             case "month":
                 return _to_epoch_ms(day.replace(day=1))

@@ -33,7 +33,7 @@ class ChildServer:
     start.
 
     Args:
-        module_command: what follows `python -m`: the name of the module, and its arguments.
+        module_command: the name of the module and its arguments, as they follow `python -m`.
         port: the port that the module listens on.
         ready_path: the path that answers 200 when the server is ready.
         environment: the environment variables of the child; None to inherit the variables of this process.

@@ -13,7 +13,7 @@ class Stopped(Exception):
 
 
 class Stop:
-    """Whether the user asked the demo to stop. Inside the `with` block, a signal only sets a flag.
+    """A flag that is set when the user asks the demo to stop. Inside the `with` block, a signal only sets the flag.
 
     So a signal never interrupts a request.
     """

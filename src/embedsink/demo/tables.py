@@ -1,4 +1,4 @@
-"""The ledger and the reports as tables of at most 80 columns."""
+"""The ledger and the reports as tables. They fit a terminal of 80 columns."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

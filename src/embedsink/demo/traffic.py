@@ -45,7 +45,7 @@ class Delivery:
         envelopes: the envelopes. An invalid envelope may be any JSON value.
         origin: the origin of the page that sends it.
         lost: the lost events that the forwarder reports, by cause.
-        is_plain_text: whether it is sent as `text/plain`, which needs no CORS preflight.
+        is_plain_text: whether it is sent as `text/plain` instead of `application/json`.
         is_beacon: whether it is sent while the page closes: as `text/plain`, with the key in the body.
         skew_ms: how far the client's clock is ahead.
         expected_reasons: one reason for each envelope that the server has to quarantine.
@@ -174,7 +174,7 @@ def endless_visits(rng: Random, start_times_ms: Iterator[int], *, length_factor:
 def with_timestamp(delivery: Delivery, now_ms: int) -> Delivery:
     """Return a delivery whose envelopes have the timestamp `now_ms`.
 
-    Timestamps that are no integers are retained: they are among the mistakes of `_invalid_envelopes`.
+    Timestamps that are not integers are retained: they are among the mistakes of `_invalid_envelopes`.
     """
 
     def replace_timestamp(envelope: Any) -> Any:

@@ -100,7 +100,7 @@ class RequestMeta:
 
 
 class Admission:
-    """Admits deliveries within the limits of a server. Other endpoints share its limits of bodies and rates."""
+    """Admits deliveries within the limits of a server. Other endpoints share its limits on bodies and rates."""
 
     def __init__(self, settings: Settings) -> None:
         self.bodies = BodyReader(settings)

@@ -120,8 +120,8 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
 def _parse_type(query: QueryParams) -> str | None:
     """Return the requested type without its prefix, such as `view` for `svc:event:view`; None without the parameter.
 
-    Rejections may have any type. So an unknown type is refused only if it is probably a typing error: if it is similar
-    to a known type, and the parameter `outcome` does not limit the request to rejections.
+    Rejections may have any type. So an unknown type is refused only if it is similar to a known type, which is probably
+    the intended one. With `outcome=quarantined`, any type is allowed.
 
     Raises:
         Refused: the type is probably a typing error, or contains a NUL or a lone surrogate (`bad_parameter`).

@@ -110,7 +110,7 @@ def file_stem(name: str, scope: Scope) -> str:
 
 def rows_content(formats: Sequence[Format]) -> dict[str, Schema]:
     """Return the schema of rows by media type, for the API description."""
-    # Binary formats have no schema (OpenAPI 3.1.0, section 4.8.14.3).
+    # Binary formats have no schema (OpenAPI 3.1.0, section 4.8.14.3). OpenAPI 3.1 can't describe the lines of NDJSON.
     schemas = {Format.JSON: array({"type": "object"}), Format.CSV: TEXT}
     return {MEDIA_TYPES[format].partition(";")[0]: schemas.get(format, {}) for format in formats}
 

@@ -1,4 +1,4 @@
-"""All resources of the server. Each module has its handlers, `ROUTES`, and `operations`, which describe the routes.
+"""All resources of the server. Each module has its handlers, `ROUTES`, and `operations`, which describes them.
 
 To add a resource, add its module to a tag here.
 """

@@ -20,8 +20,8 @@ class SectionCache:
 
     def __init__(self) -> None:
         self._responses: OrderedDict[str, bytes] = OrderedDict()
-        # By key id and request key while a query waits in the throttle, then by key id and entity tag.
-        self._in_progress = SingleFlight()
+        self._waiting = SingleFlight()  # queries that wait in the throttle, by key id and request key
+        self._running = SingleFlight()  # queries that have started, by key id and entity tag
 
     async def get(
         self,
@@ -46,16 +46,16 @@ class SectionCache:
         """
         tag = current_tag()
         # If the response is cached or its query is running, don't wait in the throttle.
-        if tag in self._responses or (key_id, tag) in self._in_progress:
+        if tag in self._responses or (key_id, tag) in self._running:
             return tag, await self._get_by_tag(tag, query, key_id)
 
         async def query_now() -> tuple[str, bytes]:
             # This query misses the loads from now on, so later requests must not share it.
-            self._in_progress.forget((key_id, request_key))
+            self._waiting.forget((key_id, request_key))
             tag_at_start = current_tag()
             return tag_at_start, await self._get_by_tag(tag_at_start, query, key_id)
 
-        return await self._in_progress.run((key_id, request_key), lambda: throttle.run(query_now, key_id=key_id))
+        return await self._waiting.run((key_id, request_key), lambda: throttle.run(query_now, key_id=key_id))
 
     async def _get_by_tag(self, tag: str, query: Query, key_id: str) -> bytes:
         """Return the cached response with this tag. If it is not cached, run the query, or join a running one."""
@@ -68,10 +68,12 @@ class SectionCache:
             self._store(tag, response)
             return response
 
-        return await self._in_progress.run((key_id, tag), query_and_store)
+        return await self._running.run((key_id, tag), query_and_store)
 
     def _store(self, tag: str, response: bytes) -> None:
         """Store a response. Beyond the limits, drop the least recently used responses."""
+        if len(response) > RESPONSE_BYTES_MAX:
+            return  # It would displace all others, and then itself.
         self._responses[tag] = response
         while self._exceeds_limits():
             self._responses.popitem(last=False)

@@ -8,7 +8,7 @@ import orjson
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
 from pydantic_core import PydanticCustomError, ValidationError
 
-# Pydantic accepts TypedDict with a config from this module on Python below 3.12.
+# On Python below 3.12, pydantic accepts only this module's TypedDict.
 from typing_extensions import TypedDict
 
 from embedsink.engine import now_ms

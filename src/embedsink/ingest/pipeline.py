@@ -141,7 +141,7 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
             contents.append(content)
             byte_count += len(content)
             if byte_count > bytes_max:
-                raise body_too_large_error(byte_count, bytes_max=bytes_max)
+                raise body_too_large_error(None, bytes_max=bytes_max)
             if not member.eof:
                 raise Refused(Reason.ENCODING, "body: its gzip stream is truncated. Send all of it.")
             body = member.unused_data
@@ -154,7 +154,7 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
 def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
     """Return the beginning of the content of a gzip body; empty bytes if the body is not gzip.
 
-    The sender is not authenticated yet, so its body must cause little work: at most `bytes_max` bytes of the body are
+    The sender is not authenticated yet, so its body must cause little work. At most `bytes_max` bytes of the body are
     decompressed, and at most `bytes_max` bytes are returned.
     """
     try:
@@ -163,10 +163,11 @@ def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
         return b""
 
 
-def body_too_large_error(size: int, *, bytes_max: int) -> Refused:
-    """Return the error for a body of this size, which is above the limit."""
+def body_too_large_error(size: int | None, *, bytes_max: int) -> Refused:
+    """Return the error for a body of this size, which is above the limit. None: the size is not known."""
+    excess = "too many bytes" if size is None else f"{size:,} bytes"
     limit = f"{bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
-    return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
+    return Refused(Reason.BODY_TOO_LARGE, f"body: {excess}; the limit is {limit}. Send fewer events at once.")
 
 
 def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: int) -> ParseResult:

@@ -17,7 +17,7 @@ from embedsink.protocol.messages import ENVELOPE_FIELDS
 from embedsink.protocol.strict_json import encode
 
 NewId = Callable[[], object]
-"""Returns a new id, a UUIDv7."""
+"""A function that returns a new id, a UUIDv7."""
 # The quarantine truncates rejected envelopes above the first size, and unreadable bodies above the second size. Both
 # are truncated to the second size.
 WHOLE_ENVELOPE_BYTES_MAX = 65_536

@@ -65,7 +65,7 @@ def rules_argument(rules: Rules) -> str:
 
 def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> None:
     """Answer jobs until the server closes the connection."""
-    # A server that is killed closes the connection anywhere, even within a message.
+    # If the server is killed, the connection can end at any moment, even within a message.
     with contextlib.suppress(ConnectionError, EOFError), connection, connection.makefile("rb") as stream:
         while True:
             head_bytes, body_bytes = LENGTHS.unpack(_read_exactly(stream, LENGTHS.size))

@@ -84,22 +84,14 @@ class IngestWorker:
     async def _run(self) -> None:
         """Parse the queued bodies until the worker is closed."""
         while not self._is_closed:
+            job, on_result = await self._next_job()
+            result: ParseResult | Exception = _stopping_error()  # if this task is cancelled while it parses
             try:
-                await self._parse_next()
-            except Exception as error:
-                # Continue: if this task ended, no later large body would get an answer.
-                log.error("bug", exc_info=error)
-
-    async def _parse_next(self) -> None:
-        """Parse the next body, and pass the result to its sender's callback."""
-        job, on_result = await self._next_job()
-        result: ParseResult | Exception = _stopping_error()  # if this task is cancelled while it parses
-        try:
-            result = await self._parse(job)
-        except Exception as error:  # noqa: BLE001  `on_result` answers the client, and logs a bug
-            result = error
-        finally:
-            on_result(result)
+                result = await self._parse(job)
+            except Exception as error:  # noqa: BLE001  `on_result` answers the client, and logs a bug
+                result = error
+            finally:
+                _pass_result(result, on_result)
 
     async def _next_job(self) -> tuple[ParseJob, OnResult]:
         """Return the next job. Stop the worker if no job arrives within `IDLE_S`."""
@@ -110,7 +102,7 @@ class IngestWorker:
                     return await self._queue.get()
             try:
                 await self._process.stop()
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
                 _log_lost_worker(error)
         return await self._queue.get()
 
@@ -198,6 +190,14 @@ class _ChildProcess:
         # -P: don't import modules from the working directory.
         command = [sys.executable, "-P", "-m", "embedsink.ingest.worker", *self._arguments]
         self._child = subprocess.Popen(command, stdin=connection.fileno(), stdout=subprocess.DEVNULL)
+
+
+def _pass_result(result: ParseResult | Exception, on_result: OnResult) -> None:
+    try:
+        on_result(result)
+    except Exception as error:
+        # Continue: if the task ended here, no later body would get an answer.
+        log.error("bug", exc_info=error)
 
 
 def _log_lost_worker(error: Exception) -> None:

@@ -36,7 +36,7 @@ class Capacity:
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
         self._folder_inode = device_and_inode(folder)
-        # Before the first measurement, assume the least with which the disk is not low on space, and no headroom.
+        # Before the first measurement, assume the smallest free space that does not count as low, and no headroom.
         self._disk_free_bytes = 2 * free_bytes_min
         self._journal_free_bytes = 0
         sizes = _segment_sizes(folder)

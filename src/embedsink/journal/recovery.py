@@ -97,7 +97,8 @@ def recover_deferred(deferred: Sequence[Path], *, damaged_folder: Path) -> Recov
         # Don't renumber the segment as `recover` does: the running journal uses the next numbers.
         move_to_damaged(path, damaged=damaged_folder)
         recovery.damaged.append(
-            f"journal {path.name}: differs from {sealed.name}, which has the same identity. It was moved to damaged/."
+            f"journal {path.name}: differs from {sealed.name}, which has the same identity. "
+            "The open segment was moved to damaged/."
         )
     recovered = [path for path in deferred if path not in recovery.deferred]
     for folder in {path.parent for path in recovered}:
@@ -287,4 +288,4 @@ def _renumber(path: Path, namesake: Path, recovery: Recovery) -> None:
         name = path.name.replace(identity_of(path.name), identity)
     target = path.with_name(name)
     rename_new(path, target)
-    recovery.notes.append(f"journal {path.name}: differs from {namesake.name}. It is loaded as {target.name}.")
+    recovery.notes.append(f"journal {path.name}: differs from {namesake.name}. The former is loaded as {target.name}.")

@@ -1,7 +1,7 @@
 """The journal: a durable log of accepted and quarantined envelopes in NDJSON segments.
 
-Group commit: requests of two turns of the event loop share an fdatasync. Requests that arrive while it runs share the
-next one. A group consists of lines and a trailer line with their byte count and CRC-32.
+Group commit: requests that arrive within two turns of the event loop share an fdatasync. Requests that arrive while
+the fdatasync runs share the next one. A group consists of lines and a trailer line with their byte count and CRC-32.
 
     submit ─▶ pending ─▶ committer thread: write, fdatasync ─▶ callbacks      <number>-<random>.open
                                   └─ after a second or 8 MiB: seal           <number>-<random>-<bytes>.ndjson
@@ -318,11 +318,12 @@ class Journal:
         return True
 
     def _seconds_to_wait(self) -> float:
-        """Return the longest wait for lines in seconds: until a measurement, a check or the sealing is due."""
+        """Return how many seconds the committer thread may wait for lines before it has other work."""
         if self.capacity.refusal:
-            return MEASURE_INTERVAL_S
+            return MEASURE_INTERVAL_S  # The disk is full: measure soon whether it has space again.
         if self._segment is None or not self._segment.has_lines:
             return _IDLE_CHECK_S
+        # The open segment is sealed at this age.
         return max(0.0, self._segment.opened_at + self.limits.segment_seal_s - time.monotonic())
 
     def _seal_when_due(self, *, is_closing: bool) -> None:
@@ -364,7 +365,7 @@ class Journal:
         self.failure = error
         log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
         # The last group may be in the file, but its senders get an error and resend. Remove the group: the next start
-        # would load it too, and only events with an id are deduplicated. A failed disk may refuse that.
+        # would load it too, and only events with an id are deduplicated. A failed disk may refuse the truncation.
         with contextlib.suppress(OSError):
             if self._segment:
                 self._segment.undo_write()

@@ -73,7 +73,7 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
         newer_header = max(last_two_headers, key=lambda header: header[1])
         _, _, _, free_list_pointer, block_count, block_bytes = newer_header
         if block_bytes not in BLOCK_BYTES:
-            # Without the size of the blocks, only headers can be checked. If all match their checksums, suspect each.
+            # Without the size of the blocks, only headers can be checked. If each matches its checksum, suspect all.
             return suspect_headers or [Block(0, _HEADERS_BYTES)]
         suspects = list(_scan_blocks(file, block_count, block_bytes, on_step))
         # A suspect header may have a wrong pointer to the free list.
@@ -114,7 +114,8 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
 
     The format is that of DuckDB's src/storage/single_file_block_manager.cpp. The list consists of 64-bit words: the
     number of free blocks, then the number of each one. The words are in pieces, many to a block. Each piece begins with
-    a pointer to the next piece: its index in its block (the highest byte) and the number of the block (the rest).
+    a pointer to the next piece. The highest byte of the pointer is the index of that piece in its block. The other
+    bytes are the number of the block.
     """
     # A piece has whole words of 8 bytes.
     piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECES_PER_BLOCK // 8 * 8

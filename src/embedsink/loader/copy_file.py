@@ -24,6 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from embedsink.durable_files import free_bytes
+
 # The exit code for a damaged source.
 DAMAGED = 3
 STEP = "step"
@@ -72,8 +74,7 @@ def _read_step(file: BinaryIO) -> bytes:
 
 def _require_space(target: Path, byte_count: int) -> None:
     """Raise OSError if the disk has no space for a copy of this size and the reserve `FREE_BYTES_MIN`."""
-    disk = os.statvfs(target.parent)
-    if disk.f_bavail * disk.f_frsize < byte_count + FREE_BYTES_MIN:
+    if free_bytes(target.parent) < byte_count + FREE_BYTES_MIN:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for a copy of {byte_count:,} bytes")
 
 

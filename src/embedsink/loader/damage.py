@@ -65,7 +65,7 @@ class DamagedFiles:
     def move_segment(self, segment: Path, why: str) -> None:
         """Move a segment that can't be loaded to `damaged/`, and report the move."""
         move_to_damaged(segment, damaged=self._folder)
-        message = f"journal {segment.name}: {why}. It was moved to damaged/; everything else is loaded."
+        message = f"journal {segment.name}: {why}. The segment was moved to damaged/; everything else is loaded."
         self._messages.append(message)
         log.error("segment_damaged", extra={"detail": message})
 

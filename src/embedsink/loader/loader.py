@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 # The pauses after an error of loading, and after rollups for which the store has no space.
 RETRY_AFTER_S = 2.0
 ROLLUP_RETRY_S = 60.0
-# The time limit for the last snapshot of a closing server. Without that snapshot, the next start has more to load.
+# The time limit for the last snapshot of a closing server. Without that snapshot, the next start publishes one.
 LAST_SNAPSHOT_S_MAX = 8.0
 # A thread that takes longer to end is blocked by its disk. The server then exits without it.
 _THREAD_END_S_MAX = 4.0
@@ -420,7 +420,7 @@ def _error_message(failure: Exception) -> str:
             return f"store: {failure}. It is being rebuilt."
         case StoreBroken():
             return f"store: {failure}. It is being reopened."
-        case StoreRefused() | OSError():
+        case StoreRefused() | SqlFailed() | OSError():
             return f"store: {failure}. The loader continues when this is resolved."
         case EmbedsinkError():
             return str(failure)

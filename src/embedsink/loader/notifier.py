@@ -20,7 +20,7 @@ _RETRY_AFTER_S = 15
 
 
 class LoadNotifier:
-    """A notifier of listeners after each load. It belongs to the event loop that creates it, except `notify`.
+    """A notifier that wakes listeners after each load. Only `notify` may be called outside its event loop.
 
     Args:
         loader: the loader, whose `last_number` is the current position.

@@ -43,7 +43,7 @@ class PendingSegments:
     def batches(self) -> Iterator[list[Path]]:
         """Yield the pending segments, oldest first, in batches for one transaction each."""
         self._sealed_at = None  # before the listing, so that a segment sealed after it sets this again
-        # Of 100,000 names, nearly all can be loaded. Omit these by a slice: `identity_of` would be too slow.
+        # Nearly all of 100,000 names may be those of loaded segments. Compare a slice: `identity_of` would be too slow.
         names = sorted(name for name in self._names() if name[:IDENTITY_LENGTH] not in self.loaded_sizes)
         # The identity of a file that is not a segment is empty.
         paths = (self._folder / name for name in names if identity_of(name))

@@ -53,7 +53,7 @@ class QuarantinePurge:
         return max(0.0, self._due_at - time.monotonic()) if self._days else None
 
     def purge_when_due(self) -> bool:
-        """If a purge is due, delete a batch of the rejections beyond the retention. Return whether more may remain.
+        """Delete a batch of the rejections beyond the retention if a purge is due. Return whether more may remain.
 
         A purge is due one hour after the start, and then after each hour in which the clock did not jump. A clock that
         is wrong at the start is usually corrected soon, and must not empty the quarantine.

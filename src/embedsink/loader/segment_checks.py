@@ -13,7 +13,7 @@ from embedsink.loader.pending import PendingSegments
 from embedsink.store.database import Store
 
 _NUMBER_COMPACTED = (
-    "its number belongs to segments that were loaded long ago, and the ledger no longer lists them by name"
+    "its number is that of a segment that was loaded long ago, and the ledger no longer lists that segment by name"
 )
 
 

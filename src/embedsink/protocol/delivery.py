@@ -30,7 +30,7 @@ DEFAULT_RULES = Rules()
 
 
 class Problem(NamedTuple):
-    """Why an envelope or a field is invalid. `detail` names the path and the value."""
+    """A problem that makes an envelope or a field invalid. `detail` names the path and the value."""
 
     reason: Reason
     detail: str
@@ -44,7 +44,8 @@ class Rejection:
         index: the index of the envelope in the body; None for a whole body.
         reason: the reason.
         detail: the explanation for the client.
-        raw: the bytes to store: a body or NDJSON line as sent, or JSON encoded again from the envelope.
+        raw: the bytes to store: a body or NDJSON line as sent, or an envelope encoded again. If a field of the
+            delivery is invalid, a delivery of this envelope alone.
         id: the id of the envelope, if it is short text.
     """
 

@@ -28,7 +28,7 @@ def write_rows(
     Args:
         reader: a reader with the scope.
         selection: the query.
-        file: a file of the operating system, open for writing.
+        file: a file with a file descriptor, open for writing.
         format: the file format.
         csv: the options of CSV; other formats ignore them.
         scratch: opens the temporary file that Arrow needs.

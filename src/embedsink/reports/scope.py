@@ -15,7 +15,7 @@ from embedsink.reasons import Reason
 from embedsink.reports.parameters import parse_choice, parse_text
 from embedsink.store.timezones import naive_utc, timezone_names, utc_of
 
-SURFACES = ("dashboard", "app", "chat")  # as in protocol/messages.py, whose models take long to import
+SURFACES = ("dashboard", "app", "chat")  # as in protocol/messages.py, which takes long to import
 INTERVALS = ("hour", "day", "week", "month")
 TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
 PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "timezone")

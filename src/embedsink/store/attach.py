@@ -34,7 +34,7 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Attach the file as `store`, and make it the default database.
 
     The store has no write-ahead log, because the journal is one: a segment is deleted only when a snapshot has its
-    rows. DuckDB 2.0 also writes the format 'v1.5.0', so that a downgrade can read the file.
+    rows. The option `storage_version` makes DuckDB 2.0 write the format of 1.5, so that a downgrade can read the file.
     """
     options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
     if not path.exists():

@@ -262,7 +262,7 @@ class Store:
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,
-            # Whether to store envelopes whose id an earlier, different envelope has. Otherwise they are only counted.
+            # Whether to store id conflicts (envelopes with the id of an earlier, different one), or only count them.
             "keeps_conflicts": free_bytes(self.path.parent) >= self.limits.quarantine_free_bytes_min,
         }
 
@@ -402,7 +402,8 @@ class Store:
     def _memory_for_checkpoint(self) -> Iterator[None]:
         """Raise the memory limit in this block if rows are wide: a checkpoint that lacks memory breaks the database.
 
-        Meanwhile, new readers wait. If the others use more than half of the memory, end them first.
+        Meanwhile, new readers wait. Open readers are ended first if the last checkpoint lacked memory, or if more than
+        half of the raised limit is in use.
         """
         connection = self._load_connection()
         with contextlib.ExitStack() as stack:

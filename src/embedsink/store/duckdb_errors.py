@@ -29,7 +29,7 @@ class StoreDamaged(StoreBroken):
 
 
 class StoreRefused(EmbedsinkError):
-    """The database is sound, but can't do this at the moment, such as for lack of memory or disk space. Retry."""
+    """The database is sound, but can't do this now: for example, it lacks memory or disk space. Retry."""
 
 
 class StoreTooSmall(StoreRefused):

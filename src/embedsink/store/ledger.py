@@ -13,8 +13,8 @@ from embedsink.store.duckdb_errors import duckdb_errors_translated
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
-# With more rows than the maximum, all but the newest `LEDGER_ROWS_MIN` rows are compacted. A busy server loads a
-# segment a second.
+# If the ledger has `LEDGER_ROWS_MAX` rows or more, all but the newest `LEDGER_ROWS_MIN` rows are compacted. A busy
+# server loads a segment a second.
 LEDGER_ROWS_MIN = 100_000
 LEDGER_ROWS_MAX = 110_000
 # SQL: the number of a segment. Its name begins with the number, in twelve digits.

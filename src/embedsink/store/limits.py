@@ -20,7 +20,7 @@ class StoreLimits:
         memory_bytes_max: the maximum memory of the process during expensive work.
         threads: DuckDB's usual number of threads. Loading with one thread leaves a core to ingest.
         threads_max: the number of threads while a report is read.
-        checkpoint_bytes: the size of the segments that are loaded between two checkpoints.
+        checkpoint_bytes: the size of the segments and rollups that are added between two checkpoints.
         dedup_days: how long an id is compared with those of new events.
         rollup_from_count: the minimum number of events in a rollup batch. Until then, reports read the events.
         session_gap_minutes: the variable of this name, for every reader.

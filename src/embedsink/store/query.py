@@ -91,5 +91,5 @@ def page_from_clause(view: str) -> str:
 
 
 def order_by_ingest_seq(view: str) -> str:
-    """Return an ORDER BY clause for the view's ingest_seq, because scoped keys select null under that name."""
+    """Return an ORDER BY clause with the view before ingest_seq: scoped keys select null under the plain name."""
     return f'order by "{view}".ingest_seq'

@@ -178,12 +178,12 @@ class Reader:
         """Store the first rows of a page in a temporary table, which exists until the connection is closed."""
         names = [column.name for column in self.selected_columns(selection)]
         if "ingest_seq" not in names:
-            names.append("ingest_seq")  # It selects and orders the rows of a page.
+            names.append("ingest_seq")  # `page` reads it to find the end of the page.
         rows = f"select {', '.join(names)} from {page_from_clause(selection.view)} limit $1"  # noqa: S608
         self._execute(f"create or replace temp table {TEMP_PAGE} as {rows}", [row_count])
 
     def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:
-        """Write the rows of a view as Parquet in portable types: to a path, or into an open file of the system."""
+        """Write the rows of a view as Parquet in portable types: to a path, or into an open file with a descriptor."""
         sql, parameters = self._select_sql(selection, PORTABLE_EXPRESSIONS)
         # Write to the file itself: a temporary file can't replace an open file.
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"

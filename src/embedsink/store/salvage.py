@@ -34,8 +34,8 @@ _CURRENT_NAMES = {
 }
 # The tables whose rows have the number of their segment in `ingest_seq`.
 _TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
-# SQL conditions that a segment number, a row, or a row of the ledger is that of a missing segment. The table `missing`
-# has ranges of segment numbers.
+# SQL conditions: a segment number, a row or a row of the ledger belongs to a missing segment. The table `missing` has
+# ranges of segment numbers.
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
 _IS_OF_MISSING = _IS_MISSING.format(f"ingest_seq >> {LINE_BITS}")
 _IS_LEDGER_OF_MISSING = _IS_MISSING.format(SEGMENT_NUMBER)

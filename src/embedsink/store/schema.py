@@ -95,7 +95,7 @@ def create_views(connection: duckdb.DuckDBPyConnection) -> None:
         try:
             connection.execute(sql)
         except duckdb.CatalogException as error:  # It names the missing view, table or macro.
-            raise Misconfigured(f"sql/**/{name}.sql: {first_line(error)}") from None
+            raise Misconfigured(f"sql/**/{name}.sql: {first_line(error)}. Correct the file.") from None
 
 
 def _drop_views(connection: duckdb.DuckDBPyConnection) -> None:

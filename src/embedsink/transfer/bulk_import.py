@@ -38,7 +38,7 @@ class ImportCounts:
         accepted: envelopes that were accepted, duplicates included.
         rejected: envelopes that were quarantined.
         unsent: envelopes that are only in the file, because they were neither accepted nor quarantined.
-        duplicate: accepted or rejected envelopes that had been imported before.
+        duplicate: envelopes that the loader did not count again. Only set after an import into a data folder.
         messages: the first error messages.
     """
 
@@ -143,7 +143,7 @@ def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]
     if delivery.problem is not None:
         yield _LineBatch(b"", _unsent_counts(delivery, Reason.BAD_FIELD, delivery.problem))
         return
-    # `read_lines` cuts a line that is too long, so that it can't be parsed. Only the file has the rest of the line.
+    # `read_lines` has cut this line, because it is too long. The quarantine would lack the rest, so only count it.
     if delivery.raw is not None and len(delivery.raw) > engine.settings.body_bytes_max:
         problem = f"is longer than {engine.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
         yield _LineBatch(b"", _unsent_counts(delivery, Reason.BODY_TOO_LARGE, problem))

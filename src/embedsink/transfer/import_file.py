@@ -64,9 +64,10 @@ class Delivery:
 
     @property
     def body(self) -> bytes:
-        """The request body (docs/wire.md). With `skew_ms`, it has the `sentAt` of a clock with that skew."""
+        """The request body (docs/wire.md)."""
         if self.raw is not None:
             return self.raw
+        # The server subtracts `sentAt` from its own time to get the skew, and corrects the times of the events by it.
         clock = {} if self.skew_ms is None else {"sentAt": now_ms() - self.skew_ms}
         return encode(self.shared | clock | {"events": self.events})
 
@@ -204,15 +205,13 @@ def _parse_line(number: int, line: bytes, rules: Rules) -> Delivery:
 
 def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
     """Return the delivery of a line that is a request body, such as a line of an export."""
-    shared = dict(body)
-    events = shared.pop("events")
-    if events == [] and "lost" in shared:
-        delivery = Delivery([number], _id_seeds(number, line, 1), [])  # It only reports losses.
-    else:
-        delivery = _delivery_of(number, line, events)
-    if delivery.raw is not None:
-        return delivery  # The unchanged line has the other members.
-    shared.pop("key", None)  # The key of the first sender. An import sends another key, in the header.
+    # Omit the key of the first sender. An import sends another key, in the header.
+    shared = {name: member for name, member in body.items() if name not in ("events", "key")}
+    events = body["events"]
+    if not isinstance(events, list):  # The receiver quarantines it.
+        return _unparsed_delivery(number, line if "key" not in body else encode(shared | {"events": events}))
+    # A delivery without events may report losses.
+    delivery = _delivery_of(number, line, events) if events else Delivery([number], _id_seeds(number, line, 1), [])
     received_at = _pop_received_at(shared)
     problem = None
     if "receivedAt" in shared:
@@ -293,6 +292,8 @@ def _can_merge(first: Delivery, second: Delivery, rules: Rules) -> bool:
     return (
         first.raw is None
         and second.raw is None
+        and len(first.events) > 0
+        and len(second.events) > 0
         and first.problem is None
         and "lost" not in first.shared
         and (first.received_at, first.skew_ms) == (second.received_at, second.skew_ms)

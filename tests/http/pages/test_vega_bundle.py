@@ -52,6 +52,8 @@ def test_a_cached_bundle_that_cannot_be_read_is_built_again(tmp_path: Path, monk
     monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_build_in_child", build)
     with open_server(tmp_path / "data") as server:
         (server.folder.pages / f"vega-{Path(path_of(server)).stem}.js.gz").mkdir(parents=True)
+        assert problem(server.get(path_of(server))) == "not_ready"  # Only opening a dashboard starts a build.
+        open_dashboard(server)
         assert server.get(path_of(server)).content == PROGRAM
         assert server.engine.counters["refused.internal_error"] == 0
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from embedsink.errors import Unavailable
+from embedsink.errors import Refused, Unavailable
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX, InflightBytes
+from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX, BodyReader, InflightBytes
 from embedsink.ingest.pipeline import GZIP_MEMBERS_MAX
+from embedsink.settings import Settings
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import event_or_action, view
 
@@ -53,6 +54,18 @@ def test_the_body_size_limit_is_exact(small: Server, size: int, part_bytes: int,
     else:
         assert (response.status_code, problem(response)) == (413, "body_too_large")
         assert f"{LIMIT:,} (EMBEDSINK_BODY_BYTES_MAX)" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("parts", [[LIMIT + 1], [1, LIMIT]])
+def test_the_last_part_of_an_undeclared_body_is_limited_too(parts: list[int]) -> None:
+    messages = [{"body": bytes(size), "more_body": index < len(parts) - 1} for index, size in enumerate(parts)]
+
+    async def receive() -> Message:
+        return {"type": "http.request"} | messages.pop(0)
+
+    reader = BodyReader(Settings(body_bytes_max=LIMIT))
+    with pytest.raises(Refused, match=f"the limit is {LIMIT:,}"):
+        asyncio.run(reader.read(receive, Sender("192.0.2.1")))
 
 
 def test_a_declared_length_beyond_the_limit_is_refused(small: Server) -> None:

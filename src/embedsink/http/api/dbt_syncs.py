@@ -127,7 +127,7 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
     encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
     declared_bytes = int(headers.get("content-length", 0))
     admission.bodies.check_headers(length=declared_bytes, encoding=encoding)
-    admission.rates.check_work(sender)
+    admission.rates.check_work(sender)  # Refuses a sender with too many rejected bytes.
     admission.rates.admit(sender, declared_bytes)
     body = await admission.bodies.read(request.receive, sender)
     undeclared_bytes = max(0, len(body) - declared_bytes)  # A chunked body declares no length.

@@ -33,7 +33,7 @@ _OPAQUE_ID = re.compile(r"[0-9a-f]{1,16}")
 
 
 async def show_live(request: Request) -> Response:
-    """Answer with a stream of messages: one for each load, optionally with the loaded rows."""
+    """Answer with a stream of messages about loads, optionally with the loaded rows."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, PARAMETERS)
     engine: Engine = request.state.engine

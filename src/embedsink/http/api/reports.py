@@ -113,4 +113,5 @@ def _name_parameter(formats: Sequence[Format]) -> Schema:
     """Return the OpenAPI parameter `name`: the name of a report, which may have one of these formats as a suffix."""
     suffix = rf"(\.({'|'.join(formats)}))?" if formats else ""
     schema = {"type": "string", "pattern": f"^({'|'.join(report_names())}){suffix}$"}
-    return parameter("name", schema, "The report, and optionally the format of its rows.", location="path")
+    description = "The report, and optionally the format of its rows." if formats else "The report."
+    return parameter("name", schema, description, location="path")

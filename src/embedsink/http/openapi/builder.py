@@ -15,7 +15,7 @@ from embedsink.settings import Settings
 
 
 class Resource(Protocol):
-    """What the builder reads from a module of `http/api`. The modules themselves satisfy this protocol."""
+    """The members of a resource's module that the builder reads. The modules themselves satisfy this protocol."""
 
     @property
     def ROUTES(self) -> Sequence[BaseRoute]:  # noqa: N802  a constant of the module

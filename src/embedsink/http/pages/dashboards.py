@@ -173,7 +173,7 @@ def _period_label(period: str) -> str:
 
 
 def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega_path: str) -> dict[str, Any]:
-    """Return what the scripts of a dashboard page need: the tiles, the columns of the reports, and the themes."""
+    """Return the configuration of a page's scripts: the tiles, the columns of the reports, and the themes."""
     tiles = [tile for section in dashboard.sections for tile in section.tiles]
     report_names = sorted({tile.report for tile in tiles if not isinstance(tile, Gauge)})
     return {
@@ -192,12 +192,12 @@ def _columns_config(report: Report) -> dict[str, list[str]]:
 
 
 def _section_config(section: Section) -> dict[str, Any]:
-    """Return what the page's scripts need to show a section."""
+    """Return the configuration of a section for the page's scripts."""
     return {"id": section.id, "tiles": [_tile_config(tile) for tile in section.tiles]}
 
 
 def _tile_config(tile: Tile) -> dict[str, Any]:
-    """Return what the page's scripts need to show a tile: a chart, a table or a number."""
+    """Return the configuration of a tile for the page's scripts: a chart, a table or a number."""
     config: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_name}
     if isinstance(tile, Chart):
         return config | _chart_config(tile)
@@ -207,7 +207,7 @@ def _tile_config(tile: Tile) -> dict[str, Any]:
 
 
 def _chart_config(chart: Chart) -> dict[str, Any]:
-    """Return what the page's scripts need to show a chart, such as the Vega-Lite specification.
+    """Return the configuration of a chart for the page's scripts, such as the Vega-Lite specification.
 
     `compare` is the column with the times of the previous period's line. `columns` has the titles of the tooltip fields
     by column, and `times` has the titles of the tooltip fields that contain times.

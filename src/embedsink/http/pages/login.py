@@ -51,12 +51,13 @@ class LoginPage:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != FORM_TYPE:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM_TYPE}. Send the form as {FORM_TYPE}.")
-        content_length = request.headers.get("content-length", "")
-        is_number = content_length.isascii() and content_length.isdigit()
-        # Without a valid length, this check passes, and the reader limits a body that arrives in several parts.
-        self._body_reader.check_headers(length=int(content_length) if is_number else 0, encoding="")
-        body = await self._body_reader.read(request.receive, Sender(client_address(request.scope)))
-        self._body_reader.check_size(len(body))
+        try:
+            body = await self._body_reader.read(request.receive, Sender(client_address(request.scope)))
+        except Refused as refusal:
+            if refusal.reason is not Reason.BODY_TOO_LARGE:
+                raise
+            detail = f"body: the limit of this form is {FORM_BYTES_MAX:,} bytes. Open /login and submit its form."
+            raise Refused(Reason.BODY_TOO_LARGE, detail) from None
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
         except ValueError:

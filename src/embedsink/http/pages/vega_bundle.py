@@ -66,7 +66,7 @@ class VegaBundle:
 
         Raises:
             Refused: the URL has another version (`not_found`).
-            Unavailable: the build failed or has not begun (`not_ready`).
+            Unavailable: the build failed, or has not begun and no bundle is cached (`not_ready`).
         """
         requested_version = request.path_params["version"]
         if requested_version != self._version:
@@ -81,18 +81,18 @@ class VegaBundle:
     async def _wait_for_bundle(self) -> bytes:
         """Wait for the bundle, and return it compressed.
 
-        If no build has begun, load a cached bundle, but don't start the slow build: the URL of the bundle requires no
+        If no build has begun, read the cached bundle, but don't start the slow build: the URL of the bundle requires no
         login. Opening a dashboard starts the build.
 
         Raises:
             Unavailable: the build failed, or has not begun and no bundle is cached (`not_ready`).
         """
-        if self._build_task is None and await run_in_threadpool(self._cache_file.exists):
-            self.prepare()
         if self._build_task is None:
-            raise Unavailable(
-                Reason.NOT_READY, "bundle: is not built yet. Open a dashboard to build it.", retry_after_s=5
-            )
+            try:
+                return await run_in_threadpool(self._cache_file.read_bytes)
+            except OSError:
+                detail = "bundle: is not built yet. Open a dashboard to build it."
+                raise Unavailable(Reason.NOT_READY, detail, retry_after_s=5) from None
         # Cancelling one request must not cancel the shared build.
         return await asyncio.shield(self._build_task)
 

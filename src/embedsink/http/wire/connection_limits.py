@@ -14,7 +14,8 @@ from embedsink.http.wire.ingest_protocol import IngestProtocol
 # it arrives.
 FRAMING_BYTES_MAX = 65_536
 HEAD_BYTES_MAX = 16_384
-# The maximum number of fields in a head and in trailers. Browsers send about 20, and proxies add some.
+# The maximum number of fields in the head and the trailers of a request together. Browsers send about 20, and proxies
+# add some.
 FIELDS_MAX = 100
 HEAD_TIMEOUT_S = 10.0
 # The maximum bytes of a body to receive and drop after its response: clients finish sending before they read a 413.
@@ -255,7 +256,7 @@ class LimitedConnection(IngestProtocol):
         self.transport.close()
 
     def _limit_request_size(self, byte_count: int) -> None:
-        """Close the connection if the request or its framing, which is all that is not body, is too large."""
+        """Close the connection if the request is too large, or if its head and the framing of its body are."""
         self._request_bytes += byte_count
         self._framing_bytes += byte_count - self._body_bytes
         if self._request_bytes > self._request_bytes_max or self._framing_bytes > FRAMING_BYTES_MAX:

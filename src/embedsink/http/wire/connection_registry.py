@@ -17,7 +17,7 @@ class Evictable(Protocol):
 class ConnectionRegistry:
     """The connections that may be closed to make room for others.
 
-    Waiting connections have an incomplete request, a delayed response, or a client that does not read. Stalled
+    Waiting connections have no complete request, a delayed response, or a client that does not read. Stalled
     connections are waiting ones whose client does not read.
 
     Args:

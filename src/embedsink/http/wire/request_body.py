@@ -70,7 +70,7 @@ class BodyReader:
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._read_all(receive, sender, authenticate)
+                body = await self._read_all(receive, sender, authenticate)
         except TimeoutError:
             detail = f"body: took more than {self._timeout_s:g} s (EMBEDSINK_BODY_TIMEOUT_S). Send it again."
             raise Refused(Reason.BODY_TOO_SLOW, detail) from None
@@ -80,6 +80,8 @@ class BodyReader:
             if task is not None:
                 task.uncancel()
             raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then resend.") from None
+        self.check_size(len(body))
+        return body
 
     def decode(self, body: bytes, *, encoding: str) -> bytes:
         """Return the body, decompressed if the encoding is gzip.

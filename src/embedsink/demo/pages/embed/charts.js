@@ -1,6 +1,7 @@
-// An area chart and a bar chart as SVG, and a table. Viewers can select every mark with the mouse or the keyboard.
+// An area chart and a bar chart as SVG, and a table.
 //
-// A mark is `{label, title, sum}`. `onpick(mark)` is called when the viewer selects a mark.
+// A mark is `{label, title, sum}`. `onpick(mark)` is called when the viewer selects a mark, with the mouse or the
+// keyboard. Without `onpick`, viewers can't select marks.
 
 import { asButton, draw, make } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The orders of a fictional wholesaler. They are the same on each visit, so that filters have a visible effect.
+// The orders of a fictional wholesaler. They are the same on each visit, so that only filters change the numbers.
 
 const MONTHS = 12;
 const LATEST_MONTH = new Date(Date.UTC(2026, 10, 1));

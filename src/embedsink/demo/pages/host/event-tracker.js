@@ -44,7 +44,7 @@ export class EventTracker {
     if (stage === "durable") this.poll();
   }
 
-  /** Stores the reasons in an error response, which arrives before the stage `durable`. */
+  /** Stores the reasons of rejections in a response, which arrives before the stage `durable`. */
   recordReasons(problem) {
     for (const { id, reason } of problem.rejected ?? []) this.reasons.set(id, reason);
   }

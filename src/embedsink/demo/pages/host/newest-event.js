@@ -1,4 +1,4 @@
-// A bar with the newest event, shown while the panel is off the screen, as on phones. It links to the panel.
+// A bar with the newest event, which links to the panel. Narrow screens show it while the panel is off the screen.
 
 import { make } from "./dom.js";
 import { describe, nameOf, summarize } from "./envelope-text.js";

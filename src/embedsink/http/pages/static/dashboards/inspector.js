@@ -116,7 +116,7 @@ function addCounts(counts) {
     const isProblem = totals[name] && name !== "accepted";
     return [el("b", { className: isProblem ? "bad" : "" }, formatValue(totals[name] ?? 0, "count")), ` ${label}`];
   });
-  byId("totals").replaceChildren("Since this page was opened: ", ...parts.flatMap((part, index) => (index ? [" · ", ...part] : part)));
+  byId("totals").replaceChildren("Since this list began: ", ...parts.flatMap((part, index) => (index ? [" · ", ...part] : part)));
 }
 
 // Adds rows at the top, and removes the oldest rows that are not open. The browser keeps the scroll position.
@@ -160,7 +160,7 @@ function showDetails(details, row) {
 function filterButtons(row) {
   const candidates = [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]];
   return candidates.filter(([name, value]) => value !== null && query().get(name) !== String(value)).map(([name, value, label]) => {
-    // The server accepts a filter by an unknown type for rejected envelopes only.
+    // The server refuses a misspelt type, except for rejected envelopes.
     const outcome = name === "type" && isUnknown(value) ? { outcome: "quarantined" } : {};
     return button(label, () => filterBy({ [name]: value, ...outcome }));
   });

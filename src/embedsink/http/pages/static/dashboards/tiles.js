@@ -68,7 +68,7 @@ class Tile {
   }
 }
 
-// Keeps unchanged elements, with the reader's scroll position, focus and selection. Replaces cells: children omits text.
+// Keeps unchanged elements, with scroll position, focus and selection. Replaces cells: `children` omits text nodes.
 function patch(old, now) {
   if (old.isEqualNode(now)) return;
   if (old.nodeName !== now.nodeName || /T[DH]/.test(now.nodeName)) return old.replaceWith(now);
