@@ -767,7 +767,7 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: Run
     second_import = run_command("import", file, *at)
     assert (second_import.returncode, second_import.stderr.splitlines()[1]) == (
         1,
-        "accepted 1, rejected 1; 2 of these 2 had already been imported.",
+        "accepted 1, rejected 1; 2 of these 2 were duplicates.",
     )
     file.write_bytes(file.read_bytes()[:-9])
     damaged = run_command("import", file, *at)

@@ -21,7 +21,7 @@ from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from embedsink.store.sql_files import LAYERS, read_sql, read_views, sql_folder
 from embedsink.store.view_catalog import Column
-from tests.support.given import REQUIRED, instant, write_segment
+from tests.support.given import ACTIONS, REQUIRED, instant, write_segment
 from tests.support.rows import relations_in
 
 CASES = Path(__file__).parent
@@ -202,8 +202,8 @@ def test_every_view_answers_in_a_notebook_without_variables(store: Store, tmp_pa
 def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) -> None:
     # Events of every type and actions lie before and in the period, so that statistics can't select the row groups.
     times = ((None, "2020-01-01"), ("d1", "10:00"))
-    events = [{"type": type, "publicId": id, "at": at} for type in set(REQUIRED) - {"refresh"} for id, at in times]
-    events += [{"type": "refresh", "direction": "action", "at": at} for _, at in times]
+    events = [{"type": type, "publicId": id, "at": at} for type in REQUIRED for id, at in times]
+    events += [{"type": type, "direction": "action", "at": at} for type in ACTIONS for _, at in times]
     rejected = [{"type": "scroll", "at": at, "rejected": "unknown_type"} for at in ("2020-01-01", "10:00")]
     store.load(inspect(write_segment(tmp_path, [*events, *rejected])))
     store._load_connection().execute("set variable since = timestamp '2026-11-01'")
@@ -212,7 +212,9 @@ def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) 
     finally:
         store._load_connection().execute("reset variable since")
     filtered_scan = re.search(r"SEQ_SCAN.*Filters[^}]*(occurred|received)_at\s*>=", plan.replace("\\", ""), re.DOTALL)
-    assert filtered_scan, f"{report} scans rows outside the period: use a view of sql/staging with event_between"
+    assert filtered_scan, (
+        f"{report} scans rows outside the period: use event_between for events, is_in_period for actions"
+    )
 
 
 def test_the_deployment_scope_is_enforced_in_one_view() -> None:

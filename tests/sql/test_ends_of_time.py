@@ -22,7 +22,7 @@ from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from tests.reports.test_format_writers import arrow_rows, parquet, written
-from tests.support.given import REQUIRED, write_segment
+from tests.support.given import ACTIONS, REQUIRED, write_segment
 from tests.support.stores import open_copy, open_store
 
 # Zones some hours before and after UTC, and zones with offsets in seconds before standard time.
@@ -36,14 +36,15 @@ ZONES = (
     "Pacific/Pago_Pago",
 )
 INTERVALS = ("hour", "day", "week", "month")
-EVENT_TYPES = [type_ for type_ in REQUIRED if type_ != "refresh"]  # an action
 ENDS = ("0001-01-01T00:00:00", "0001-01-01T13:00:00", "9999-12-31T11:00:00", "9999-12-31T23:59:59")
 
 
 def given() -> Iterator[dict[str, object]]:
-    for at, type_ in product(ENDS, EVENT_TYPES):
+    for at, type_ in product(ENDS, REQUIRED):
         common = {"at": at, "session": at, "viewer": at, "seq": 2, "publicId": "d1"}
         yield {"type": type_, **common}
+    for at, type_ in product(ENDS, ACTIONS):
+        yield {"type": type_, "direction": "action", "at": at, "session": at}
     for at in ENDS:
         yield {"type": "ai-query", "status": "completed", "at": at, "session": at}
         yield {"type": "scroll", "rejected": "unknown_type", "at": at}

@@ -38,6 +38,13 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "drilldown": {"member": "orders.count"},
     "ai-query": {"query": "why", "status": "submitted"},
     "error": {"message": "it failed"},
+}
+ACTIONS: dict[str, dict[str, Any]] = {
+    "set-color-scheme": {"scheme": "dark"},
+    "set-theme": {"primaryColor": "#3987e5"},
+    "set-locale": {"locale": "de"},
+    "set-filter": {"filterUrlParameter": "f_orders.status=1"},
+    "navigate": {"path": "/"},
     "refresh": {},
 }
 # Fields of the notation that are not part of an envelope.
@@ -109,7 +116,8 @@ def _envelope(event: Given, timestamp: int) -> dict[str, Any]:
         envelope["id"] = str(UUID(int=envelope["id"]))
     non_payload = {"type", *TEST_FIELDS, *CONTEXT, *ENVELOPE, *CLOCKS}
     fields = {name: value for name, value in event.items() if name not in non_payload}
-    payload = REQUIRED.get(event["type"], {}) | fields
+    required = ACTIONS if envelope["direction"] == "action" else REQUIRED
+    payload = required.get(event["type"], {}) | fields
     if event["type"] in ("ready", "view"):
         payload["surface"] = envelope["surface"]
     if envelope["direction"] == "action":

@@ -160,9 +160,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
         source: the option for suggested commands, such as `--data data`.
     """
     imported_count = counts.accepted + counts.rejected
-    duplicate_note = (
-        f"; {counts.duplicate:,} of these {imported_count:,} had already been imported" if counts.duplicate else ""
-    )
+    duplicate_note = f"; {counts.duplicate:,} of these {imported_count:,} were duplicates" if counts.duplicate else ""
     unsent_note = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
     print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate_note}{unsent_note}.")
     for message in counts.messages:

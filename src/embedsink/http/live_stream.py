@@ -138,11 +138,13 @@ class LiveStream:
             loaded = await self._engine.live_queries.run((self._filter, span), query)
         except Unavailable:
             return None  # The position is unchanged, so the next poll includes these events.
-        previous_id = self._message_id()
         self._position = span.last
-        self._visible_position = _find_visible_position(self._engine, self._filter, span.last)
         if loaded is None:
-            return None
+            return (
+                None  # The id stays that of the last message, because clients compare it with `after` to detect gaps.
+            )
+        previous_id = self._message_id()
+        self._visible_position = _find_visible_position(self._engine, self._filter, span.last)
         message_id = self._message_id()  # of the new position
         return self._message("loaded", {"after": previous_id, "segment": message_id} | loaded)
 

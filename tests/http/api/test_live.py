@@ -402,6 +402,30 @@ def test_queries_for_recent_rows_do_not_delay_streams(tmp_path: Path, monkeypatc
         may_end.set()
 
 
+def test_after_is_the_id_of_the_last_message_even_if_other_loads_were_excluded(tmp_path: Path) -> None:
+    written: list[bytes] = []
+
+    async def write(piece: bytes) -> None:
+        written.append(piece)
+
+    def is_loaded() -> bool:
+        server.get("/healthz")  # The event loop runs only during a request.
+        return not server.engine.loader.waiting_since()
+
+    with open_server(tmp_path, segment_seal_s=0.01) as server, ExitStack() as streams:
+        key = server.key()
+        streams.enter_context(server.streaming(f"{LIVE}?session=mine", server.key("read"), write))
+        for session in ("other", "other", "mine"):
+            server.post({"context": {"session": session}, "events": [view()]}, key=key)
+            wait_until(is_loaded, description="it is loaded")
+            polls_until = time.monotonic() + 2 * embedsink.http.live_stream.POLL_INTERVAL_S
+            while time.monotonic() < polls_until:
+                server.get("/healthz")
+    connected, loaded = (json.loads(piece.split(b"data: ")[1]) for piece in written if b"data: " in piece)
+    assert loaded["after"] == connected["segment"]
+    assert loaded["segment"] > loaded["after"] + 1
+
+
 def test_without_listeners_a_load_causes_no_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path, segment_seal_s=0.01, live_timeout_s=0.01) as server:
         queries: list[object] = []
