@@ -10,7 +10,9 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,6 +93,33 @@ def test_a_callback_that_fails_does_not_stop_the_worker(caplog: pytest.LogCaptur
 
     asyncio.run(submit_two())
     assert [record.getMessage() for record in caplog.records] == ["bug"]
+
+
+def test_an_idle_worker_that_cannot_be_stopped_does_not_stop_the_next_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.ingest.worker_process, "IDLE_S", 0.01)
+    stop = embedsink.ingest.worker_process._ChildProcess.stop
+    failures = [RuntimeError("can't start new thread")]
+
+    async def fail_once(process: Any, **options: bool) -> None:
+        await stop(process, **options)
+        if failures:
+            raise failures.pop()
+
+    async def submit_two() -> None:
+        monkeypatch.setattr(embedsink.ingest.worker_process._ChildProcess, "stop", fail_once)
+        worker = IngestWorker(RULES, body_bytes_max=MIB)
+        answered: list[ParseResult | Exception] = []
+
+        def has_answers(count: int) -> bool:
+            return len(answered) == count
+
+        for count in (1, 2):
+            worker.submit(JOBS["events"], answered.append, address="192.0.2.1")
+            await asyncio.to_thread(wait_until, partial(has_answers, count), description=f"answer {count}")
+            await asyncio.to_thread(wait_until, lambda: not failures, description="the stop has failed")
+        await worker.aclose()
+
+    asyncio.run(submit_two())
 
 
 def test_a_full_queue_evicts_bodies_of_the_largest_sender(monkeypatch: pytest.MonkeyPatch) -> None:

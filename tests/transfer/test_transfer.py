@@ -315,9 +315,15 @@ def test_the_key_in_a_delivery_is_not_forwarded() -> None:
     with_event, without_events = deliveries([{"key": "es_ingest_x", "events": [view()]}, losing])
     assert b"es_ingest" not in with_event.body + without_events.body
     assert json.loads(without_events.body) == {"lost": {"quota": 2}, "events": []}
+    assert without_events.received_at == YEAR_AGO_MS
     [invalid] = deliveries([{"key": "es_ingest_x", "events": 7}])
     assert json.loads(invalid.body) == {"events": 7}
-    assert without_events.received_at == YEAR_AGO_MS
+
+
+def test_a_delivery_without_events_or_losses_is_rejected_alone(tmp_path: Path) -> None:
+    counts = import_into(tmp_path / "data", [{"events": [view()]}, {"key": "x", "events": []}, {"events": [view()]}])
+    assert (counts.accepted, counts.rejected) == (2, 1)
+    assert counts.messages[0].startswith("line 2: empty: ")
 
 
 def test_a_server_receives_the_skew_of_the_clock_and_not_the_age_of_the_file() -> None:

@@ -139,10 +139,9 @@ class LiveStream:
         except Unavailable:
             return None  # The position is unchanged, so the next poll includes these events.
         self._position = span.last
+        # Without a message, the visible position stays: clients detect gaps by comparing `after` with their last id.
         if loaded is None:
-            return (
-                None  # The id stays that of the last message, because clients compare it with `after` to detect gaps.
-            )
+            return None
         previous_id = self._message_id()
         self._visible_position = _find_visible_position(self._engine, self._filter, span.last)
         message_id = self._message_id()  # of the new position

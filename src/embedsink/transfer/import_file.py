@@ -220,9 +220,9 @@ def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
     return replace(delivery, shared=shared, received_at=received_at, problem=problem)
 
 
-def _delivery_of(number: int, line: bytes, envelopes: Any) -> Delivery:
+def _delivery_of(number: int, line: bytes, envelopes: list[Any]) -> Delivery:
     """Return a delivery with the envelopes of a line, each with an id. Without envelopes, return the unparsed line."""
-    if not isinstance(envelopes, list) or not envelopes:
+    if not envelopes:
         return _unparsed_delivery(number, line)
     id_seeds = _id_seeds(number, line, len(envelopes))
     events = [_with_id(envelope, seed) for envelope, seed in zip(envelopes, id_seeds, strict=True)]
@@ -230,7 +230,7 @@ def _delivery_of(number: int, line: bytes, envelopes: Any) -> Delivery:
 
 
 def _unparsed_delivery(number: int, line: bytes) -> Delivery:
-    """Return a delivery of the unchanged line. The receiver parses the line, and quarantines it if it is invalid.
+    """Return a delivery whose body is the line. The receiver parses the line, and quarantines it if it is invalid.
 
     The number of its events is unknown, so the delivery has one event, None.
     """

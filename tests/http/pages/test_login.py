@@ -3,6 +3,7 @@
 import gzip
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -196,9 +197,22 @@ def test_other_request_bodies_are_refused(server: Server) -> None:
 
 
 def test_a_large_form_names_the_limit_of_the_form(server: Server) -> None:
-    response = server.request("POST", "/login", content=b"key=" + b"k" * 20_000, headers=FORM)
-    assert "16,384 bytes" in response.json()["detail"]
-    assert "EMBEDSINK" not in response.json()["detail"]
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"key=" + b"k" * 20_000
+
+    for content in (b"key=" + b"k" * 20_000, parts()):
+        response = server.request("POST", "/login", content=content, headers=FORM)
+        assert problem(response) == "body_too_large"
+        assert "16,384 bytes, the limit of this form" in response.json()["detail"]
+
+
+def test_a_form_with_a_large_declared_length_is_refused_before_it_is_read(server: Server) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        pytest.fail("the body was read")
+        yield b""  # type: ignore[unreachable]
+
+    headers = FORM | {"content-length": "20000"}
+    assert problem(server.request("POST", "/login", content=never(), headers=headers)) == "body_too_large"
 
 
 def test_pages_run_only_our_scripts_and_cannot_be_framed(server: Server) -> None:

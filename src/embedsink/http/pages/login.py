@@ -52,11 +52,14 @@ class LoginPage:
         if media_type != FORM_TYPE:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM_TYPE}. Send the form as {FORM_TYPE}.")
         try:
+            self._body_reader.check_size(int(request.headers.get("content-length", 0)))
             body = await self._body_reader.read(request.receive, Sender(client_address(request.scope)))
         except Refused as refusal:
             if refusal.reason is not Reason.BODY_TOO_LARGE:
                 raise
-            detail = f"body: the limit of this form is {FORM_BYTES_MAX:,} bytes. Open /login and submit its form."
+            detail = (
+                f"body: is larger than {FORM_BYTES_MAX:,} bytes, the limit of this form. Submit the form of /login."
+            )
             raise Refused(Reason.BODY_TOO_LARGE, detail) from None
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)

@@ -87,10 +87,9 @@ class BodyReader:
         """Return the body, decompressed if the encoding is gzip.
 
         Raises:
-            Refused: the body exceeds the limit, before or after decompression (`body_too_large`), or is not one
-                complete gzip file (`encoding`).
+            Refused: the decompressed body exceeds the limit (`body_too_large`), or the body is not one complete gzip
+                file (`encoding`).
         """
-        self.check_size(len(body))
         return inflate(body, bytes_max=self._bytes_max) if encoding == "gzip" else body
 
     async def _read_all(self, receive: Receive, sender: Sender, authenticate: Authenticate | None) -> bytes:
