@@ -18,12 +18,12 @@ import pytest
 from rich.console import Console
 
 from embedsink.dashboards.labels import NO_COMPARISON
-from embedsink.demo.fixtures import FAILURES, NEW_TENANT, QUIET_TENANT, UNUSED_DASHBOARD
+from embedsink.demo.fixtures import DEPLOYMENTS, FAILURES, NEW_TENANT, QUIET_TENANT, UNUSED_DASHBOARD
 from embedsink.demo.run import live_counts
 from embedsink.demo.send import SendCounts
 from embedsink.demo.tables import REPORT_TABLES, ledger_table
-from embedsink.demo.traffic import SEED, Delivery, make_live, make_traffic, with_timestamp
-from embedsink.demo.trends import DAY_MS, DAYS
+from embedsink.demo.traffic import SEED, Delivery, _past_visits, make_live, make_traffic, with_timestamp
+from embedsink.demo.trends import DAY_MS, DAYS, Calendar
 from embedsink.errors import Refused
 from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.messages import ACTIONS, EVENTS
@@ -172,6 +172,23 @@ class TestTraffic:
         assert messages - set(before) == {one.message for one in FAILURES if one.newest_sync == "causes"}
         assert messages <= set(week)
         assert 0.05 < week["completed"] / week["submitted"] - before["completed"] / before["submitted"] < 0.2
+
+    @pytest.mark.parametrize("day", range(7))
+    def test_the_newest_syncs_reduce_errors_on_any_weekday(self, day: int) -> None:
+        now_ms = NOW_MS + day * DAY_MS + 9 * HOUR_MS
+        synced_ms = Calendar(now_ms).synced_at.timestamp() * 1_000
+        counts: Counter[tuple[int, bool, str]] = Counter()
+        for visit in _past_visits(now_ms, SEED, DAYS):
+            for envelope in visit.envelopes:
+                if abs(envelope["timestamp"] - synced_ms) < DAY_MS:
+                    is_after = envelope["timestamp"] >= synced_ms
+                    counts[visit.deployment.number, is_after, envelope["type"].rpartition(":")[2]] += 1
+        for deployment in DEPLOYMENTS[:2]:
+            before, after = (
+                counts[deployment.number, is_after, "error"] / counts[deployment.number, is_after, "view"]
+                for is_after in (False, True)
+            )
+            assert after < before, deployment
 
     @pytest.mark.parametrize("day", range(7))
     def test_a_tenant_and_a_dashboard_are_quiet_and_one_export_is_unusual(self, day: int) -> None:

@@ -95,7 +95,9 @@ def test_a_callback_that_fails_does_not_stop_the_worker(caplog: pytest.LogCaptur
     assert [record.getMessage() for record in caplog.records] == ["bug"]
 
 
-def test_an_idle_worker_that_cannot_be_stopped_does_not_stop_the_next_body(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_worker_that_cannot_be_stopped_does_not_stop_the_next_body(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(embedsink.ingest.worker_process, "IDLE_S", 0.01)
     stop = embedsink.ingest.worker_process._ChildProcess.stop
     failures = [RuntimeError("can't start new thread")]
@@ -120,6 +122,7 @@ def test_an_idle_worker_that_cannot_be_stopped_does_not_stop_the_next_body(monke
         await worker.aclose()
 
     asyncio.run(submit_two())
+    assert [record.getMessage() for record in caplog.records] == ["ingest_worker_lost"]
 
 
 def test_a_full_queue_evicts_bodies_of_the_largest_sender(monkeypatch: pytest.MonkeyPatch) -> None:

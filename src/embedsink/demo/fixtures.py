@@ -149,9 +149,9 @@ _CRASH = Failure("Cannot read properties of undefined (reading 'series')", "Type
 # Each message occurs on every working day, so only a sync changes the number of error groups.
 FAILURES = (
     _TIMEOUT,
-    _TIMEOUT._replace(weight=7, newest_sync="fixes"),
+    _TIMEOUT._replace(weight=9, newest_sync="fixes"),
     _CRASH,
-    _CRASH._replace(weight=7, newest_sync="fixes"),
+    _CRASH._replace(weight=9, newest_sync="fixes"),
     Failure("Result has 1,204,118 rows; the limit is 500,000", "ResultTooLargeError", "download", False),
     Failure("Your session has expired. Please reload the page.", "SessionExpiredError", "auth", True),
     Failure("Network request failed", None, None),

@@ -27,8 +27,9 @@ Envelope = dict[str, Any]
 _Weighted = TypeVar("_Weighted", Deployment, Failure)
 
 STEPS_MAX = 14
+_GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 # The share of visits with an error, including failures that the newest dbt sync prevents.
-FAILING_SHARE = 0.26
+FAILING_SHARE = 0.28
 # The first dashboards have the most views.
 _DASHBOARD_WEIGHTS = (6, 4, 3, 2, 2, 2)
 _STEP_WEIGHTS = {"drilldown": 12, "download": 5, "set-filter": 3, "navigate": 5, "ai-query": 3, "refresh": 1}
@@ -114,15 +115,17 @@ class Draws(NamedTuple):
 def stratified_draws(rng: Random, count: int) -> list[Draws]:
     """Return random numbers for several visits, by stratified sampling.
 
-    The numbers of each kind are spaced evenly from 0 to 1 and shuffled, so days hardly differ by chance.
+    The numbers of each kind are spaced evenly from 0 to 1 and shuffled, so days hardly differ by chance. The failures
+    of each deployment are spaced evenly too, so that a dbt sync reduces the errors of each deployment on any day.
     """
     evenly_spaced = [(index + 0.5) / count for index in range(count)]
-
-    def shuffled() -> list[float]:
-        return rng.sample(evenly_spaced, count)
-
-    numbers = zip(shuffled(), shuffled(), shuffled(), shuffled(), strict=True)
-    return [Draws(deployment, surface, length, failure) for deployment, surface, length, failure in numbers]
+    deployments, surfaces, lengths = (rng.sample(evenly_spaced, count) for _ in range(3))
+    first_failure = rng.random()
+    # Without their whole parts, consecutive multiples of the golden ratio are spaced evenly. A deployment's visits have
+    # consecutive positions in the order of the numbers that select a deployment.
+    positions = [int(deployment * count) for deployment in deployments]
+    failures = [(first_failure + position * _GOLDEN_RATIO) % 1 for position in positions]
+    return list(map(Draws, deployments, surfaces, lengths, failures))
 
 
 def new_id(rng: Random, at_ms: int) -> str:

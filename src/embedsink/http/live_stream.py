@@ -98,7 +98,8 @@ class LiveStream:
         self._notifier = engine.load_notifier
         self._filter = filter
         # The number of the last segment whose events were sent or filtered out. A key with a scope must not learn this
-        # number, so message ids contain the visible position: the last segment with rows of the key's deployments.
+        # number, so message ids contain the visible position: as of the last message, the last segment with rows of the
+        # key's deployments.
         if resume_after is None:
             self._position = self._notifier.position
             self._visible_position = _find_visible_position(engine, filter, self._position)
@@ -175,7 +176,7 @@ class LiveStream:
         return [newest, SegmentRange(0, self._position)]
 
     def _message_id(self) -> int | str:
-        """Return the visible position, which is the newest segment that the key may learn of, as a message id.
+        """Return the visible position as a message id: the newest segment of which the last message may tell the key.
 
         For a key with a scope, encrypt the position: the plain number would show how much was loaded for other
         deployments.

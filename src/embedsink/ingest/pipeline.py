@@ -164,7 +164,7 @@ def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
 
 
 def body_too_large_error(size: int | None, *, bytes_max: int) -> Refused:
-    """Return the error for a body of this size, which is above the limit; None for too much content of a gzip body."""
+    """Return the error for a body above the limit. A size of None means that the content of a gzip body is above it."""
     excess = "too many bytes after decompression" if size is None else f"{size:,} bytes"
     limit = f"{bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
     return Refused(Reason.BODY_TOO_LARGE, f"body: {excess}; the limit is {limit}. Send fewer events at once.")

@@ -140,6 +140,7 @@ def test_the_limit_after_decompression_is_exact(small: Server, excess: int) -> N
     body = envelope(1_000).ljust(LIMIT + excess)
     response = small.post(gzip.compress(body), key=small.key(), content_encoding="gzip")
     assert response.status_code == (413 if excess else 202)
+    assert ("too many bytes after decompression" in response.text) == bool(excess)
 
 
 def test_a_body_of_empty_gzip_members_is_refused_quickly(server: Server) -> None:
