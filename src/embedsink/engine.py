@@ -25,8 +25,9 @@ from embedsink.ingest.pipeline import ParseResult
 from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import rejection_count_lines
 from embedsink.journal.last_sealed import LastSealed
+from embedsink.journal.limits import JournalLimits
 from embedsink.journal.recovery import Recovery
-from embedsink.journal.writer import Journal, JournalLimits, OnDurable
+from embedsink.journal.writer import Journal, OnDurable
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask

@@ -18,8 +18,9 @@ from embedsink.errors import Unavailable
 from embedsink.journal import open_segment
 from embedsink.journal import recovery as recovery_module
 from embedsink.journal import writer as journal_module
+from embedsink.journal.limits import JournalLimits
 from embedsink.journal.segment import find_damage, number_of, sealed_bytes_of, trailer
-from embedsink.journal.writer import Journal, JournalLimits
+from embedsink.journal.writer import Journal
 from embedsink.reasons import Reason
 from tests.support.disks import mounted
 from tests.support.servers import wait_until

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from embedsink.journal.writer import JournalLimits
+from embedsink.journal.limits import JournalLimits
 from embedsink.loader.pending import BATCH_BYTES_MAX, PendingSegments
 
 

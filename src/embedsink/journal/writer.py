@@ -22,6 +22,7 @@ from pathlib import Path
 from embedsink.durable_files import is_disk_full
 from embedsink.errors import Unavailable
 from embedsink.journal.capacity import MEASURE_INTERVAL_S, Capacity
+from embedsink.journal.limits import JournalLimits
 from embedsink.journal.open_segment import OpenSegment
 from embedsink.journal.recovery import Recovery, recover, recover_deferred
 from embedsink.journal.segment import OPEN, SEALED, new_identity, number_of, trailer
@@ -34,17 +35,6 @@ _IDLE_CHECK_S = 5.0
 # The codes of errors for lack of a free file descriptor.
 _NO_FREE_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _DISK_FULL_MESSAGE = "disk: is full. The operator must free space. Then resend."
-
-
-@dataclass(frozen=True, slots=True)
-class JournalLimits:
-    """The limits of a journal, in bytes and seconds. The settings of the same names have descriptions."""
-
-    segment_seal_s: float = 1.0
-    segment_bytes_max: int = 8 * 1_048_576
-    pending_bytes_max: int = 32 * 1_048_576
-    journal_bytes_max: int = 4_096 * 1_048_576
-    free_bytes_min: int = 8 * 1_048_576
 
 
 @dataclass(slots=True)
@@ -89,7 +79,7 @@ class Journal:
         folder: Path,
         *,
         damaged_folder: Path,
-        limits: JournalLimits = JournalLimits(),
+        limits: JournalLimits,
         after_number: int = 0,
         on_recovered: Callable[[Recovery], None] = lambda recovery: None,
         on_sealed: Callable[[int], None] = lambda number: None,
