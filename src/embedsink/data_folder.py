@@ -68,7 +68,7 @@ class DataFolder:
         return restrict(self.path, own_names=_OWN_NAMES)
 
     def migrate_former_damaged_folder(self) -> None:
-        """Move the files in `aside/`, the former name of `damaged/`, to `damaged/`. The caller must hold the lock.
+        """Move the files of the former folder `aside/` to `damaged/`. The caller must hold the lock.
 
         Raises:
             OSError: a file can't be moved.

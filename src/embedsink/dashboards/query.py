@@ -291,7 +291,7 @@ def _number_data(
     if value is not None and not presentation.has_earlier_events:
         change = NO_COMPARISON  # The previous period may be incomplete.
     elif value is not None and value_before is None:
-        change = ZERO_BEFORE  # If the previous period has no events, a ratio is None instead of 0.
+        change = ZERO_BEFORE  # A ratio without events is None.
     return replace(data, value_before=value_before, change=change)
 
 

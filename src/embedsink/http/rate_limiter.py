@@ -34,11 +34,10 @@ class TokenBuckets:
 
     def take(self, name: object, amount: float, now: float) -> float:
         """Take tokens and return 0. If there are too few, take none and return the seconds until there are enough."""
-        full_at = self._full_at.get(name)
-        if full_at is None:
+        if name not in self._full_at:
             self._evict_beyond_limit(now)
         # Each taken token delays the time at which the bucket is full.
-        next_full_at = (now if full_at is None or full_at < now else full_at) + amount / self.rate_per_s
+        next_full_at = max(now, self._full_at.get(name, now)) + amount / self.rate_per_s
         if next_full_at - now > BURST_S:  # The bucket lacks tokens, or the amount is larger than a bucket.
             wait_s = self.wait_s(name, amount, now)
             if wait_s > 0:
