@@ -25,7 +25,8 @@ from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import Segment, identity_of, sealed_name, trailer
 from embedsink.loader import copy_file, pending, publisher, snapshot
-from embedsink.loader.loader import Loader, _error_message
+from embedsink.loader.loader import Loader
+from embedsink.loader.status import error_message
 from embedsink.protocol.delivery import Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -1130,6 +1131,6 @@ def loaded_count(port: int) -> int:
     ],
 )
 def test_messages_of_the_loader_are_sentences(failure: Exception) -> None:
-    message = _error_message(failure)
+    message = error_message(failure)
     assert message.endswith(".")
     assert ".." not in message

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 from embedsink.concurrency.priority import lower_priority
 from embedsink.data_folder import DataFolder
-from embedsink.errors import EmbedsinkError
 from embedsink.journal.segment import Segment, number_of
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
@@ -21,7 +20,7 @@ from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import QuarantinePurge
 from embedsink.loader.rebuild import rebuild
 from embedsink.loader.segment_checks import SegmentChecks
-from embedsink.loader.status import LoaderStatus
+from embedsink.loader.status import LoaderStatus, error_message
 from embedsink.loader.tasks import LoaderTasks
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
@@ -296,7 +295,7 @@ class Loader:
             self._recover_from(failure)
         except Exception as error:  # noqa: BLE001  returned as a message
             failure = error  # The recovery failed too, for example on a full disk.
-        message = _error_message(failure)
+        message = error_message(failure)
         self._log_and_postpone_snapshot(message)
         return message
 
@@ -411,18 +410,3 @@ class Loader:
     def _seconds_to_end(self) -> float:
         """Return the seconds for which `close` waits: for loading, the last snapshot and the end of the thread."""
         return max(0.0, self._load_until - time.monotonic()) + LAST_SNAPSHOT_S_MAX + _THREAD_END_S_MAX
-
-
-def _error_message(failure: Exception) -> str:
-    """Return a message for `/readyz` that says what failed and what happens next. Log the traceback of a bug."""
-    match failure:
-        case StoreDamaged():
-            return f"store: {failure}. It is being rebuilt."
-        case StoreBroken():
-            return f"store: {failure}. It is being reopened."
-        case StoreRefused() | SqlFailed() | OSError():
-            return f"store: {failure}. The loader continues when this is resolved."
-        case EmbedsinkError():
-            return str(failure)
-    log.error("bug", exc_info=failure)
-    return f"loader: interrupted by a bug ({type(failure).__name__}); see the log. The loader retries."

@@ -1,8 +1,13 @@
 """The loader's status for `/readyz` and `/metrics`."""
 
+import logging
 from dataclasses import dataclass, field
 
+from embedsink.errors import EmbedsinkError
+from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused
 from embedsink.store.ledger import LoadCounts
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -39,3 +44,18 @@ class LoaderStatus:
         self.accepted_count += counts.accepted_count
         self.duplicate_count += counts.duplicate_count
         self.quarantined_count += counts.quarantined_count
+
+
+def error_message(failure: Exception) -> str:
+    """Return a message for `/readyz` that says what failed and what happens next. Log the traceback of a bug."""
+    match failure:
+        case StoreDamaged():
+            return f"store: {failure}. It is being rebuilt."
+        case StoreBroken():
+            return f"store: {failure}. It is being reopened."
+        case StoreRefused() | SqlFailed() | OSError():
+            return f"store: {failure}. The loader continues when this is resolved."
+        case EmbedsinkError():
+            return str(failure)
+    log.error("bug", exc_info=failure)
+    return f"loader: interrupted by a bug ({type(failure).__name__}); see the log. The loader retries."
