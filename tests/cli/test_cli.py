@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from zipfile import ZipFile
 
 import pytest
@@ -773,6 +774,19 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: Run
     damaged = run_command("import", file, *at)
     assert (damaged.returncode, "Traceback" in damaged.stderr) == (1, False)
     assert "line 2: the gzip file is damaged or cut off here" in damaged.stderr
+
+
+def test_an_import_counts_conflicting_ids_as_rejected(tmp_path: Path, run_command: RunCommand) -> None:
+    file = tmp_path / "in.ndjson"
+    first = VIEW | {"id": str(uuid4())}
+    other = first | {"payload": first["payload"] | {"path": "/other"}}
+    file.write_text("".join(json.dumps(envelope) + "\n" for envelope in (first, other)))
+    result = run_command("import", file, "--data", tmp_path / "data")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[1:3] == [
+        "accepted 1, rejected 1.",
+        "  id_conflict: envelopes with the id of an earlier, different envelope: 1",
+    ]
 
 
 def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, run_command: RunCommand) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -126,15 +126,19 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
     """
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
+    from embedsink.errors import Unavailable
     from embedsink.settings import read_settings
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
 
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
+        earlier_conflict_count = await bulk_import.count_id_conflicts(engine)
         with _numbered_lines(file, settings.body_bytes_max) as lines:
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
-        print_message("Loading …")  # Closing the engine loads the rest of the journal.
+        print_message("Loading …")
+        with suppress(Unavailable):  # The loader has failed. The message below says why.
+            counts.move_conflicts(await bulk_import.count_id_conflicts(engine) - earlier_conflict_count)
     counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error} The journal has all imported events; `embedsink serve` loads them.")

@@ -16,6 +16,7 @@ from embedsink.journal.writer import OnDurable, wait_for
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
+from embedsink.store.reader import EVERYTHING
 from embedsink.transfer.import_file import Delivery, import_rules
 
 # The maximum bytes of journal lines that share an fsync.
@@ -23,6 +24,8 @@ WRITE_BYTES_MAX = 1_048_576
 RETRY_TIMEOUT_S = 300.0
 RETRY_PAUSE_S_MAX = 30.0
 _JOURNAL_RETRY_PAUSE_S = 0.2
+# How often an import that waits for the loader checks whether the loader has failed.
+_LOADING_CHECK_S = 1.0
 # The maximum number of error messages of an import.
 MESSAGES_MAX = 10
 _TOO_LARGE_REASONS = (Reason.BODY_TOO_LARGE, Reason.TOO_MANY_EVENTS)
@@ -57,6 +60,13 @@ class ImportCounts:
         """Count envelopes that were neither accepted nor quarantined, and add their error messages."""
         self.unsent += count
         self._add_messages(messages)
+
+    def move_conflicts(self, count: int) -> None:
+        """Count envelopes as rejected that the loader found to have the id of an earlier, different envelope."""
+        if count:
+            self.accepted -= count
+            message = f"{Reason.ID_CONFLICT}: envelopes with the id of an earlier, different envelope: {count:,}"
+            self.add_rejected(count, message)
 
     def add(self, other: "ImportCounts") -> None:
         """Add the counts and messages of another part of the file."""
@@ -93,6 +103,24 @@ async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], count
     finally:
         if writing:
             await writing  # Also after an error, so that `counts` includes every durable batch.
+
+
+async def count_id_conflicts(engine: Engine) -> int:
+    """Wait until the loader has loaded the journal or failed. Return the number of id conflicts in the store.
+
+    Raises:
+        Unavailable: the store is closed.
+    """
+    while not engine.loader.status.error:
+        if await engine.load_notifier.wait_until_loaded(_LOADING_CHECK_S, key_id=IMPORT_KEY_ID):
+            break
+    return await asyncio.to_thread(_read_id_conflict_count, engine)
+
+
+def _read_id_conflict_count(engine: Engine) -> int:
+    with engine.store.reader(EVERYTHING) as reader:
+        rejections = reader.dicts("rejections")
+    return sum(row["quarantined_count"] for row in rejections if row["reason"] == Reason.ID_CONFLICT)
 
 
 def import_to_server(
