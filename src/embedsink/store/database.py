@@ -26,10 +26,9 @@ from embedsink.store.duckdb_errors import (
 )
 from embedsink.store.insert import (
     changed_deployments,
-    describe_segments,
     fill_session_ready,
-    first_ingest_seq,
     load_rows,
+    load_variables,
 )
 from embedsink.store.ledger import Ledger, LoadCounts, count_load
 from embedsink.store.limits import RaisableSetting, StoreLimits
@@ -251,24 +250,9 @@ class Store:
             self._has_wide_rows = True  # From now on, each checkpoint gets more memory.
         return loaded.counts
 
-    def _load_variables(self, segments: Sequence[Segment]) -> dict[str, object]:
-        """Return the variables that the SQL files of `sql/load/` read."""
-        return {
-            "segments": describe_segments(segments),
-            "segment_paths": [str(segment.path) for segment in segments],
-            "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # No line is longer than its group.
-            "loaded_from": first_ingest_seq(min(segment.number for segment in segments)),
-            "loaded_until": first_ingest_seq(max(segment.number for segment in segments) + 1),
-            "dedup_days": self.limits.dedup_days,
-            "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
-            "quarantine_count_per_day": self.limits.quarantine_count_per_day,
-            # Whether to store id conflicts (envelopes with the id of an earlier, different one), or only count them.
-            "keeps_conflicts": free_bytes(self.path.parent) >= self.limits.quarantine_free_bytes_min,
-        }
-
     def _load_with_retries(self, segments: Sequence[Segment]) -> _Loaded:
         """Load segments. If memory is insufficient, retry with more memory, and finally without readers too."""
-        variables = self._load_variables(segments)
+        variables = load_variables(segments, self.limits, free_bytes=free_bytes(self.path.parent))
         with contextlib.suppress(StoreTooSmall):  # The next try has more memory.
             return self._load(segments, variables)
         with contextlib.suppress(StoreTooSmall), self._raised_memory():  # The last try also has the readers' memory.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import duckdb
 
 from embedsink.journal.segment import SEALED, Segment
+from embedsink.store.limits import StoreLimits
 from embedsink.store.sql_files import read_sql
 
 # An `ingest_seq` is the number of a segment, followed by these bits for the number of a line.
@@ -31,6 +32,28 @@ _REQUIRED_ROWS = {
 def first_ingest_seq(segment_number: int) -> int:
     """Return the smallest `ingest_seq` of a segment: its number, followed by 32 bits for the number of a line."""
     return segment_number << LINE_BITS
+
+
+def load_variables(segments: Sequence[Segment], limits: StoreLimits, *, free_bytes: int) -> dict[str, object]:
+    """Return the variables that the SQL files of `sql/load/` read.
+
+    Args:
+        segments: the segments to load.
+        limits: the limits of the store.
+        free_bytes: the free space on the store's disk.
+    """
+    return {
+        "segments": _describe_segments(segments),
+        "segment_paths": [str(segment.path) for segment in segments],
+        "line_bytes_max": max(segment.group_bytes_max for segment in segments),  # No line is longer than its group.
+        "loaded_from": first_ingest_seq(min(segment.number for segment in segments)),
+        "loaded_until": first_ingest_seq(max(segment.number for segment in segments) + 1),
+        "dedup_days": limits.dedup_days,
+        "quarantine_bytes_per_day": limits.quarantine_bytes_per_day,
+        "quarantine_count_per_day": limits.quarantine_count_per_day,
+        # Whether to store id conflicts (envelopes with the id of an earlier, different one), or only count them.
+        "keeps_conflicts": free_bytes >= limits.quarantine_free_bytes_min,
+    }
 
 
 def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -79,7 +102,7 @@ def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(read_sql("load")["session_ready"])
 
 
-def describe_segments(segments: Sequence[Segment]) -> list[dict[str, object]]:
+def _describe_segments(segments: Sequence[Segment]) -> list[dict[str, object]]:
     """Return the descriptions of segments for `sql/load/`, in their order."""
     descriptions: list[dict[str, object]] = []
     lines_before = 0  # in all earlier segments, because the SQL numbers the lines of all segments consecutively
