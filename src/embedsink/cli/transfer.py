@@ -97,7 +97,8 @@ def import_file(
     GET /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
 
     Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
-    quarantines each rejection once. The exit code is 1 if anything in the file was rejected or could not be imported.
+    quarantines each rejection once, except for id conflicts. The exit code is 1 if anything in the file was rejected or
+    could not be imported.
     """
     from embedsink.transfer.bulk_import import ImportCounts
 
