@@ -11,8 +11,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -25,6 +23,7 @@ import duckdb
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.store.sql_files import read_sql
+from tests.support.program import start_program
 from tests.support.servers import free_port, wait_until
 
 SENDER_COUNT = 6
@@ -33,7 +32,6 @@ TEST_SETTINGS = {
     "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.3",
     "EMBEDSINK_SEGMENT_BYTES_MAX": "65536",
 }
-PROGRAM = "from embedsink.__main__ import run\nrun()\n"
 
 
 class Server:
@@ -43,14 +41,11 @@ class Server:
         data.mkdir(exist_ok=True)
         self.port = free_port()
         self.log = data.with_suffix(".log")
-        with self.log.open("ab") as log:
-            serve = ["serve", "--data", str(data), "--port", str(self.port)]
-            self.process = subprocess.Popen(
-                [*trace_command, sys.executable, "-c", injected + PROGRAM, *serve],
-                stdout=log,
-                stderr=log,
-                env=os.environ | TEST_SETTINGS | env,
-            )
+        words = ["serve", "--data", str(data), "--port", str(self.port)]
+        environment = os.environ | TEST_SETTINGS | env
+        self.process = start_program(
+            words, log=self.log, environment=environment, wrapper=trace_command, injected=injected
+        )
 
     def wait_until_ready(self) -> None:
         """Wait until the server responds, and check that it has not ended."""

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -25,6 +24,7 @@ from embedsink.demo.ports import free_port_pairs
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 from embedsink.store.sql_files import read_sql
+from tests.support.program import Program, start_program
 from tests.support.stores import make_folder
 
 READY_TIMEOUT_S = 30.0
@@ -56,7 +56,7 @@ class RunningServer:
 
     data: Path
     url: str
-    process: "subprocess.Popen[bytes]"
+    process: Program
     log: Path
     environment: dict[str, str] = field(repr=False)
 
@@ -115,24 +115,8 @@ def running_server(
     port = free_port()
     environment = os.environ | TEST_SETTINGS | env
     log = data.parent / f"{data.name}.log"
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            [
-                *wrapper,
-                sys.executable,
-                "-m",
-                "embedsink",
-                "serve",
-                "--data",
-                str(data),
-                "--port",
-                str(port),
-                *arguments,
-            ],
-            stdout=file,
-            stderr=file,
-            env=environment,
-        )
+    words = ["serve", "--data", str(data), "--port", str(port), *arguments]
+    process = start_program(words, log=log, environment=environment, wrapper=wrapper)
     server = RunningServer(data, f"http://127.0.0.1:{port}", process, log, environment)
     try:
         wait_until(lambda: _is_ready(server), description="the server is ready", timeout_s=READY_TIMEOUT_S)
