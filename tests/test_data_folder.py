@@ -111,15 +111,15 @@ def test_an_unreadable_folder_is_not_a_nested_data_folder(folder: DataFolder, mo
 
     (folder.path / "lost+found").mkdir()
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert folder.nested() == []
+    assert folder.nested_data_folders() == []
 
 
 @pytest.mark.parametrize("holds", ["journal", "analytics.duckdb"])
 def test_a_data_folder_copied_into_the_folder_is_found(folder: DataFolder, holds: str) -> None:
     (folder.path / "store.spill").mkdir()
     folder.dashboards.mkdir()
-    assert folder.nested() == []
+    assert folder.nested_data_folders() == []
     backup = folder.path / "backup"
     backup.mkdir()
     (backup / holds).mkdir() if holds == "journal" else (backup / holds).touch()
-    assert folder.nested() == [backup]
+    assert folder.nested_data_folders() == [backup]

@@ -93,7 +93,7 @@ class DataFolder:
                 "no `embedsink restore` is running, delete the folder's content and restore again."
             )
 
-    def nested(self) -> list[Path]:
+    def nested_data_folders(self) -> list[Path]:
         """Return the data folders inside this data folder. `cp -r backup data` creates such a folder if `data` exists.
 
         Raises:

@@ -27,7 +27,7 @@ from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
 from embedsink.store.sql_files import read_sql
 
 State = Literal["ok", "problem"]
-_ADVICE_PREFIX = "-- What to do: "
+_ADVICE_PREFIX = "What to do: "
 _NEW_SNAPSHOT = "Create a new snapshot: start the server once, or run `embedsink snapshot`."
 _LEDGER_SQL = "select count(*) as row_count, coalesce(sum(lost_count), 0)::bigint as lost_count from loaded_segment"
 # The newest segment, the newest compacted segment, and the segments from a given one on that have rows of their own.
@@ -208,12 +208,9 @@ def _examine_rows(reader: SnapshotReader, check: str, sql: str) -> Finding:
 
 def _advice_in(sql: str) -> str:
     """Return the advice in the comment of a check: the last lines of the comment, from `What to do:` on."""
-    comment_lines = [line for line in sql.splitlines() if line.startswith("--")]
-    advice: list[str] = []
-    for line in comment_lines:
-        if advice or line.startswith(_ADVICE_PREFIX):
-            advice.append(line.removeprefix(_ADVICE_PREFIX).removeprefix("-- "))
-    return " ".join(advice)
+    comment = " ".join(line.removeprefix("-- ") for line in sql.splitlines() if line.startswith("--"))
+    _, _, advice = comment.partition(_ADVICE_PREFIX)
+    return advice
 
 
 def _examine_dashboards(folder: DataFolder, reader: SnapshotReader | None) -> Finding:
@@ -226,7 +223,7 @@ def _examine_dashboards(folder: DataFolder, reader: SnapshotReader | None) -> Fi
         own_dashboards = {name: dashboards[name] for name in own_names if name in dashboards}
         errors |= lint(own_dashboards, all_reports(reader))
     if errors:
-        messages = " ".join(str(error) for _, error in sorted(errors.items()))
+        messages = " ".join(str(errors[name]) for name in sorted(errors))
         return _problem("dashboards", f"{messages} Then restart the server.")
     if not own_names:
         return _ok("dashboards", "there are none of your own.")
@@ -311,13 +308,13 @@ def _find_number_conflicts(identities: set[str], loaded_names: list[str], last_c
         loaded_names: the names of loaded segments, without the old segments that the ledger lists only as ranges.
         last_compacted_number: the highest number in these ranges. All segments up to this number were loaded.
     """
-    loaded_identities = {_number_of_name(name): identity_of(name) for name in loaded_names}  # by number
+    loaded_by_number = {_number_of_name(name): identity_of(name) for name in loaded_names}
     for identity in sorted(identities):
         number = number_of_identity(identity)
-        if number in loaded_identities:
-            if loaded_identities[number] != identity:
+        if number in loaded_by_number:
+            if loaded_by_number[number] != identity:
                 yield (
-                    f"{identity}: has the number of {loaded_identities[number]}, so it was written in another data "
+                    f"{identity}: has the number of {loaded_by_number[number]}, so it was written in another data "
                     "folder, or in this folder before a restore. The loader moves it to damaged/."
                 )
         elif number <= last_compacted_number:
@@ -331,11 +328,11 @@ def _number_of_name(name: str | None) -> int:
 
 def _examine_damaged(folder: DataFolder) -> Finding:
     """Report segments and notes of losses in `damaged/`, which an operator has to move elsewhere."""
-    names = sorted(path.name for path in folder.damaged.glob("*")) if folder.damaged.is_dir() else []
+    names = sorted(path.name for path in folder.damaged.glob("*"))
     note_names = [name for name in names if name.startswith(LOSS_NOTE_PREFIX)]
-    segment_names = [name for name in names if has_unloaded_events(name)]
-    if note_names or segment_names:
-        listed = ", ".join(sorted([*note_names, *segment_names]))
+    names_to_move = [name for name in names if name in note_names or has_unloaded_events(name)]
+    if names_to_move:
+        listed = ", ".join(names_to_move)
         message = f"{listed}: damaged or lost. Repair or restore the events, then move the file elsewhere."
         notes = [read_loss_note(folder.damaged / name) for name in note_names]
         return _problem("damaged", " ".join([message, *notes]))
@@ -345,7 +342,7 @@ def _examine_damaged(folder: DataFolder) -> Finding:
 def _examine_folder(folder: DataFolder) -> Finding:
     """Check that the data folder contains no other data folder, such as a backup restored in the wrong place."""
     try:
-        nested = folder.nested()
+        nested = folder.nested_data_folders()
     except OSError as error:
         return _problem("folder", f"can't be read ({error.strerror}). Run this as the server's user.")
     if nested:

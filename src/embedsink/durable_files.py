@@ -66,7 +66,7 @@ def device_and_inode(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def free_path(path: Path) -> Path:
+def first_free_path(path: Path) -> Path:
     """Return the path if it is free, else the first free path of `<path>.1`, `<path>.2`, …"""
     count = 0
     candidate = path
@@ -79,7 +79,7 @@ def free_path(path: Path) -> Path:
 def move_to_damaged(path: Path, *, damaged: Path) -> Path:
     """Move a damaged file durably to the folder `damaged`, without replacing a file there. Return the new path."""
     damaged.mkdir(parents=True, exist_ok=True)
-    target = free_path(damaged / path.name)
+    target = first_free_path(damaged / path.name)
     path.rename(target)
     # Sync the new entry first: after a power failure, the file then has at least one name.
     sync_folder(damaged)

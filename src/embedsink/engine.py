@@ -88,7 +88,7 @@ class Limiters:
                 SNAPSHOT_DOWNLOADS_MAX,
                 waiting_max=0,
                 subject="analytics.duckdb",
-                # No setting changes this limit, so the message names it. The last slot is for a key without a download.
+                # Not a setting but the limit, which is fixed. The last slot is for a key without a download.
                 setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
             ),
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
@@ -178,7 +178,7 @@ class Engine:
             self.loader.report_error(f"store: {error}. Loading begins when this is resolved.")
         self._restore_quarantine_budget()
         self.journal = self._open_journal()
-        for nested in self.folder.nested():
+        for nested in self.folder.nested_data_folders():
             log.warning("nested_folder", extra={"detail": nested_message(nested)})
         self.keys = KeyCache(KeyStore(self.folder.keys), time.time)
         self.syncs = DbtSyncs(

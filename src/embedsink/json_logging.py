@@ -41,7 +41,7 @@ class JsonLines(logging.Formatter):
         fields: dict[str, Any] = {
             "at": f"{created_at.isoformat(timespec='milliseconds')}Z",
             "level": record.levelname.lower(),
-            "event": record.getMessage().strip(),
+            "event": record.getMessage().strip(),  # Some messages of uvicorn end with a newline.
             "logger": record.name,
         }
         fields |= {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}

@@ -70,7 +70,7 @@ def _restrict(path: Path, allowed_mode: int) -> bool:
         if excess_mode == 0 or stat.S_ISLNK(status.st_mode):
             return True
         if status.st_uid != os.geteuid():
-            return False  # This holds for root too: the owner may need the permission.
+            return False  # Even root leaves the files of others unchanged: the owner may need the permission.
         path.chmod(mode & ~excess_mode)
     except FileNotFoundError:
         return True  # `embedsink keys` can replace its file at any time.

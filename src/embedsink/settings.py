@@ -251,7 +251,7 @@ def _unknown_variable_message(name: str, known: list[str]) -> str:
     else:
         advice = f"Did you mean {PREFIX}{nearest_name}?"
     quoted_name = preview(name)
-    # [1:-1] removes the quotation marks.
+    # `preview` escapes and shortens the name. [1:-1] removes its quotation marks.
     return f"{quoted_name[1:-1]}: does not exist. {advice}"
 
 

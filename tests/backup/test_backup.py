@@ -79,9 +79,9 @@ def test_a_second_backup_stores_only_changed_chunks(folder: DataFolder, target: 
         snapshot.execute("insert into filler values (1)")
     changed = create_backup(folder, target)
 
-    assert first.new_bytes == first.generation.byte_count > 10 * CHUNK_BYTES
-    assert second_backup.new_bytes == 0
-    assert 0 < changed.new_bytes <= 4 * CHUNK_BYTES
+    assert first.new_byte_count == first.generation.byte_count > 10 * CHUNK_BYTES
+    assert second_backup.new_byte_count == 0
+    assert 0 < changed.new_byte_count <= 4 * CHUNK_BYTES
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
@@ -130,7 +130,7 @@ def test_a_damaged_snapshot_adds_no_generation(folder: DataFolder, target: Path)
     folder.snapshot.write_bytes(content)
     with pytest.raises(Misconfigured, match=r"^analytics\.duckdb: can't be read \(.*No backup was made"):
         create_backup(folder, target)
-    assert len(Repository(target).names()) == 1
+    assert len(Repository(target).generation_names()) == 1
 
 
 def test_an_open_and_a_sealed_segment_of_one_name_are_both_backed_up(folder: DataFolder, target: Path) -> None:
@@ -181,7 +181,7 @@ def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Pat
     assert contents(target) == before
     load(folder, *range(6, 20))
     create_backup(folder, target)
-    assert len(Repository(target).names()) == 4
+    assert len(Repository(target).generation_names()) == 4
 
 
 def test_the_folder_of_another_server_without_sealed_segments_is_refused(
@@ -270,7 +270,7 @@ def test_generations_sort_by_age_even_if_the_clock_was_set_back(
         monkeypatch.setattr(create, "_utc_now_text", lambda moment=moment: moment)
         names.append(create_backup(folder, target).manifest.name)
     assert names == [f"20990101T000000.00{index}Z.json" for index in range(3)]
-    assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments
+    assert [Repository(target).read(name).began_at for name in Repository(target).generation_names()] == moments
 
 
 def test_deleting_old_generations_keeps_the_chunks_of_the_others(
@@ -286,7 +286,7 @@ def test_deleting_old_generations_keeps_the_chunks_of_the_others(
 
     assert repository.delete_all_but(2) == 2
 
-    generations = [repository.read(name) for name in repository.names()]
+    generations = [repository.read(name) for name in repository.generation_names()]
     assert len(generations) == 2
     chunks = {path.name for path in target.glob("blocks/*/*")} - {"notes.txt"}
     assert chunks == generations[0].chunks | generations[1].chunks

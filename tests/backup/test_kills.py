@@ -80,10 +80,10 @@ def killed_at_every_step(action: str, folder: DataFolder, target: Path, *, every
 def whole_generations(target: Path) -> int:
     """Return the number of generations, after checking that all are intact."""
     repository = Repository(target)
-    for name in repository.names():
+    for name in repository.generation_names():
         for chunk in repository.read(name).chunks:
             repository.chunks.load(chunk)
-    return len(repository.names())
+    return len(repository.generation_names())
 
 
 def test_a_backup_killed_at_any_step_leaves_intact_generations(folder: DataFolder, target: Path) -> None:

@@ -110,7 +110,7 @@ def test_backups_under_load_have_each_earlier_event_once(tmp_path: Path) -> None
         backups = back_up(harness, target, BACKUPS)
 
     assert len(backups[-1][1]) > len(backups[0][1]) + BACKUPS
-    assert len(Repository(target).names()) == BACKUPS
+    assert len(Repository(target).generation_names()) == BACKUPS
     sent = set(harness.log.sent)
     assert broken_promises(target, backups, sent, tmp_path) == []
     for manifest, answered in backups[::STARTED_EVERY]:

@@ -305,7 +305,7 @@ def test_a_view_hides_a_frame_of_the_same_name(server: RunningServer) -> None:
 
 @pytest.mark.server
 def test_sql_can_not_read_variables_of_embedsink(server: RunningServer) -> None:
-    for name in ("pandas", "reader", "parameters", "caller", "EVERYTHING", "_embedsink_execute"):
+    for name in ("pandas", "reader", "parameters", "caller", "_EVERYTHING_SCOPE", "_embedsink_execute"):
         with pytest.raises(Refused, match=rf"^sql: .*{name}"):
             embedsink.open(server.data).sql(f"from {name}")
 

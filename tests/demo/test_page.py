@@ -78,7 +78,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     with (
         Stop() as stop,
         EmbedServer(port + 1, host_origins=origins(port)) as embed,
-        DemoServer(folder, port, embed=embed.origin, read_key=read_key, stop=stop) as server,
+        DemoServer(folder, port, embed_origin=embed.origin, read_key=read_key, stop=stop) as server,
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS) as browser,
     ):

@@ -279,7 +279,7 @@ def use_up(server: Server) -> None:
 def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "RESPONSE_DELAY_S", 3_600.0)
     with open_server(tmp_path, rate_anonymous_per_s=1) as server:
-        events = server.state["events"]
+        endpoint = server.state["ingest_endpoint"]
         replies: list[RawResponse] = []
         scope = {
             "type": "http",
@@ -295,7 +295,7 @@ def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatc
             for client in (("192.0.2.1", 1), ("192.0.2.2", 1)):
                 for _ in range(5):
                     request_scope = scope | {"state": dict(server.state), "client": client}
-                    events.ingest(request_scope, b"{}", replies.append)
+                    endpoint.ingest(request_scope, b"{}", replies.append)
             await asyncio.sleep(0)
 
         server._runner.run(send_all())

@@ -305,5 +305,5 @@ def test_the_number_of_recorded_deployments_is_limited() -> None:
     assert (revisions.of([1]), revisions.of([2])) == (before, others)
     revisions.record_change([3], number=3)
     assert revisions.of([1]) != before, "an evicted deployment counts as changed"
-    assert revisions.last_number([1]) == 3
+    assert revisions.segment_of_last_change([1]) == 3
     assert len(revisions._changes) == 1

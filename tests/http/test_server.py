@@ -16,7 +16,7 @@ import pytest
 
 from embedsink.errors import Misconfigured
 from embedsink.http import server
-from embedsink.http.server import ListenOptions, connections_max
+from embedsink.http.server import ListenOptions, allow_connections
 from embedsink.settings import Settings
 from tests.cli.test_cli import assert_failed, embedsink
 from tests.support.servers import free_port, wait_until
@@ -68,7 +68,7 @@ def test_connections_are_limited_by_the_setting_and_by_the_system(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
-    assert connections_max(Settings(connections_max=wanted)) == expected
+    assert allow_connections(Settings(connections_max=wanted)) == expected
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from embedsink.journal import recovery as recovery_module
 from embedsink.journal.recovery import Recovery, recover, recover_deferred
-from embedsink.journal.segment import find_damage, identity_of, sealed_name, trailer
+from embedsink.journal.segment import damage_of_groups, identity_of, sealed_name, trailer
 
 GROUPS = [b'{"kind":"event","n":%d}\n' % number for number in range(1, 7)]
 WHOLE = [group + trailer(group) for group in GROUPS]
@@ -38,7 +38,7 @@ class Folder:
         paths = list(self.journal.glob("*.ndjson"))
         assert len({identity_of(path.name) for path in paths}) == len(paths)
         contents = [path.read_bytes() for path in paths]
-        assert [find_damage(content) for content in contents] == [None] * len(contents)
+        assert [damage_of_groups(content) for content in contents] == [None] * len(contents)
         return {group for group in GROUPS for content in contents if group in content}
 
 

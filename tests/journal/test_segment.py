@@ -11,7 +11,7 @@ from embedsink.durable_files import move_to_damaged
 from embedsink.journal.recovery import Recovery, recover
 from embedsink.journal.segment import (
     Damage,
-    find_damage,
+    damage_of_groups,
     identity_of,
     inspect,
     number_of,
@@ -65,14 +65,14 @@ def test_a_trailer_contains_the_byte_count_and_crc_32_of_the_lines() -> None:
 
 
 def test_complete_groups_are_intact() -> None:
-    assert [find_damage(CONTENT[:end]) for end in ENDS] == [None] * len(ENDS)
+    assert [damage_of_groups(CONTENT[:end]) for end in ENDS] == [None] * len(ENDS)
 
 
 def test_a_flipped_bit_anywhere_is_detected() -> None:
     for bit in range(len(CONTENT) * 8):
         flipped = bytearray(CONTENT)
         flipped[bit // 8] ^= 1 << bit % 8
-        damage = find_damage(bytes(flipped))
+        damage = damage_of_groups(bytes(flipped))
         assert damage is not None, f"bit {bit}"
         assert damage.offset <= bit // 8, f"bit {bit}"
 

@@ -19,7 +19,7 @@ from embedsink.journal import open_segment
 from embedsink.journal import recovery as recovery_module
 from embedsink.journal import writer as journal_module
 from embedsink.journal.limits import JournalLimits
-from embedsink.journal.segment import find_damage, number_of, sealed_bytes_of, trailer
+from embedsink.journal.segment import damage_of_groups, number_of, sealed_bytes_of, trailer
 from embedsink.journal.writer import Journal
 from embedsink.reasons import Reason
 from tests.support.disks import mounted
@@ -39,7 +39,7 @@ def numbers(folder: Path) -> list[int]:
     numbers_found = []
     for segment in sorted(folder.iterdir()):
         content = segment.read_bytes()
-        assert find_damage(content) is None
+        assert damage_of_groups(content) is None
         numbers_found += [json.loads(line)["n"] for line in content.splitlines() if line.startswith(b'{"kind"')]
     return numbers_found
 
@@ -87,7 +87,7 @@ def test_answered_lines_are_written_and_synced(folder: Path, monkeypatch: pytest
         for number in range(20):
             await journal.append(line(number))
             assert line(number) in synced[-1]
-            assert find_damage(synced[-1]) is None
+            assert damage_of_groups(synced[-1]) is None
 
     run(test, open_journal(folder))
 

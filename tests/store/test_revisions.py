@@ -10,4 +10,4 @@ def test_a_change_of_unknown_deployments_is_a_change_of_every_deployment() -> No
     revisions.record_change(None, number=6)
     assert set(before).isdisjoint({revisions.of([1]), revisions.of([2]), revisions.of(None)})
     # Live streams continue after this segment.
-    assert (revisions.last_number([1]), revisions.last_number([2])) == (6, 6)
+    assert (revisions.segment_of_last_change([1]), revisions.segment_of_last_change([2])) == (6, 6)

@@ -69,7 +69,7 @@ def expected(folder: DataFolder) -> dict[str, bytes]:
 def chunk_of(backup: Path, name: str, index: int = 0) -> Path:
     """Return the file of a chunk of the newest generation."""
     repository = Repository(backup)
-    [file] = [file for file in repository.read(repository.names()[-1]).files if file.name == name]
+    [file] = [file for file in repository.read(repository.generation_names()[-1]).files if file.name == name]
     return backup / "blocks" / file.chunks[index][:2] / file.chunks[index]
 
 

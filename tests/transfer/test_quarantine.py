@@ -21,7 +21,7 @@ import embedsink.transfer.quarantine
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import Segment, number_of
-from embedsink.journal.writer import wait_for
+from embedsink.journal.writer import as_future
 from embedsink.loader import quarantine_purge
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
@@ -51,7 +51,7 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
         delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[rejection])
         delivery.sent_at = sent_at
         lines = delivery_lines(delivery, key_id=entry.key_id, new_id=uuid7)
-        await wait_for(partial(server.engine.submit_counted, lines, accepted=0, quarantined=1))
+        await as_future(partial(server.engine.submit_counted, lines, accepted=0, quarantined=1))
 
     server._runner.run(submit())
 

@@ -57,7 +57,7 @@ class KeyCache:
             self._read()  # also clears `problem`
         except Misconfigured as error:
             previous_problem = self.problem
-            # "Then" refers to the end of the error, which says what to do.
+            # "Until then" refers to the last sentence of the error, which says what to do.
             self.problem = f"{error} Until then, the server uses the previous keys."
             if self.problem != previous_problem:  # Report an error only once.
                 raise Misconfigured(self.problem) from None
@@ -72,7 +72,7 @@ class KeyCache:
         return frozenset(chain.from_iterable(key.origins for key in ingest_keys))
 
     def deployments(self) -> list[int]:
-        """Return the deployments in the scopes of live keys, in order: one element for each deployment of each key."""
+        """Return the deployments in the scopes of live keys, sorted. A deployment is repeated for each of its keys."""
         scopes = [key.deployments for key in self._live_keys() if key.deployments is not None]
         return sorted(chain.from_iterable(scopes))
 

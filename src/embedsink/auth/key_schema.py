@@ -23,6 +23,7 @@ def _parse_time(text: object) -> float:
     if parsed_time.tzinfo is None:
         raise ValueError("no time zone")
     try:
+        # `timestamp` alone accepts a time that is out of range in UTC. `format_time` could not write it.
         return parsed_time.astimezone(UTC).timestamp()
     except OverflowError as error:
         raise ValueError("outside the years 1 to 9999") from error
@@ -163,8 +164,8 @@ def _error_message(error: ValidationError, entry: object, path: str) -> str:
     if first_error["type"] == "missing":
         return f"{field}: is missing. The fields are {field_names}."
     if first_error["type"] == "value_error" and name == "origins":
-        origin_error = str(first_error["ctx"]["error"])  # It begins with "origin:", which completes the path.
-        return _field_path(path, origin_error)
+        # The message of `normalize_origin` begins with `origin:`, so only the path of the entry is missing.
+        return _field_path(path, str(first_error["ctx"]["error"]))
     return f"{field}: {preview(entry[name])} is not {KeyEntry.model_fields[name].description}."
 
 

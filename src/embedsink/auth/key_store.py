@@ -159,14 +159,11 @@ def _with_revocation(key: Key, now: float) -> Key:
 
 def _retained_keys(keys: list[Key], now: float) -> list[Key]:
     """Return all live keys, and up to `ENDED_KEYS_MAX` keys that ended most recently, within `ENDED_DAYS_MAX` days."""
-    ended_since = now - ENDED_DAYS_MAX * SECONDS_PER_DAY
-    recently_ended: list[tuple[float, str]] = []
-    for key in keys:
-        ended_at = key.ended_at(now)
-        if ended_at is not None and ended_at > ended_since:
-            recently_ended.append((ended_at, key.key_id))
-    most_recently_ended = sorted(recently_ended)[-ENDED_KEYS_MAX:]
-    retained_ids = {key_id for _, key_id in most_recently_ended}
+    since = now - ENDED_DAYS_MAX * SECONDS_PER_DAY
+    recently_ended = sorted(
+        (ended_at, key.key_id) for key in keys if (ended_at := key.ended_at(now)) is not None and ended_at > since
+    )
+    retained_ids = {key_id for _, key_id in recently_ended[-ENDED_KEYS_MAX:]}
     return [key for key in keys if key.is_live(now) or key.key_id in retained_ids]
 
 

@@ -23,13 +23,13 @@ class ChunkStore:
     """The folder of the chunks: `<first two digits>/<SHA-256>`. Only one process may write to it.
 
     Attributes:
-        new_bytes: the number of bytes written so far.
-        rewritten: the digests of damaged chunks that were written again.
+        new_byte_count: the number of bytes written so far.
+        rewritten_digests: the digests of damaged chunks that were written again.
     """
 
     def __init__(self, folder: Path, *, temporary_file: Path) -> None:
-        self.new_bytes = 0
-        self.rewritten: list[str] = []
+        self.new_byte_count = 0
+        self.rewritten_digests: list[str] = []
         self._folder = folder
         # On the same disk, so that it can be renamed to each new chunk.
         self._temporary_file = temporary_file
@@ -87,9 +87,9 @@ class ChunkStore:
         write_verified(self._temporary_file, content)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         self._temporary_file.replace(path)
-        self.new_bytes += len(content)
+        self.new_byte_count += len(content)
         if exists:
-            self.rewritten.append(digest)  # The existing copy was damaged.
+            self.rewritten_digests.append(digest)  # The existing copy was damaged.
         return digest
 
     def _path_of(self, digest: str) -> Path:
@@ -110,7 +110,7 @@ def write_verified(path: Path, content: bytes) -> None:
         OSError: the disk has no space or has failed.
         Misconfigured: the disk returned other content.
     """
-    with open(path, "wb", opener=open_private) as file:
+    with open(path, "wb", opener=private_opener) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -121,7 +121,7 @@ def write_verified(path: Path, content: bytes) -> None:
         raise Misconfigured(f"{path}: the disk returned content that differs from what was written. Replace the disk.")
 
 
-def open_private(path: str, flags: int) -> int:
+def private_opener(path: str, flags: int) -> int:
     """Open a file that only its owner may read. Pass this as `opener` to `open`."""
     return os.open(path, flags, 0o600)
 

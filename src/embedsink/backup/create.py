@@ -25,7 +25,7 @@ class BackupResult:
 
     manifest: Path
     generation: Generation
-    new_bytes: int
+    new_byte_count: int
     warnings: tuple[str, ...]
 
 
@@ -47,8 +47,9 @@ def create_backup(folder: DataFolder, target: Path) -> BackupResult:
         name = repository.add(backup.run())
         generation = repository.read(name)  # Read the manifest back to verify it.
     chunks = repository.chunks
-    rewritten = [f"chunk {digest}: was damaged and has been rewritten." for digest in chunks.rewritten]
-    return BackupResult(repository.generations / name, generation, chunks.new_bytes, (*backup.warnings, *rewritten))
+    rewrites = [f"chunk {digest}: was damaged and has been rewritten." for digest in chunks.rewritten_digests]
+    warnings = (*backup.warnings, *rewrites)
+    return BackupResult(repository.generations / name, generation, chunks.new_byte_count, warnings)
 
 
 def _check_folders(folder: DataFolder, target: Path) -> None:
@@ -81,7 +82,8 @@ class _Backup:
         """
         if previous := self._repository.newest_readable():
             refuse_another_folder(self._folder, previous, self._repository.path)
-        started_at = _utc_now_text()
+        began_at = _utc_now_text()
+        # Read this before the journal: a segment that is sealed later must not be reported as missing.
         last_sealed = LastSealed(self._folder.last_sealed).read()
         journal = list(self._store_journal())
         other_files = [self._chunks.store(name, file) for name, file in open_other_files(self._folder)]
@@ -94,7 +96,7 @@ class _Backup:
         # The next backup compares these with the data folder, so that the backups of two servers are not mixed.
         newest = newest_identities({_identity_of(file) for file in sealed} | snapshot_segments.identities)
         files = (*sealed, *needed_open, *other_files, *snapshot_files)
-        return Generation(started_at, _utc_now_text(), __version__, files, newest)
+        return Generation(began_at, _utc_now_text(), __version__, files, segments=newest)
 
     def _store_journal(self) -> Iterable[StoredFile]:
         """Store each segment. Damaged segments are stored unchanged, with a warning."""
@@ -103,11 +105,11 @@ class _Backup:
                 self.warnings.append(f"{name}: {damage.cause} (offset {damage.offset:,}). It was backed up unchanged.")
             yield self._chunks.store(name, BytesIO(content))
 
-    def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
+    def _store_snapshot(self, journal_numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
         """Store the snapshot. Return its file (an empty list if there is no snapshot), and the segments in it.
 
         Args:
-            numbers: the numbers of the segments to look for in the snapshot, in addition to the newest ones.
+            journal_numbers: the segments to look for in the snapshot. Of the others, only the newest are returned.
         """
         file = open_snapshot_file(self._folder)
         if file is None:
@@ -115,12 +117,12 @@ class _Backup:
         with file:
             stored = self._chunks.store(self._folder.snapshot.name, file)
             # Use the descriptor, because the server may have published another snapshot meanwhile.
-            return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=numbers)
+            return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=journal_numbers)
 
     def _warn_of_gap(self, files: Iterable[StoredFile], snapshot_segments: Segments, *, last_sealed: int) -> None:
         """Warn of lost segments, which the server reports at its start too."""
         numbers = {_number_of(file) for file in files} - {0}  # 0 means that a file is not a segment.
-        # The checked range ends before this number. It includes the last sealed segment, even if the file is missing.
+        # Check the numbers below the newest file, and the last sealed number even if its file is missing.
         before = max([last_sealed + 1, *numbers])
         # The snapshot has the events of all segments up to the snapshot's last one.
         if gaps := find_gaps(numbers, after=snapshot_segments.last_number, before=before):

@@ -79,7 +79,7 @@ def decode(manifest: bytes) -> Generation:
         if parsed["sha256"] != _checksum(content):
             raise BackupDamaged("its checksum does not match")
         files = tuple(
-            StoredFile(_current_name(file["name"]), file["byte_count"], file["sha256"], tuple(file[_CHUNKS_MEMBER]))
+            StoredFile(_current_path(file["name"]), file["byte_count"], file["sha256"], tuple(file[_CHUNKS_MEMBER]))
             for file in content["files"]
         )
         segments = tuple(content.get("segments", ()))  # Manifests of older versions lack them.
@@ -93,8 +93,8 @@ def decode(manifest: bytes) -> Generation:
     return generation
 
 
-def _current_name(name: str) -> str:
-    """Return the current name of a file: `damaged/` was formerly named `aside/`."""
+def _current_path(name: str) -> str:
+    """Return the current path of a file in the data folder: `damaged/` was formerly named `aside/`."""
     return f"damaged/{name.removeprefix('aside/')}" if name.startswith("aside/") else name
 
 

@@ -12,7 +12,7 @@ from embedsink.backup.source import open_snapshot_file, segment_names
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import OPEN, identity_of, number_of_identity
-from embedsink.store.snapshot_file import COMPARED_MAX, Segments, find_segments
+from embedsink.store.snapshot_file import NEWEST_SEGMENTS_MAX, Segments, find_segments
 
 # The end of the identities that sql/salvage/3_ledger.sql creates: their random part is unknown.
 UNKNOWN_RANDOM_PART = "-00000000"
@@ -29,8 +29,7 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
     Raises:
         Misconfigured: the generation belongs to another data folder, or to a later state of this one.
     """
-    # Manifests of older versions lack `segments`.
-    expected_identities = set(generation.segments) or _identities_of(generation)
+    expected_identities = set(generation.segments) or _identities_in_file_names(generation)
     expected_numbers = [number_of_identity(identity) for identity in expected_identities]
     current = _segments_of_folder(folder, numbers=expected_numbers)
     is_older = current.last_number < max(expected_numbers, default=0)
@@ -49,28 +48,27 @@ def _has_other_segments(expected_identities: set[str], current: Segments) -> boo
         current: the segments of the data folder.
     """
     missing_numbers = {number_of_identity(identity) for identity in expected_identities - current.identities}
-    # Segments whose random part is unknown can't be compared. Of segments up to `compacted_up_to`, the store has only
-    # the numbers. Salvaged segments can have `UNKNOWN_RANDOM_PART`.
+    # Don't compare segments whose random part may be unknown: salvaged ones, and those up to `compacted_up_to`.
     comparable_numbers = {
         number_of_identity(identity) for identity in current.identities if not identity.endswith(UNKNOWN_RANDOM_PART)
     }
-    return any(number in comparable_numbers and number > current.compacted_up_to for number in missing_numbers)
+    return any(number > current.compacted_up_to for number in missing_numbers & comparable_numbers)
 
 
 def newest_identities(sealed_identities: Collection[str]) -> tuple[str, ...]:
-    """Return the newest identities of sealed segments, at most `COMPARED_MAX`, for the manifest.
+    """Return the newest identities of sealed segments, at most `NEWEST_SEGMENTS_MAX`, for the manifest.
 
-    Pass no open segments, because the number of an open segment without events is used again.
+    Pass no open segments, because the number of an open segment without events is reused.
     """
-    # The identity of a file that is not a segment is empty.
-    known = sorted(identity for identity in sealed_identities if identity)
-    return tuple(known[-COMPARED_MAX:])  # An identity begins with the number, so the newest are last.
+    # The identity of a file that is not a segment is empty. An identity begins with the number, so the newest are last.
+    segment_identities = sorted(identity for identity in sealed_identities if identity)
+    return tuple(segment_identities[-NEWEST_SEGMENTS_MAX:])
 
 
-def _identities_of(generation: Generation) -> set[str]:
+def _identities_in_file_names(generation: Generation) -> set[str]:
     """Return the identities of a generation's newest sealed segments, from the file names.
 
-    Use this for the manifest of an older version, which lacks the identities.
+    Use this for the manifest of an older version, which lacks `segments`.
     """
     paths = [Path(file.name) for file in generation.files if file.name.startswith("journal/")]
     sealed_identities = [identity_of(path.name) for path in paths if path.suffix != OPEN]
@@ -81,10 +79,6 @@ def _segments_of_folder(folder: DataFolder, *, numbers: list[int]) -> Segments:
     """Return all segments in `journal/` and `damaged/`, and some of the segments in the snapshot.
 
     From the snapshot, return the newest segments, and the segments with one of the `numbers`.
-
-    Args:
-        folder: the data folder.
-        numbers: the numbers of the segments to look for in the snapshot.
     """
     # Read the journal before the snapshot. A segment leaves the journal only after a snapshot with its rows is
     # published, so none is missed.

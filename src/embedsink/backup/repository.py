@@ -31,7 +31,7 @@ class Repository:
         self.path = path
         self.generations = path / "generations"
         self._temporary_file = path / "draft"
-        self._chunks_folder = path / "blocks"
+        self._chunks_folder = path / "blocks"  # Existing backups have this name.
         self.chunks = ChunkStore(self._chunks_folder, temporary_file=self._temporary_file)
 
     @contextmanager
@@ -50,7 +50,7 @@ class Repository:
                 raise Misconfigured(f"{self.path}: another backup is writing to it. Wait until it finishes.") from None
             yield
 
-    def names(self) -> list[str]:
+    def generation_names(self) -> list[str]:
         """Return the file names of all generations, oldest first.
 
         Raises:
@@ -80,7 +80,7 @@ class Repository:
 
     def newest_readable(self) -> Generation | None:
         """Return the newest generation with a readable manifest; None if no manifest is readable."""
-        for name in reversed(self.names()):
+        for name in reversed(self.generation_names()):
             try:
                 return self.read(name)
             except BackupDamaged:
@@ -104,7 +104,7 @@ class Repository:
         Raises:
             BackupDamaged: a kept generation can't be read, so its chunks are unknown. Nothing is deleted.
         """
-        names = self.names()
+        names = self.generation_names()
         try:
             used = {chunk for name in names[-keep:] for chunk in self.read(name).chunks}
         except BackupDamaged as error:
@@ -133,7 +133,7 @@ class Repository:
 
         If the clock was set back, the name has a later time, so that the newest generation sorts last.
         """
-        existing_times = [time for name in self.names() if (time := _time_of(name))]
+        existing_times = [time for name in self.generation_names() if (time := _time_of(name))]
         named_at = max([began_at, *(time + _MILLISECOND for time in existing_times)])
         return f"{named_at:%Y%m%dT%H%M%S}.{named_at.microsecond // 1_000:03}Z.json"
 

@@ -6,7 +6,7 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
-from embedsink.backup.chunk_store import open_private
+from embedsink.backup.chunk_store import private_opener
 from embedsink.backup.generation import BackupDamaged, Generation, StoredFile
 from embedsink.backup.repository import LOST_AND_FOUND, Repository
 from embedsink.data_folder import DataFolder
@@ -50,12 +50,12 @@ def _find_generation(backup: Path) -> tuple[Repository, str]:
     """
     if backup.absolute().parent.name == "generations":  # The path is that of a manifest.
         repository = Repository(backup.absolute().parents[1])
-        if backup.name in repository.names():
+        if backup.name in repository.generation_names():
             return repository, backup.name
         command = f"embedsink backup {shlex.quote(str(repository.path))} --list"
         raise Misconfigured(f"{backup}: is not a generation of a backup. `{command}` lists them.")
     repository = Repository(backup)
-    names = repository.names()
+    names = repository.generation_names()
     if not names:
         raise Misconfigured(
             f"{backup}: has no generation, because its first backup was interrupted. Name another backup."
@@ -65,7 +65,7 @@ def _find_generation(backup: Path) -> tuple[Repository, str]:
 
 def _advice(repository: Repository, damaged_name: str, folder: DataFolder) -> str:
     """Return advice: how to restore the newest intact generation before the damaged one, or that none is intact."""
-    older = [name for name in repository.names() if name < damaged_name]
+    older = [name for name in repository.generation_names() if name < damaged_name]
     for name in reversed(older):
         if _is_intact(repository, name):
             path = repository.generations / name
@@ -126,7 +126,7 @@ class _StagingFolder:
         path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
         digest = sha256()
         byte_count = 0
-        with open(path, "xb", opener=open_private) as target:
+        with open(path, "xb", opener=private_opener) as target:
             mode = _KEYS_MODE if file.name == "keys.json" else FILE_MODE
             os.fchmod(target.fileno(), mode)  # Unlike a mode passed to `open`, this is exact: no umask applies.
             for chunk in file.chunks:

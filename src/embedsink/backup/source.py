@@ -17,7 +17,7 @@ from embedsink.journal.segment import OPEN, end_of_last_group, identity_of
 
 # A part of the name of each database file, sometimes followed by another suffix. The database files in damaged/ are
 # needed only for bug reports, and are not backed up.
-_DATABASE_SUFFIX = ".duckdb"
+_DATABASE_NAME_PART = ".duckdb"
 
 
 def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
@@ -43,7 +43,7 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
 
     Call this after `read_journal`, because the server may move a damaged segment from the journal to `damaged/`.
     """
-    yield from _open_files(folder.damaged, excluding=_DATABASE_SUFFIX)  # Damaged databases are for bug reports only.
+    yield from _open_files(folder.damaged, excluding=_DATABASE_NAME_PART)  # Damaged databases are for bug reports only.
     yield from _open_files(folder.dashboards)
     if keys := _open_regular_file(folder.keys):
         with keys:
@@ -51,9 +51,9 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def open_snapshot_file(folder: DataFolder) -> IO[bytes] | None:
-    """Open the snapshot; None if it is missing. Call this after the functions that read other files.
+    """Open the snapshot; None if it is missing. The open file stays unchanged when the server publishes another one.
 
-    The open file stays unchanged when the server publishes another snapshot.
+    Call this after the functions that read other files: it has the segments that the server deletes meanwhile.
     """
     return _open_regular_file(folder.snapshot)
 

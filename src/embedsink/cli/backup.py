@@ -93,13 +93,13 @@ def _print_created(created: "BackupResult") -> None:
     generation = created.generation
     print_message(
         f"Backed up every event acknowledged up to {_without_fraction(generation.began_at)}: "
-        f"{generation.byte_count:,} bytes in {len(generation.files):,} files, of which {created.new_bytes:,} bytes are "
-        "new. All files were verified."
+        f"{generation.byte_count:,} bytes in {len(generation.files):,} files, of which "
+        f"{created.new_byte_count:,} bytes are new. All files were verified."
     )
 
 
 def _print_generations(repository: "Repository") -> None:
-    print_table(COLUMNS, [_generation_row(repository, name) for name in repository.names()])
+    print_table(COLUMNS, [_generation_row(repository, name) for name in repository.generation_names()])
 
 
 def _generation_row(repository: "Repository", name: str) -> tuple[object, ...]:

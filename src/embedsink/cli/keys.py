@@ -86,7 +86,7 @@ def create(
     folder.create()
     key, token = KeyStore(folder.keys).create(
         kind,
-        deployments=deployments or None,
+        deployments=deployments or None,  # Some versions of Typer give an empty list.
         origins=origins or (),
         expires_at=None if lifetime_s is None else now + lifetime_s,
         label=label,

@@ -76,6 +76,7 @@ def _reject_empty_variable(context: typer.Context, data: Path) -> Path:
     """Return the data folder, or raise a usage error if EMBEDSINK_DATA is empty and --data is missing."""
     # typer treats an empty variable as unset, and would use the default folder.
     source = context.get_parameter_source("data")
+    # Compare the name, because newer versions of typer have their own copy of click's enum.
     is_default = source is not None and source.name == "DEFAULT"
     if is_default and os.environ.get("EMBEDSINK_DATA") == "":
         raise UsageError("EMBEDSINK_DATA: is empty. Set it to a folder, or unset it.")

@@ -128,16 +128,17 @@ def purge(
 
     Use --data while no server has the folder open. Otherwise use --url and an admin key.
     """
-    filters = {"before": before, "reason": reason, "key": key_id}
     if url is not None:
-        purged_count = connect(url, key).delete("quarantine", members=("purged",), query=filters)["purged"]
+        query = {"before": before, "reason": reason, "key": key_id}
+        purged_count = connect(url, key).delete("quarantine", members=("purged",), query=query)["purged"]
     else:
         with suggesting_url():
-            purged_count = asyncio.run(_purge_in_folder(require_folder(data), filters))
+            folder = require_folder(data)
+            purged_count = asyncio.run(_purge_in_folder(folder, before=before, reason=reason, key_id=key_id))
     print_message(f"purged {purged_count:,}.")
 
 
-async def _purge_in_folder(folder: Path, filters: dict[str, str | None]) -> int:
+async def _purge_in_folder(folder: Path, *, before: str | None, reason: str | None, key_id: str | None) -> int:
     """Delete the rejections of a data folder that match all filters. Return the number of deleted rejections."""
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
@@ -145,7 +146,7 @@ async def _purge_in_folder(folder: Path, filters: dict[str, str | None]) -> int:
     from embedsink.transfer.quarantine import purge as purge_quarantine
     from embedsink.transfer.quarantine import purge_filter
 
-    parsed_filter = purge_filter(before=filters["before"], reason=filters["reason"], key_id=filters["key"])
+    parsed_filter = purge_filter(before=before, reason=reason, key_id=key_id)
     async with Engine(DataFolder(folder), read_settings()) as engine:
         return await purge_quarantine(engine, parsed_filter)
 

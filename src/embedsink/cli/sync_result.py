@@ -74,8 +74,8 @@ def _job_id_in(body: bytes, file: str) -> str:
     except (ValueError, RecursionError) as error:
         fail(f"{file}: is not JSON ({error}). {_ADVICE}")
     job_id = result.get("syncJobId") if isinstance(result, dict) else None
-    if job_id is not None and not isinstance(job_id, str):
-        fail(f"{file}: syncJobId: {preview(job_id)} is not text. {_ADVICE}")
-    if not job_id:
+    if job_id in (None, ""):
         fail(f"{file}: has no syncJobId. {_ADVICE}")
+    if not isinstance(job_id, str):
+        fail(f"{file}: syncJobId: {preview(job_id)} is not text. {_ADVICE}")
     return job_id

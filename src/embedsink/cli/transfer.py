@@ -139,6 +139,7 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
         with suppress(Unavailable):  # The loader has failed. The message below says why.
+            # Only the loader finds id conflicts, after the envelopes were counted as accepted.
             counts.move_conflicts(await bulk_import.count_id_conflicts(engine) - earlier_conflict_count)
     counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.error:
@@ -164,7 +165,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
         counts: the counts and messages.
         source: the option for suggested commands, such as `--data data`.
     """
-    imported_count = counts.accepted + counts.rejected
+    imported_count = counts.accepted + counts.rejected  # Both can contain duplicates.
     duplicate_note = f"; {counts.duplicate:,} of these {imported_count:,} were duplicates" if counts.duplicate else ""
     unsent_note = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
     print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate_note}{unsent_note}.")

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPException, IncompleteRead
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeGuard, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.parse import quote as percent_encode
 
@@ -151,8 +151,7 @@ class HttpClient:
         value = self._parse_json(content)
         if not _is_object_with(value, members):
             raise NotEmbedsink(self.url)
-        parsed: dict[str, Any] = value
-        return parsed
+        return value
 
     def _parse_json(self, content: bytes) -> Any:
         """Parse a JSON value. Raise NotEmbedsink if the content is not JSON."""
@@ -240,7 +239,7 @@ def retry(call: Callable[[], T], *, timeout_s: float, pause_s_max: float) -> T:
         backoff_s = min(2 * backoff_s, pause_s_max)
 
 
-def _is_object_with(value: object, members: tuple[str, ...]) -> bool:
+def _is_object_with(value: object, members: tuple[str, ...]) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is an object that has at least these members."""
     return isinstance(value, dict) and all(name in value for name in members)
 

@@ -32,7 +32,6 @@ from embedsink.reports.pagination import PageRequest
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.settings import read_settings
 from embedsink.store.frames import frame_of_parquet
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
 
 # A scope with no filter.
@@ -164,7 +163,7 @@ class LocalClient(Client):
         # An unknown table name in the SQL may be a variable of the caller.
         stack_frame = inspect.currentframe()
         caller = stack_frame.f_back if stack_frame else None
-        with open_snapshot(self._snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
+        with self._open_snapshot(_EVERYTHING_SCOPE) as reader:
             frame, sql_types = reader.run(text, values, caller=caller)
             return with_dtypes(frame, sql_types)
 

@@ -9,7 +9,7 @@ import numpy
 
 from embedsink.errors import preview
 
-_TIMES = ("since", "until")
+_TIME_PARAMS = ("since", "until")
 
 
 class ScopeParams(TypedDict, total=False):
@@ -37,7 +37,7 @@ def api_params(params: ReportParams) -> tuple[dict[str, str | None], list[int]]:
     Raises:
         TypeError: a parameter is unknown, or has the wrong type.
     """
-    names = ReportParams.__annotations__  # The inherited names are included.
+    names = ReportParams.__annotations__  # They include those of `ScopeParams`.
     unknown_names = params.keys() - names
     if unknown_names:
         raise TypeError(f"{min(unknown_names)}: is not a parameter. Parameters: {', '.join(names)}.")
@@ -57,7 +57,7 @@ def _to_text(name: str, value: Any) -> str | None:
         return str(_to_int("limit", value, "Omit it to select everything."))
     if isinstance(value, str):
         return value
-    if name in _TIMES and isinstance(value, date):
+    if name in _TIME_PARAMS and isinstance(value, date):
         return value.isoformat()
     if name == "columns" and isinstance(value, Iterable):
         return ",".join(str(column) for column in value)

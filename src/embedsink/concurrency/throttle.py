@@ -58,7 +58,7 @@ class Throttle:
     async def _wait_during_turn(self, task: asyncio.Task[T]) -> None:
         """Wait until a query ends, at most `TURN_S_MAX`. A slower query continues concurrently with the next one.
 
-        Delay the next query in proportion, to leave time to ingest.
+        Delay the next query in proportion to the wait, to leave time to ingest.
         """
         started_at = time.monotonic()
         try:

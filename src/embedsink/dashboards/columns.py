@@ -75,8 +75,7 @@ def _columns_of(report: Report, tile: NumberTile | Chart | Table) -> set[str]:
 
 def _columns_of_chart(report: Report, chart: Chart) -> set[str]:
     """Return the names of the columns that the spec or the comparison of a chart may read."""
-    # "Show as table" shows these columns too, so include those that distinguish rows: deployments, and all that are not
-    # numbers.
+    # The button "Show as table" shows these columns. `deployment` and the columns without numbers distinguish the rows.
     columns = {"deployment", *(column.name for column in report.columns if column.type not in ("integer", "number"))}
     # Expressions can name a column anywhere in the spec.
     columns.update(_WORD.findall(json.dumps(chart.spec, ensure_ascii=False)))

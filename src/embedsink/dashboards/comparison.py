@@ -28,10 +28,10 @@ def change_of(tile: NumberTile, value: Any, before: Any) -> Change | str | None:
         return ZERO_BEFORE
     if value == before:
         return UNCHANGED
-    by, format = _change_size(value, before, is_share=tile.format == "share")
+    size, format = _change_size(value, before, is_share=tile.format == "share")
     direction: Literal["up", "down"] = "up" if value > before else "down"
     is_good = None if tile.better == "neither" else direction == tile.better
-    return Change(direction, is_good, by, format)
+    return Change(direction, is_good, size, format)
 
 
 def _change_size(value: float, before: float, *, is_share: bool) -> tuple[float, Literal["share", "points", "times"]]:

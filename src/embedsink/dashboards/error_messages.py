@@ -47,7 +47,7 @@ def first_error(error: ValidationError, content: Any) -> str:
     errors = error.errors(include_url=False)
     unknown_fields = [details for details in errors if details["type"] == "extra_forbidden"]
     first = (unknown_fields or errors)[0]
-    location, value, allowed = first["loc"], first["input"], first.get("ctx", {})
+    location, value, context = first["loc"], first["input"], first.get("ctx", {})
     match location, first["type"]:
         case (*_, name), "extra_forbidden":
             message = _unknown_field_message(str(name), _owner_model(location), _value_at(location[:-1], content))
@@ -67,12 +67,12 @@ def first_error(error: ValidationError, content: Any) -> str:
             location = location[:-1]
             message = f"{preview(value)} is not a string, an integer, or true or false. Write one of these."
         case _, "literal_error":
-            message = _unknown_value_message(value, alternatives(allowed["expected"]))
+            message = _unknown_value_message(value, alternatives(context["expected"]))
         case _, "string_pattern_mismatch":
-            message = f"{preview(value)} is not {_PATTERNS[allowed['pattern']]}. Correct it."
+            message = f"{preview(value)} is not {_PATTERNS[context['pattern']]}. Correct it."
         case _:
             message = describe_error(first, verb="Write")  # The operator writes a value; a client would send it.
-    path = field_path(_without_kind(location)) or "file"
+    path = field_path(_location_in_file(location)) or "file"
     return f"{path}: {message}"
 
 
@@ -118,12 +118,12 @@ def _owner_model(location: Location) -> type[BaseModel]:
 def _value_at(location: Location, content: Any) -> Any:
     """Return the value at a location in the content of a file."""
     value = content
-    for step in _without_kind(location):
+    for step in _location_in_file(location):
         value = value[step]
     return value
 
 
-def _without_kind(location: Location) -> Location:
+def _location_in_file(location: Location) -> Location:
     """Return a location as in the file, without the kind of a tile that Pydantic inserts after the tile's index."""
     match location:
         case ("sections", section, "charts", tile, kind, *rest) if kind in TILES_BY_KIND:

@@ -10,7 +10,7 @@ from embedsink.dashboards.time_axis import TICKS_MAX, TimeAxis
 def fill_gaps(
     chart: Chart, names: Sequence[str], rows: list[list[Any]], axis: TimeAxis, limits: tuple[int | None, int]
 ) -> list[list[Any]]:
-    """Return the rows of the previous period, with a zero row for each period that has no row.
+    """Return the rows of the previous period, with a zero row for each hour, day, week or month that has no row.
 
     Without any rows, or if the comparison is not by period, return the rows unchanged.
 

@@ -48,7 +48,9 @@ def lint(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict
 
 
 def drop_invalid_tiles(dashboard: Dashboard, reports: Iterable[Report]) -> tuple[Dashboard, list[str]]:
-    """Return a dashboard without the invalid tiles, and their titles. An older snapshot may lack the reports of tiles.
+    """Return a dashboard without its invalid tiles, and the titles of those tiles.
+
+    A tile is invalid, for example, if an older snapshot lacks its report.
 
     Raises:
         Misconfigured: no tile is valid.
@@ -120,7 +122,7 @@ def _check_time_column(path: str, column: str, report: Report) -> None:
 
 
 def _check_columns(path: str, tile: ReportTile, report: Report) -> None:
-    """Check that the columns of a tile exist, that `older_days` names times, and that calculations use numbers."""
+    """Check that the columns of a tile exist, that `older_days` uses times, and that calculations use numbers."""
     types = {column.name: column.type for column in report.columns}
     if isinstance(tile, NumberTile):
         _check_number(path, tile, report)
@@ -148,12 +150,11 @@ def _check_shown_columns(path: str, tile: Chart | Table, report: Report) -> None
     # A row of a period gets further columns, such as the end of the period.
     if known_columns & set(PERIOD_COLUMNS):
         known_columns.update(PERIOD_END_COLUMNS)
+    # A spec can also use the columns that its transforms compute.
+    spec_columns = known_columns | _computed_columns(tile.spec) if isinstance(tile, Chart) else known_columns
     for where, column in columns_shown(tile):
-        if isinstance(tile, Chart) and where.startswith("spec"):
-            # A spec can also use the columns that its transforms compute.
-            _check_column(f"{path}.{where}", column, known_columns | _computed_columns(tile.spec), owner)
-        else:
-            _check_column(f"{path}.{where}", column, known_columns, owner)
+        known = spec_columns if where.startswith("spec") else known_columns
+        _check_column(f"{path}.{where}", column, known, owner)
 
 
 def _check_column(path: str, column: str, known: Collection[str], owner: str) -> None:
@@ -176,18 +177,13 @@ def _check_group(path: str, tile: Chart | Table) -> None:
 
 def _check_number(path: str, tile: NumberTile, report: Report) -> None:
     """Check that a number tile has the fields that the computation requires. `only` requires a report with one row."""
-    required_fields = {
-        "sum": ("column",),
-        "newest": ("column",),
-        "distinct": ("column",),
-        "ratio": ("column", "of"),
-        "only": ("column",),
-    }
+    # All other computations require a column only.
+    required_fields: dict[str, tuple[str, ...]] = {"count": (), "ratio": ("column", "of")}
     if tile.how == "only" and not report.grain.startswith(_ONE_ROW_GRAIN):
         raise Misconfigured(
             f"{path}.how: `only` requires a report with one row, and {report.name} has many. Use the report `totals`."
         )
-    for name in required_fields.get(tile.how, ()):
+    for name in required_fields.get(tile.how, ("column",)):
         if not getattr(tile, name):
             raise Misconfigured(f"{path}.{name}: is missing; `{tile.how}` requires it. Name a column.")
 

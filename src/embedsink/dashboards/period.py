@@ -131,7 +131,7 @@ def _rolling_limits(period: str, parser: _ScopeParser) -> tuple[str, _Limits]:
 
 
 def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
-    """Return the limits of the period before a custom period; None if they are outside the calendar."""
+    """Return the limits of the period before a custom period; None if they are outside the years 1 to 9999."""
     start = scope.since or datetime.min  # A custom period always has `since`; its type allows None.
     try:
         if scope.until:
@@ -144,7 +144,7 @@ def _limits_before(scope: Scope, now: datetime) -> _Limits | None:
 
 
 def _days_before(start: datetime, end: datetime) -> _Limits | None:
-    """Return the limits of the period before a period of whole local days. It has as many days.
+    """Return the limits of the period that precedes a period of whole local days and has as many days.
 
     Return None for other periods, and for limits before `_CALENDAR_START`.
     The limits are local times, because local days can have 23 or 25 hours.

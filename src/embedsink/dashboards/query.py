@@ -138,7 +138,7 @@ def _group_by_source(tiles: Sequence[_ReportTile]) -> dict[_Source, list[_Report
 
 
 def _has_earlier_events(reader: Reader, period: Period) -> bool:
-    """Return whether an event precedes the previous period. Otherwise, recording may have begun within that period.
+    """Return whether an event precedes the previous period. If none does, recording may have begun within that period.
 
     Return True if there is no previous period, or if an older snapshot lacks the view, so that the answer is unknown.
     """
@@ -158,18 +158,12 @@ def _cache_pairs(reader: Reader, tiles_by_source: Mapping[_Source, Sequence[_Rep
     The view pairs the stages of AI queries, which is slow. The table has the rows of all periods that tiles show.
     """
     current, previous = request.period.scope, request.period.before
-    query_count = 0
-    is_previous_read = False
-    for source, tiles in tiles_by_source.items():
-        # The table has the scope of the page, so tiles with their own parameters can't read the table.
-        if source.report_name not in PAIR_REPORTS or source.parameters:
-            continue
-        query_count += 1
-        if previous and any(map(_is_compared, tiles)):
-            query_count += 1
-            is_previous_read = True
-    if query_count > 1 and reader.has(_PAIR_VIEW):  # Older snapshots lack the view.
-        since = previous.since if previous and is_previous_read else current.since
+    # The table has the scope of the page, so tiles with their own parameters can't read the table.
+    sources = [source for source in tiles_by_source if source.report_name in PAIR_REPORTS and not source.parameters]
+    # A source with a compared tile is queried for the previous period too.
+    compared = [source for source in sources if previous and any(map(_is_compared, tiles_by_source[source]))]
+    if len(sources) + len(compared) > 1 and reader.has(_PAIR_VIEW):  # Older snapshots lack the view.
+        since = previous.since if previous and compared else current.since
         reader.set_variables(**current.variables()).materialize(_PAIR_VIEW, since=since, until=current.until)
 
 
@@ -264,9 +258,9 @@ def _aggregate(
 def _presentation_of(report: Report, parameters: dict[str, str], request: _Request) -> _Presentation:
     """Return the parts of the data that all tiles of a source share."""
     scope, previous = request.period.scope, request.period.before
-    now = naive_utc(request.now)
-    # The time from the previous period to the current one. Both always have `since`; its type allows None.
-    shift = (scope.since or now) - (previous.since or now) if previous else timedelta()
+    shift = timedelta()  # from the previous period to the current one
+    if previous and scope.since and previous.since:  # Both always have `since`; its type allows None.
+        shift = scope.since - previous.since
     axis = TimeAxis(scope, shift)
     span = span_of(scope, now=request.now)
     _, end_ms = span
@@ -287,11 +281,13 @@ def _number_data(
     if previous is None:
         return data
     value_before = previous.value()
-    change = change_of(tile, value, value_before)
+    change: Change | str | None
     if value is not None and not presentation.has_earlier_events:
         change = NO_COMPARISON  # The previous period may be incomplete.
     elif value is not None and value_before is None:
         change = ZERO_BEFORE  # A ratio without events is None.
+    else:
+        change = change_of(tile, value, value_before)
     return replace(data, value_before=value_before, change=change)
 
 
@@ -352,7 +348,7 @@ def _shown_rows(
 def _fill_previous_gaps(
     tile: Chart, names: list[str], rows: list[list[Any]], presentation: _Presentation
 ) -> list[list[Any]]:
-    """Return the rows of the previous period, with zeros for periods without events (`fill_gaps`)."""
+    """Return the rows of the previous period with their gaps filled (`fill_gaps`)."""
     start_ms, end_ms = presentation.span
     # Without earlier events, recording may have begun with the first row. Earlier periods are then unknown, not zero.
     fill_start_ms = start_ms if presentation.has_earlier_events else None
@@ -369,9 +365,9 @@ def _time_axis_of(
     spans the days of the rows, because whole weeks or months could extend beyond them.
     """
     interval, span = presentation.axis.scope.interval, presentation.span
-    is_day = "day" in names
-    if is_day and rows and interval != "day":
+    is_by_day = "day" in names
+    if is_by_day and rows and interval != "day":
         start_index, end_index = names.index("day"), names.index("period_end")
         interval = "day"
         span = [min(row[start_index] for row in rows), max(row[end_index] for row in rows)]
-    return interval, span, presentation.axis.ticks(span, is_day=is_day)
+    return interval, span, presentation.axis.ticks(span, is_day=is_by_day)

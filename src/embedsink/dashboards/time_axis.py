@@ -82,7 +82,7 @@ class TimeAxis:
         return [start_ms + length_ms, start_ms + length_ms // 2, start_ms + gap_ms, start_ms + length_ms - gap_ms]
 
     def ticks(self, span: Sequence[int], *, is_day: bool = False) -> list[int] | None:
-        """Return the positions of the labels: the middles of all periods of a span.
+        """Return the positions of the labels: the middles of all periods of a span, or of all days if `is_day` is true.
 
         Return None, which lets Vega choose, for hours and for more than `TICKS_MAX` periods.
         """
@@ -116,7 +116,7 @@ class TimeAxis:
         if interval in _INTERVAL_LENGTHS:
             return start_ms + _INTERVAL_LENGTHS[interval] // _MS
         start = _EPOCH + start_ms * _MS
-        _, day_count = monthrange(start.year, start.month)
+        _, day_count = monthrange(start.year, start.month)  # Only a month has no fixed length.
         return start_ms + day_count * DAY_MS
 
 

@@ -44,7 +44,8 @@ def complete_spec(chart: Chart) -> _Spec:
         for channel in _POSITION_CHANNELS:
             definition = part.get("encoding", {}).get(channel)
             if isinstance(definition, dict):
-                _add_axis_defaults(definition, channel, is_count=_is_count(definition, count_fields))
+                is_count = _is_count(definition.get("aggregate"), definition.get("field"), count_fields)
+                _add_axis_defaults(definition, channel, is_count=is_count)
                 layers += _move_domain_to_layer(definition, channel)
     if layers:
         spec = {"layer": [spec, *layers]}
@@ -156,14 +157,14 @@ def _break_lines_at_gaps(spec: _Spec) -> None:
         if not is_line or encoding.get("x", {}).get("field") != "period_middle":
             continue  # Only a line over periods has gaps.
         colour_field = encoding.get("color", {}).get("field")
-        window = {"groupby": [colour_field] if colour_field else [], "sort": [{"field": "period_middle"}]}
+        per_line = {"groupby": [colour_field] if colour_field else [], "sort": [{"field": "period_middle"}]}
         follows_gap = f"isValid(datum.previous_end) && datum.previous_end < {_PERIOD_START}"
         # Number the parts of a line between gaps, and draw each part as a line. A row after a gap increases the number.
         layer["transform"] = [
             *layer.get("transform", []),
-            {"window": [{"op": "lag", "field": "period_end", "as": "previous_end"}], **window},
+            {"window": [{"op": "lag", "field": "period_end", "as": "previous_end"}], **per_line},
             {"calculate": f"{follows_gap} ? 1 : 0", "as": "follows_gap"},
-            {"window": [{"op": "sum", "field": "follows_gap", "as": "line_number"}], **window},
+            {"window": [{"op": "sum", "field": "follows_gap", "as": "line_number"}], **per_line},
         ]
         layer["encoding"] = layer.get("encoding", {}) | {"detail": {"field": "line_number", "type": "nominal"}}
 
@@ -174,23 +175,21 @@ def _count_fields(spec: _Spec) -> set[str]:
     for part in _nested_objects(spec):
         for transform in part.get("transform", []):
             folded = transform.get("fold")
-            if folded is not None and all(_is_count({"field": field}, computed_counts) for field in folded):
+            if folded is not None and all(_is_count(None, field, computed_counts) for field in folded):
                 _, value_field = transform.get("as", ["key", "value"])  # the default of Vega-Lite
                 computed_counts.add(value_field)
             for aggregate in [*transform.get("aggregate", []), *transform.get("joinaggregate", [])]:
-                definition = {"aggregate": aggregate.get("op"), "field": aggregate.get("field")}
-                if "as" in aggregate and _is_count(definition, computed_counts):
+                is_count = _is_count(aggregate.get("op"), aggregate.get("field"), computed_counts)
+                if is_count and "as" in aggregate:
                     computed_counts.add(aggregate["as"])
     return computed_counts
 
 
-def _is_count(definition: _Spec, computed_counts: set[str]) -> bool:
-    """Return whether a channel definition is a count: a report column, an aggregate, or one of `computed_counts`."""
-    if definition.get("aggregate") in _COUNT_AGGREGATES:
-        return True
-    field = str(definition.get("field"))
-    # The names of the count columns of reports end in `_count`.
-    return definition.get("aggregate") in _COUNT_PRESERVING and (field.endswith("_count") or field in computed_counts)
+def _is_count(aggregate: Any, field: Any, computed_counts: set[str]) -> bool:
+    """Return whether an aggregate of a field is a count. The aggregate None is the field itself."""
+    # The names of the count columns of reports end in `_count`. A `field` may also be None or an object.
+    is_count_field = isinstance(field, str) and (field.endswith("_count") or field in computed_counts)
+    return aggregate in _COUNT_AGGREGATES or (aggregate in _COUNT_PRESERVING and is_count_field)
 
 
 def _nested_objects(spec: Any) -> Iterator[_Spec]:

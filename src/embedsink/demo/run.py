@@ -65,7 +65,7 @@ def _run_servers(data_folder: Path, port: int, terminal: Terminal, stop: Stop) -
         keys = _create_keys(data_folder)
         terminal.done("keys", f"{len(keys.ingest)} ingest keys, one for each origin; 1 read key; 1 sync key")
         terminal.done("data folder", str(data_folder))
-        with DemoServer(data_folder, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
+        with DemoServer(data_folder, port, embed_origin=embed.origin, read_key=keys.read, stop=stop) as server:
             terminal.done("server", f"{server.url}, ready after {server.ready_after_s:.1f} s")
             counts = SendCounts()
             browsers = Browsers(port, keys.ingest, counts)  # `browsers` updates `counts`.
@@ -138,7 +138,7 @@ class _Demo:
     def _wait_until_loaded(self) -> tuple[dict[str, int], int]:
         """Wait until the store and the snapshot have all envelopes that the server has received up to now.
 
-        Return the loaded counts by outcome, and the number of received envelopes.
+        Return the loaded counts by outcome, and the number of received envelopes without those received meanwhile.
 
         Raises:
             EmbedsinkError: the server exited, or the loader takes too long.
@@ -180,9 +180,9 @@ class _Demo:
         """Show tables of some reports."""
         self.terminal.heading("Five of the reports")
         descriptions = {report["name"]: report for report in self.server.get_json("/api/v1/reports")}
-        for table in REPORT_TABLES:
-            rows = self.server.get_json(f"/api/v1/reports/{table.name}.json")
-            self.terminal.show(report_table(descriptions[table.name], rows, table))
+        for layout in REPORT_TABLES:
+            rows = self.server.get_json(f"/api/v1/reports/{layout.name}.json")
+            self.terminal.show(report_table(descriptions[layout.name], rows, layout))
 
     def _show_snippets(self) -> None:
         """Show the URLs of the demo, and commands to try."""

@@ -176,10 +176,10 @@ class DemoServer(ChildServer):
 
     stop_timeout_s = 20.0
 
-    def __init__(self, data_folder: Path, port: int, *, embed: str, read_key: str, stop: Stop) -> None:
+    def __init__(self, data_folder: Path, port: int, *, embed_origin: str, read_key: str, stop: Stop) -> None:
         # The settings of the user's own server don't apply to the demo.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")}
-        module_command = ["embedsink.demo.sites", str(data_folder), str(port), embed]
+        module_command = ["embedsink.demo.sites", str(data_folder), str(port), embed_origin]
         super().__init__(module_command, port, environment=environment | _DEMO_SETTINGS)
         self._read_key = read_key
         self._stop = stop

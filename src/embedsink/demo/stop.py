@@ -42,11 +42,9 @@ class Stop:
     def pause(self, seconds: float) -> None:
         """Sleep. Raise Stopped within 0.1 s after the user asks to stop."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while (remaining_s := deadline - time.monotonic()) > 0:
             self.check()
-            remaining_s = deadline - time.monotonic()
-            # The deadline may have passed since the condition of the loop was evaluated.
-            time.sleep(min(max(remaining_s, 0), CHECK_INTERVAL_S))
+            time.sleep(min(remaining_s, CHECK_INTERVAL_S))
         self.check()
 
     def _set_requested(self, *_: object) -> None:

@@ -15,7 +15,15 @@ import orjson
 
 from embedsink.demo.fixtures import DEPLOYMENTS, USER_AGENTS
 from embedsink.demo.trends import BEHAVIOUR_NOW, DAY_MS, DAYS, WORKING_DAY_VISITS, Calendar
-from embedsink.demo.visits import Envelope, Visit, make_unusual_visit, make_view, make_visit, stratified_draws
+from embedsink.demo.visits import (
+    Envelope,
+    Visit,
+    make_unusual_visit,
+    make_view,
+    make_visit,
+    new_session_id,
+    stratified_draws,
+)
 from embedsink.reasons import Reason
 
 BodyFormat = Literal["delivery", "envelope", "array", "ndjson", "truncated"]
@@ -128,7 +136,7 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
     for _ in range(FREQUENT_INVALID_REPEATS):
         invalid_deliveries += _frequent_invalid_deliveries(rng, now_ms)
     for index, delivery in enumerate(invalid_deliveries):
-        visit_index = index * INVALID_SPACING % len(deliveries_by_visit)  # A short period has too few visits.
+        visit_index = index * INVALID_SPACING % len(deliveries_by_visit)  # Start over if there are too few visits.
         deliveries_by_visit[visit_index].append(delivery)
     # The last visit is sent long after the earlier envelope with the same id, which is in one of the first visits.
     deliveries_by_visit[-1].append(_id_conflict_delivery(deliveries_by_visit))
@@ -216,8 +224,8 @@ def _time_of_day(rng: Random) -> timedelta:
     return timedelta(hours=hour, minutes=rng.uniform(0, 60))
 
 
-def _epoch_ms(time: datetime) -> int:
-    return round(time.timestamp() * 1000)
+def _epoch_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 def _remove_future(visit: Visit, now_ms: int) -> Visit:
@@ -297,7 +305,7 @@ def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
     deliveries = []
     for reason, envelope in _invalid_envelopes(rng, at_ms):
         deployment = rng.choice(DEPLOYMENTS)
-        context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
+        context = {"deployment": deployment.number, "session": new_session_id(rng)}
         # Half of the deliveries also have a valid envelope, so the server answers 202 instead of 422.
         valid_envelopes = [make_view(rng, at_ms)] if rng.random() < 0.5 else []
         envelopes = [*valid_envelopes, envelope]

@@ -119,13 +119,13 @@ def stratified_draws(rng: Random, count: int) -> list[Draws]:
     of each deployment are spaced evenly too, so that a dbt sync reduces the errors of each deployment on any day.
     """
     evenly_spaced = [(index + 0.5) / count for index in range(count)]
-    deployments, surfaces, lengths = (rng.sample(evenly_spaced, count) for _ in range(3))
-    first_failure = rng.random()
+    deployment_draws, surface_draws, length_draws = (rng.sample(evenly_spaced, count) for _ in range(3))
+    first_failure_draw = rng.random()
     # Without their whole parts, consecutive multiples of the golden ratio are spaced evenly. A deployment's visits have
-    # consecutive positions in the order of the numbers that select a deployment.
-    positions = [int(deployment * count) for deployment in deployments]
-    failures = [(first_failure + position * _GOLDEN_RATIO) % 1 for position in positions]
-    return list(map(Draws, deployments, surfaces, lengths, failures))
+    # consecutive positions, because `_pick` selects the deployment by the size of the number.
+    positions = [int(draw * count) for draw in deployment_draws]
+    failure_draws = [(first_failure_draw + position * _GOLDEN_RATIO) % 1 for position in positions]
+    return list(map(Draws, deployment_draws, surface_draws, length_draws, failure_draws))
 
 
 def new_id(rng: Random, at_ms: int) -> str:
@@ -158,7 +158,7 @@ def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Dra
     viewer_number = int(behaviour.viewers_per_tenant * rng.random() ** 1.7) + 1
     viewer = f"u_{tenant}_{viewer_number}"
     surface = behaviour.surface(draws.surface)
-    session = _new_session_id(rng)
+    session = new_session_id(rng)
     visit = Visit(rng, deployment, tenant, viewer, session, surface, started_at_ms, behaviour, draws.length)
     match surface:
         case "dashboard":
@@ -177,7 +177,7 @@ def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Dra
 def make_unusual_visit(rng: Random, started_at_ms: int, behaviour: Behaviour) -> Visit:
     """Return a visit in which a viewer opens one dashboard and exports unusually many rows."""
     deployment = next(deployment for deployment in DEPLOYMENTS if _UNUSUAL_TENANT in deployment.tenants)
-    session = _new_session_id(rng)
+    session = new_session_id(rng)
     visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, behaviour)
     _open_dashboard(visit, _UNUSUAL_DASHBOARD)
     visit.advance_clock(40, 90)
@@ -199,7 +199,7 @@ def _pick(items: Sequence[_Weighted], draw: float) -> _Weighted:
     return items[bisect(cumulative_weights, draw * total_weight)]
 
 
-def _new_session_id(rng: Random) -> str:
+def new_session_id(rng: Random) -> str:
     return f"s_{rng.getrandbits(64):016x}"
 
 
@@ -355,11 +355,11 @@ def _ask_question(visit: Visit) -> None:
     visit.add_event("ai-query", status="submitted", **question)
     draw = visit.rng.random()
     unanswered_share = visit.behaviour.unanswered_share
-    error_share = unanswered_share  # Both are equally frequent.
     if draw < unanswered_share:
         return  # The viewer closed the panel, or the answer was lost.
     visit.clock_ms += _random_duration_ms(visit.rng, median_ms=5_430, spread=0.6, max_ms=120_000)
-    status = "error" if draw <= unanswered_share + error_share else "completed"
+    # An error is as frequent as a missing answer.
+    status = "error" if draw < 2 * unanswered_share else "completed"
     visit.add_event("ai-query", status=status, **{**question, "agentId": agent})
 
 

@@ -47,7 +47,7 @@ class AnonymousLimits:
         now = time.monotonic()
         address = client_address(scope)
         bucket_name = (address, is_probe)
-        # One token is enough: a cost of more than the available tokens leaves a debt.
+        # Require only one token: a cost above the available tokens leaves a debt.
         wait_s = self._buckets.wait_s(bucket_name, 1, now)
         if wait_s > 0:
             limit = f"{self._buckets.rate_per_s:,} requests/s without a valid key (EMBEDSINK_RATE_ANONYMOUS_PER_S)"
@@ -59,9 +59,9 @@ class AnonymousLimits:
     def delay_response(self, scope: Scope, respond: Callable[[], None]) -> None:
         """Call `respond` after a second, plus a wait in the queue of all delayed responses.
 
-        The queue empties at the rate of one address, so that a flood from many addresses gets no more responses. During
-        the delay, the server may close the connection to make room for other connections. If the client disconnects,
-        `respond` is called at once, so a connection has at most one entry in the queue.
+        The queue empties at the rate of one address, so that a flood from many addresses gets no more responses than a
+        flood from one. During the delay, the server may close the connection to make room for other connections. If the
+        client disconnects, `respond` is called at once, so a connection has at most one entry in the queue.
         """
 
         def leave_queue() -> None:
@@ -114,8 +114,7 @@ class AnonymousLimitMiddleware:
 
 def _is_delivery(scope: Scope) -> bool:
     """Return whether this request sends events. The ingest endpoint limits the rate of such requests itself."""
-    is_delivery: bool = scope["path"] == INGEST_PATH and scope["method"] == "POST"
-    return is_delivery
+    return (scope["method"], scope["path"]) == ("POST", INGEST_PATH)
 
 
 def has_valid_key(scope: Scope) -> bool:

@@ -38,7 +38,7 @@ from embedsink.settings import Settings
 class _Components(TypedDict):
     """The components of the server that are created before the engine is open."""
 
-    events: IngestEndpoint
+    ingest_endpoint: IngestEndpoint
     admission: Admission
     transport: Transport
     sessions: Sessions
@@ -94,7 +94,7 @@ def create_app(
 
     Args:
         folder: the data folder. The application opens the folder at the start, and closes the folder at the end.
-        settings: the limits.
+        settings: the settings of the server.
         transport: the connections over which keys are accepted.
         on_journal_failure: called in another thread when the disk has failed and the program should end.
         demo: the additions of `embedsink demo`.
@@ -131,7 +131,8 @@ def _create_lifespan(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        async with create_engine() as engine, aclosing(components["vega"]), aclosing(components["events"].worker):
+        worker = components["ingest_endpoint"].worker
+        async with create_engine() as engine, aclosing(components["vega"]), aclosing(worker):
             if engine.store.is_open:  # Otherwise, the first request for a dashboard checks the dashboards.
                 components["dashboards"].check(engine)
             if is_demo:
@@ -144,14 +145,14 @@ def _create_lifespan(
 
 def _create_components(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Components:
     """Create all components except the engine."""
-    endpoint = IngestEndpoint(settings)
+    ingest_endpoint = IngestEndpoint(settings)
     dashboards = DashboardRegistry(folder.dashboards)
     vega = VegaBundle(folder)
     openapi = describe_api(settings)
     demo_token = demo.dashboard_token if demo is not None else None
     return _Components(
-        events=endpoint,
-        admission=endpoint.admission,
+        ingest_endpoint=ingest_endpoint,
+        admission=ingest_endpoint.admission,
         transport=transport,
         sessions=Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none"),
         dashboards=dashboards,

@@ -98,7 +98,7 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     token = parse_bearer_token(request.headers.getlist("authorization"), request.url.query)
     key = session_key(request) if token is None else None
     if key is None:
-        key = find_key(token, request.state.engine)  # Refuses a request without a token and without a session.
+        key = find_key(token, request.state.engine)  # Raises `no_credential` if the token is None.
     request.scope["state"]["key_id"] = key.key_id  # for log lines
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):

@@ -42,12 +42,11 @@ class TaggedFile:
             all_headers["Vary"] = "Accept-Encoding"
         if is_not_modified(request, self.tag):
             return Response(status_code=304, headers=all_headers)
-        content = self.content
-        if self.compressed is not None:
-            accepts_gzip = _GZIP.search(request.headers.get("accept-encoding", "")) is not None
-            if accepts_gzip:
-                all_headers["Content-Encoding"] = "gzip"
-                content = self.compressed
-            elif not content:  # Only the compressed content is stored.
-                content = await run_in_threadpool(gzip.decompress, self.compressed)
+        if self.compressed is None:
+            content = self.content
+        elif _GZIP.search(request.headers.get("accept-encoding", "")):
+            all_headers["Content-Encoding"] = "gzip"
+            content = self.compressed
+        else:
+            content = self.content or await run_in_threadpool(gzip.decompress, self.compressed)
         return Response(content, headers=all_headers, media_type=self.media_type)

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from embedsink.dashboards.files import dashboard_files, find_dashboard, read_dashboards
-from embedsink.dashboards.lint import check_dashboards, lint
+from embedsink.dashboards.lint import lint
 from embedsink.dashboards.model import Dashboard
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Unavailable
@@ -38,7 +38,7 @@ class DashboardRegistry:
         self._reports: dict[str, Report] = {}  # empty until `check` succeeds
 
     def check(self, engine: Engine) -> None:
-        """Check all dashboards against the reports. Remove operator dashboards with errors, and record the errors.
+        """Check all dashboards against the reports. Remove the operator's invalid dashboards, and record their errors.
 
         After a success, further calls do nothing.
 
@@ -51,18 +51,18 @@ class DashboardRegistry:
         # Only descriptions of reports are read, which takes milliseconds.
         with engine.store.reader(EVERYTHING, is_short=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
-        operator_dashboards = {name: self.by_name[name] for name in self.by_name if name in self._operator_names}
-        built_in_dashboards = {name: self.by_name[name] for name in self.by_name if name not in self._operator_names}
-        check_dashboards(built_in_dashboards, reports.values())
-        errors = lint(operator_dashboards, reports.values())
+        errors = lint(self.by_name, reports.values())
+        for name, error in errors.items():
+            if name not in self._operator_names:
+                raise error  # A built-in dashboard is invalid.
         for name, error in errors.items():
             self._add_error(name, error)
         # Replace the dict instead of changing it, because other threads may be iterating over it.
         self.by_name = {name: dashboard for name, dashboard in self.by_name.items() if name not in errors}
         self._reports = reports
 
-    def reports(self, engine: Engine, name: str) -> dict[str, Report]:
-        """Return all reports by name, for the queries of a dashboard. Check first that the dashboard is valid.
+    def reports_for(self, engine: Engine, dashboard_name: str) -> dict[str, Report]:
+        """Return all reports by their names, after checking that this dashboard exists and is valid.
 
         Raises:
             Refused: the dashboard does not exist (`not_found`).
@@ -72,8 +72,8 @@ class DashboardRegistry:
             self.check(engine)
         except Misconfigured as error:
             log.error("dashboard_invalid", extra={"detail": str(error)})
-            raise Unavailable(Reason.NOT_READY, _with_advice(error), retry_after_s=60) from error
-        self.find(name)  # Raises if the dashboard does not exist or is invalid.
+            raise Unavailable(Reason.NOT_READY, _with_restart_advice(error), retry_after_s=60) from error
+        self.find(dashboard_name)  # Raises if the dashboard does not exist or is invalid.
         return self._reports
 
     def find(self, name: str) -> Dashboard:
@@ -89,10 +89,10 @@ class DashboardRegistry:
 
     def _add_error(self, name: str, error: Misconfigured) -> None:
         """Log the error of a dashboard, and store it for `find`."""
-        detail = _with_advice(error)
+        detail = _with_restart_advice(error)
         log.error("dashboard_invalid", extra={"detail": detail})
         self.errors[name] = detail
 
 
-def _with_advice(error: Misconfigured) -> str:
+def _with_restart_advice(error: Misconfigured) -> str:
     return f"{error} Then restart the server."

@@ -26,8 +26,8 @@ class EtagCheck:
         The tag depends on the URL, the key's deployments, and the last load of these deployments. The tag also changes:
 
         - every minute, if the response depends on the clock;
-        - every day, if the key is limited to deployments. A session longer than `EMBEDSINK_DEDUP_DAYS` may change old
-          rows, which is not recorded as a load of their deployment (docs/decisions/0018).
+        - every day, if the key is limited to deployments: changes to old rows of a session longer than
+          `EMBEDSINK_DEDUP_DAYS` are not recorded as a load of the deployment (docs/decisions/0018).
         """
         engine: Engine = request.state.engine
         now = datetime.now(UTC)

@@ -148,7 +148,8 @@ class Admission:
         """
         if meta.key is not None:
             return await self.bodies.read(receive, meta.sender)
-        # The key is in the body, so the body reader calls `authenticate` with the first bytes of a large body.
+        # The key is in the body. `authenticate` is called early, with the first bytes of a large body that arrives in
+        # parts. For other bodies, `admit_body` authenticates the sender.
         authenticate = partial(self._authenticate_by_body, meta)
         return await self.bodies.read(receive, Sender(client_address(meta.scope)), authenticate=authenticate)
 
@@ -168,7 +169,9 @@ class Admission:
             self.rates.charge_bytes(meta.sender, uncharged_bytes)
 
     def check_key(self, meta: RequestMeta, result: ParseResult) -> Key:
-        """Return the sender's key, after checking that the parser read the same token as `_authenticate_by_body`.
+        """Return the sender's key, after checking that the parser found the token that `_authenticate_by_body` found.
+
+        They may differ: `_authenticate_by_body` searches the bytes without parsing, and may find a token in an event.
 
         Raises:
             Refused: header and body both contain a key (`two_credentials`), the body contains a valid key besides that
@@ -183,7 +186,7 @@ class Admission:
             detail = "key: the body contains another valid key. Send one key."
             raise Refused(Reason.BAD_CREDENTIAL, detail)
         if result.refusal is not None and not result.reasons:
-            raise result.refusal  # No rejection: the body could not be parsed. For example, its gzip is truncated.
+            raise result.refusal  # The whole body was refused, for example because its gzip is truncated.
         # The parser did not reach a key. Such a body is not stored, not even in the quarantine.
         cause = f" {result.refusal}" if result.refusal is not None else ""
         detail = f"authorization: is missing, and the body contains no key that can be read.{cause}"

@@ -97,9 +97,8 @@ class LiveStream:
         self._key_id = key.key_id
         self._notifier = engine.load_notifier
         self._filter = filter
-        # The number of the last segment whose events were sent or filtered out. A key with a scope must not learn this
-        # number, so message ids contain the visible position: as of the last message, the last segment with rows of the
-        # key's deployments.
+        # `_position` is the last segment whose events were sent or filtered out. Message ids contain
+        # `_visible_position` instead: as of the last message, the last segment that the key may learn of.
         if resume_after is None:
             self._position = self._notifier.position
             self._visible_position = _find_visible_position(engine, filter, self._position)
@@ -140,13 +139,12 @@ class LiveStream:
         except Unavailable:
             return None  # The position is unchanged, so the next poll includes these events.
         self._position = span.last
-        # Without a message, the visible position stays: clients detect gaps by comparing `after` with their last id.
         if loaded is None:
+            # Keep the visible position: clients detect gaps by comparing `after` with the id of their last message.
             return None
         previous_id = self._message_id()
         self._visible_position = _find_visible_position(self._engine, self._filter, span.last)
-        message_id = self._message_id()  # of the new position
-        return self._message("loaded", {"after": previous_id, "segment": message_id} | loaded)
+        return self._message("loaded", {"after": previous_id, "segment": self._message_id()} | loaded)
 
     async def _wait(self, ends_at: float) -> None:
         """Wait until the next poll. If nothing was loaded, wait longer: for a load, a heartbeat or the end."""
@@ -168,7 +166,7 @@ class LiveStream:
         return rows
 
     def _recent_spans(self) -> list[SegmentRange]:
-        """Return two ranges to search for recent rows: the newest few journal segments, and all within the limits."""
+        """Return two ranges to search for recent rows: the newest few segments, and then the largest allowed range."""
         newest = SegmentRange(max(0, self._position - NEWEST_SEGMENTS), self._position)
         if self._filter.deployments is None:
             return [newest, SegmentRange(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
@@ -176,7 +174,7 @@ class LiveStream:
         return [newest, SegmentRange(0, self._position)]
 
     def _message_id(self) -> int | str:
-        """Return the visible position as a message id: the newest segment of which the last message may tell the key.
+        """Return the visible position as a message id.
 
         For a key with a scope, encrypt the position: the plain number would show how much was loaded for other
         deployments.
@@ -216,14 +214,14 @@ def _find_visible_position(engine: Engine, filter: LiveFilter, position: int) ->
     """
     if filter.deployments is None:
         return position
-    newest_with_rows = engine.store.revisions.last_number(filter.deployments)
+    newest_with_rows = engine.store.revisions.segment_of_last_change(filter.deployments)
     # Segments after `position` may already be loaded.
-    return min(position, max(engine.load_notifier.first_position, newest_with_rows))
+    return min(position, max(engine.load_notifier.position_at_start, newest_with_rows))
 
 
 async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> dict[str, Any] | None:
     """Return the content of a `loaded` message; None if the filter excludes the whole load."""
-    revision = revision_of(engine, filter.deployments)
+    revision = revision_of(engine, filter.deployments)  # Before the query: later loads must change the revision.
     read = partial(_read_load, wants_rows=filter.wants_rows)
     # After a long absence of the client, the query takes as long as a report.
     is_short_span = span.last - span.after <= RESUME_SEGMENTS_MAX
@@ -233,7 +231,7 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *,
         return None
     content: dict[str, Any] = {
         "revision": revision,
-        # Duplicates are counted for all events together, so a narrowed stream can't show its own.
+        # The scope of a duplicate is not stored, so a narrowed stream gets no count of duplicates.
         "counts": counts.by_outcome(includes_duplicates=not filter.is_narrowed),
         "events": counts.events,
         "actions": counts.actions,

@@ -87,7 +87,7 @@ def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum:
 def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
     """Return the requested scope, within the key's scope.
 
-    Call `check_parameters` first: this function also accepts parameters of a scope that the path does not have.
+    Call `check_parameters` first: this function reads all scope parameters, even those that the path does not allow.
 
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
@@ -152,7 +152,7 @@ def parse_csv_options(query: QueryParams) -> CsvOptions:
 
 
 def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> PageRequest:
-    """Return the requested columns and page. A cursor is valid for one report and scope, in any format.
+    """Return the requested columns and page. A cursor is valid for one report and scope, with any columns and format.
 
     Args:
         query: the query parameters.

@@ -15,9 +15,9 @@ class Unsatisfiable(Exception):
 def is_range_requested(request: Request, *, etag: str, size: int) -> bool:
     """Return whether to send the requested range of the file instead of the whole file.
 
-    A server may ignore a `Range` header that is not a single range of bytes (section 14.2). A server must ignore the
-    header if `If-Range` names another version of the file. A date in `If-Range` never matches, because a file may be
-    replaced twice in a second.
+    A server may ignore a `Range` header that is not a single range of bytes (RFC 9110, section 14.2). A server must
+    ignore the header if `If-Range` names another version of the file. A date in `If-Range` never matches, because a
+    file may be replaced twice in a second.
 
     Args:
         request: the request with `Range` and `If-Range`.

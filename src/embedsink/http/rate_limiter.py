@@ -40,7 +40,7 @@ class TokenBuckets:
         next_full_at = max(now, self._full_at.get(name, now)) + amount / self.rate_per_s
         if next_full_at - now > BURST_S:  # The bucket lacks tokens, or the amount is larger than a bucket.
             wait_s = self.wait_s(name, amount, now)
-            if wait_s > 0:
+            if wait_s > 0:  # A full bucket accepts any amount.
                 return wait_s
         self._full_at[name] = next_full_at
         return 0.0
@@ -71,7 +71,7 @@ class TokenBuckets:
         return max(0.0, self._full_at.get(name, now) - now)
 
     def _evict_beyond_limit(self, now: float) -> None:
-        """If there are `count_max` buckets, drop a full one, which a new bucket would equal, or else the oldest."""
+        """If there are `count_max` buckets, drop a full one, which loses no state, or else the oldest."""
         if len(self._full_at) < self._count_max:
             return
         candidates = list(islice(self._full_at, _EVICTION_CANDIDATES))  # Searching all buckets would be slow.
@@ -93,10 +93,10 @@ class RateLimiter:
     """
 
     def __init__(self, events_per_s: int, *, bytes_per_s: int, address_bytes_per_s: int) -> None:
-        self._event_buckets = TokenBuckets(events_per_s)
-        self._key_byte_buckets = TokenBuckets(bytes_per_s)
-        self._address_byte_buckets = TokenBuckets(address_bytes_per_s)
-        self._work_buckets = TokenBuckets(address_bytes_per_s)
+        self._event_buckets = TokenBuckets(events_per_s)  # by key id
+        self._key_byte_buckets = TokenBuckets(bytes_per_s)  # by key id
+        self._address_byte_buckets = TokenBuckets(address_bytes_per_s)  # by sender
+        self._work_buckets = TokenBuckets(address_bytes_per_s)  # by sender
 
     def admit(self, sender: Sender, byte_count: int) -> None:
         """Charge one event and the declared bytes of a request to the key and the address of its sender.
@@ -125,8 +125,7 @@ class RateLimiter:
         if wait_s > 0:
             limit = f"{self._key_byte_buckets.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
             raise _rate_error(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
-        # The bucket is that of the address with this key. So requests with one key don't use up the address's rate for
-        # another key.
+        # A sender is an address with a key, so one key's requests don't use up the rate of the address's other keys.
         wait_s = self._address_byte_buckets.take(sender, byte_count, now)
         if wait_s > 0:
             self._key_byte_buckets.refund(sender.key_id, byte_count)

@@ -10,7 +10,7 @@ from embedsink.concurrency.throttle import Throttle
 # These are not settings: a response is useful until the next load, for a minute at most, and only to pages of the same
 # section. So room for 32 responses is enough.
 RESPONSES_MAX = 32
-RESPONSE_BYTES_MAX = 4 * 1_048_576
+CACHED_BYTES_MAX = 4 * 1_048_576
 
 Query = Callable[[], Coroutine[Any, Any, bytes]]
 
@@ -72,7 +72,7 @@ class SectionCache:
 
     def _store(self, tag: str, response: bytes) -> None:
         """Store a response. Beyond the limits, drop the least recently used responses."""
-        if len(response) > RESPONSE_BYTES_MAX:
+        if len(response) > CACHED_BYTES_MAX:
             return  # It would displace all others, and then itself.
         self._responses[tag] = response
         while self._exceeds_limits():
@@ -80,4 +80,4 @@ class SectionCache:
 
     def _exceeds_limits(self) -> bool:
         byte_count = sum(map(len, self._responses.values()))
-        return len(self._responses) > RESPONSES_MAX or byte_count > RESPONSE_BYTES_MAX
+        return len(self._responses) > RESPONSES_MAX or byte_count > CACHED_BYTES_MAX

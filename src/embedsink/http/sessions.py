@@ -70,8 +70,8 @@ def _cookie_value(request: Request) -> str | None:
     # `request.cookies` parses all cookies, and takes 0.2 s for a quoted cookie of 16 KiB.
     # This search finds the name after a semicolon, and takes the text until the next semicolon.
     cookies = ";" + ";".join(request.headers.getlist("cookie")).replace("; ", ";")
-    _, name, rest = cookies.partition(f";{_cookie_name(request)}=")
-    return rest.partition(";")[0].strip() if name else None
+    _, found_name, rest = cookies.partition(f";{_cookie_name(request)}=")
+    return rest.partition(";")[0].strip() if found_name else None
 
 
 def _cookie_name(request: Request) -> str:

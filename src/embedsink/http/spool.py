@@ -54,7 +54,7 @@ async def spool_query(
         running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, query.run, write)
         try:
             while not await _has_ended_within(running, SPACE_CHECK_INTERVAL_S):
-                if query.is_file_too_large() or query.is_spilling_without_space():
+                if query.lacks_file_space() or query.is_spilling_without_space():
                     query.interrupt()
         except asyncio.CancelledError:
             await interrupt_and_wait(running, query.interrupt)
@@ -62,7 +62,7 @@ async def spool_query(
             raise
         result = await running
         # The file may have grown since the last check.
-        if query.is_file_too_large():
+        if query.lacks_file_space():
             query.file.close()
             raise _no_space_error(_ALMOST_FULL)
         return query.file, result
@@ -109,7 +109,7 @@ class _SpooledQuery:
                 raise _no_space_error(_ALMOST_FULL) from error
             raise
 
-    def is_file_too_large(self) -> bool:
+    def lacks_file_space(self) -> bool:
         """Return whether a `_MemoryFile` exceeds its limit, or a `_DiskFile` takes space of an almost full disk."""
         if isinstance(self.file, _MemoryFile):
             return self.file.byte_count > IN_MEMORY_BYTES_MAX
@@ -158,6 +158,7 @@ class _DiskFile(SpooledTemporaryFile[bytes]):
 
     def write(self, chunk: Any) -> int:
         """Write a chunk, unless the query was interrupted."""
+        # The disk is almost full, or the request was cancelled and this error is ignored.
         if self.refuses_writes:
             raise OSError(errno.ENOSPC, _ALMOST_FULL)
         return super().write(chunk)

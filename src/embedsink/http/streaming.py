@@ -72,7 +72,7 @@ class FileDownload(FileResponse):
         descriptor: the open file; closed at the end.
         is_key_live: returns whether the key is still valid.
         slot: the slot to occupy, from a concurrency limiter.
-        is_range: whether to send the range in the `Range` header; otherwise the whole file.
+        honors_range: whether to send the range in the `Range` header; otherwise the whole file.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class FileDownload(FileResponse):
         is_key_live: Callable[[], bool],
         *,
         slot: AbstractAsyncContextManager[None] | None = None,
-        is_range: bool = True,
+        honors_range: bool = True,
         **options: Any,
     ) -> None:
         # This path refers to the open file, even after the file was renamed or deleted.
@@ -89,11 +89,11 @@ class FileDownload(FileResponse):
         self._descriptor = descriptor
         self._is_key_live = is_key_live
         self._slot = contextlib.nullcontext() if slot is None else slot
-        self._is_range = is_range
+        self._honors_range = honors_range
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the file, or a range of it, in a slot of the limiter."""
-        if not self._is_range:  # Starlette sends the range in the header, so remove it.
+        if not self._honors_range:  # Starlette honors the header, so remove it.
             headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
             scope = {**scope, "headers": headers}
         try:

@@ -103,7 +103,7 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
     """
     value = decode(body, depth_max=settings.depth_max).value
     # Checking the depth of tens of thousands of files is slow. Most bodies have too few brackets to be too deep.
-    if not is_shallow(body, flat_brackets=_file_brackets(value), depth_max=settings.depth_max):
+    if not is_shallow(body, flat_brackets=_flat_brackets(value), depth_max=settings.depth_max):
         check_depth(value, depth_max=settings.depth_max)
     if may_contain_bad_text(body) and (errors := _text_errors(value)):
         return errors
@@ -115,8 +115,8 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
     return sync
 
 
-def _file_brackets(value: Any) -> int:
-    """Return the number of opening brackets of all files but the first: further files don't deepen the nesting."""
+def _flat_brackets(value: Any) -> int:
+    """Return the number of opening brackets that add no depth: one for each file except the first."""
     files = value.get("generatedFiles") if isinstance(value, dict) else None
     if not isinstance(files, list):
         return 0
@@ -200,7 +200,7 @@ def _extra_fields(value: dict[str, Any], service_name: str) -> dict[str, Any] | 
         extra["generatedFiles"] = {
             str(index): _unspecified_fields(file, GeneratedFile) for index, file in extended_files
         }
-    return extra if extra else None
+    return extra or None
 
 
 def _unspecified_fields(value: dict[str, Any], specified_type: Any) -> dict[str, Any]:

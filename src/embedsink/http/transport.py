@@ -42,9 +42,8 @@ def is_loopback_host(request: Request) -> bool:
 def is_https(request: Request) -> bool:
     """Return whether the browser uses HTTPS, to this server or to a proxy in front of it."""
     transport: Transport = request.scope["state"]["transport"]
-    accepts_plain_http = transport is Transport.ANYTHING
-    # Otherwise the server refuses plain HTTP, so a proxy has received this request over HTTPS.
-    return request.scope["scheme"] == "https" or not accepts_plain_http
+    # With any other transport, the server refuses plain HTTP, so a proxy has received this request over HTTPS.
+    return request.scope["scheme"] == "https" or transport is not Transport.ANYTHING
 
 
 def is_own_page(request: Request, *, allow_cross_site_navigation: bool = False) -> bool:

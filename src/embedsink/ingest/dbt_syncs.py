@@ -69,7 +69,7 @@ class DbtSyncs:
         self._unloaded_bytes = 0
         self._recording: dict[Job, asyncio.Task[bool]] = {}  # the running task of each job
         self._unread_segments: list[Path] = []  # segments from which `_recover` still has to read
-        self._recovered_opened_count = 0  # the value of `store.opened_count` when the segments were listed
+        self._opened_count_at_recovery = 0  # the value of `store.opened_count` when the segments were listed
         self._recovery_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
@@ -87,7 +87,7 @@ class DbtSyncs:
             if result is None:
                 result = await self._find_loaded(job, key_id)
             # A store that was replaced during the query may lack results, so recover them and query again.
-            was_store_replaced = self._recovered_opened_count != self._store.opened_count
+            was_store_replaced = self._opened_count_at_recovery != self._store.opened_count
             if result is not None or not was_store_replaced:
                 return result
 
@@ -155,13 +155,13 @@ class DbtSyncs:
                 self._unloaded_bytes -= len(result.encoded)
 
     async def _recover(self) -> None:
-        """Add the journal's results that the store lacks to memory, once after each opening of the store.
+        """Add to memory the journal's results that the store lacks, once after each opening of the store.
 
         A restart empties the memory, and a store that replaces a damaged one may lack loaded results.
         """
         async with self._recovery_lock:
-            if self._recovered_opened_count != self._store.opened_count:
-                self._recovered_opened_count = self._store.opened_count
+            if self._opened_count_at_recovery != self._store.opened_count:
+                self._opened_count_at_recovery = self._store.opened_count
                 self._unread_segments = self._journal.segments()
             while self._unread_segments:
                 for sync in await asyncio.to_thread(self._find_missing_in_store, self._unread_segments[0]):

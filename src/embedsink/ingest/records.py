@@ -24,7 +24,7 @@ WHOLE_ENVELOPE_BYTES_MAX = 65_536
 TRUNCATED_BYTES = 8_192
 # Every API key begins with this.
 _KEY_PREFIX = b"es_"
-_KIND_MEMBERS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
+_LINE_STARTS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_PREFIX = b'{"kind":"sync",'
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_PREFIX), re.MULTILINE)
 
@@ -138,7 +138,7 @@ def _envelope_lines(parsed: ParsedDelivery, shared: bytes, new_id: NewId) -> lis
     for envelope in parsed.accepted:
         payload = envelope["payload"]
         known = parsed.catalog.known_fields[envelope["type"]]
-        add(_KIND_MEMBERS[envelope["direction"]])
+        add(_LINE_STARTS[envelope["direction"]])
         add(shared)
         if known.issuperset(payload):
             add(encode(envelope))

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from embedsink.errors import EmbedsinkError, Unavailable
+from embedsink.errors import Unavailable
 from embedsink.ingest.fair_queue import FairQueue
 from embedsink.ingest.pipeline import ParseJob, ParseResult
 from embedsink.ingest.worker import LENGTHS, decode_result, encode_job, rules_argument
@@ -204,5 +204,5 @@ def _log_lost_worker(error: Exception) -> None:
     log.warning("ingest_worker_lost", extra={"detail": f"{type(error).__name__}: {error}"})
 
 
-def _stopping_error() -> EmbedsinkError:
+def _stopping_error() -> Unavailable:
     return Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then resend.")

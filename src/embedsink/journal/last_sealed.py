@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-_DIGITS = 12
+_DIGIT_COUNT = 12
 
 
 class LastSealed:
@@ -21,7 +21,7 @@ class LastSealed:
         """Return the number of the last sealed segment; 0 if the file is missing or unreadable."""
         # `write` overwrites only the beginning of the file, so ignore the rest.
         with contextlib.suppress(OSError, ValueError):
-            return int(self._path.read_bytes()[:_DIGITS])
+            return int(self._path.read_bytes()[:_DIGIT_COUNT])
         return 0
 
     def write(self, number: int) -> None:
@@ -34,6 +34,6 @@ class LastSealed:
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o640)
             try:
-                os.pwrite(descriptor, f"{number:0{_DIGITS}d}\n".encode(), 0)
+                os.pwrite(descriptor, f"{number:0{_DIGIT_COUNT}d}\n".encode(), 0)
             finally:
                 os.close(descriptor)

@@ -16,7 +16,7 @@ from embedsink.journal.segment import (
     OPEN,
     SEALED,
     Damage,
-    find_damage,
+    damage_of_groups,
     has_intact_group,
     identity_of,
     inspect,
@@ -134,7 +134,7 @@ def _recover_open(path: Path, damaged_folder: Path, recovery: Recovery) -> None:
         path.unlink()
         recovery.notes.append(_duplicate_note(path, sealed))
         return
-    damage = find_damage(content)
+    damage = damage_of_groups(content)
     if damage is None:
         _seal(path, len(content), damaged_folder, recovery)
         return
@@ -278,7 +278,7 @@ def _resolve_duplicates(folder: Path, recovery: Recovery) -> None:
 def _renumber(path: Path, namesake: Path, recovery: Recovery) -> None:
     """Give a segment the next number, so that it is loaded in addition to `namesake`, which has the same identity.
 
-    If the segment is open, it is sealed too; `_seal` has synced it. An event with an id that is in both counts once.
+    If the segment is open, it is sealed too; `_seal` has synced it. An event in both counts once if it has an id.
     """
     recovery.last_number += 1
     identity = new_identity(recovery.last_number)

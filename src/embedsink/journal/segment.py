@@ -96,7 +96,7 @@ def damage_of(name: str, content: bytes) -> Damage | None:
     return damage
 
 
-def find_damage(content: bytes) -> Damage | None:
+def damage_of_groups(content: bytes) -> Damage | None:
     """Return the first damage in the groups of a segment; None if all groups are intact."""
     damage, _ = _inspect_groups(content)
     return damage
@@ -132,12 +132,12 @@ def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
     group_bytes_max = 0
     for match in _find_trailers(content):
         lines = memoryview(content)[group_start : match.start()]
-        has_length = int(match[1]) == len(lines)
-        has_checksum = int(match[2], 16) == zlib.crc32(lines)
-        if not (has_length and has_checksum):
+        has_same_length = int(match[1]) == len(lines)
+        has_same_checksum = int(match[2], 16) == zlib.crc32(lines)
+        if not (has_same_length and has_same_checksum):
             # If one of the two values matches, the trailer belongs to this group, so the whole group was written.
             # Zeros are the exception: they mean that a page never reached the disk.
-            was_complete = (has_length or has_checksum) and _UNWRITTEN not in bytes(lines)
+            was_complete = (has_same_length or has_same_checksum) and _UNWRITTEN not in bytes(lines)
             return Damage(group_start, "its checksum does not match", was_complete), group_bytes_max
         group_bytes_max = max(group_bytes_max, match.end() - group_start)
         group_start = match.end()

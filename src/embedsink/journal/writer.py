@@ -151,7 +151,7 @@ class Journal:
         Raises:
             Unavailable: the journal does not accept the lines.
         """
-        return wait_for(lambda on_durable: self.submit(lines, on_durable))
+        return as_future(lambda on_durable: self.submit(lines, on_durable))
 
     def segments(self) -> list[Path]:
         """Return the paths of the sealed segments, oldest first."""
@@ -334,7 +334,7 @@ class Journal:
             self._segment = None
             self._sync_folder()
         except OSError as error:
-            is_still_open = self._segment is not None
+            is_still_open = self._segment is not None  # `seal` failed, not the sync of the folder.
             if is_disk_full(error) and is_still_open:
                 # The new name needs disk space too. The segment stays open until the disk has space.
                 self.capacity.refuse(_DISK_FULL_MESSAGE)
@@ -375,7 +375,7 @@ class Journal:
             self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def wait_for(submit: Callable[[OnDurable], None]) -> "asyncio.Future[None]":
+def as_future(submit: Callable[[OnDurable], None]) -> "asyncio.Future[None]":
     """Call `submit` with a callback, and return a future of the running event loop that the callback completes."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -73,7 +73,7 @@ def find_suspect_blocks(path: Path, *, on_step: Callable[[], None] = lambda: Non
         newer_header = max(last_two_headers, key=lambda header: header[1])
         _, _, _, free_list_pointer, block_count, block_bytes = newer_header
         if block_bytes not in BLOCK_BYTES:
-            # Without the size of the blocks, only headers can be checked. If each matches its checksum, suspect all.
+            # Without a valid block size, no block can be found. If no header has a wrong checksum, suspect all headers.
             return suspect_headers or [Block(0, _HEADERS_BYTES)]
         suspects = list(_scan_blocks(file, block_count, block_bytes, on_step))
         # A suspect header may have a wrong pointer to the free list.
@@ -136,7 +136,7 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
 
 
 def _is_free(block: Block, block_bytes: int, free_numbers: Collection[int]) -> bool:
-    """Return whether all blocks in a range of the file are free."""
+    """Return whether a suspect block is free. For the missing end of the file, return whether all its blocks are."""
     first_number = (block.offset - _HEADERS_BYTES) // block_bytes
     count = block.byte_count // block_bytes
     # Compare the counts first: the missing end of a file may have a huge number of blocks.

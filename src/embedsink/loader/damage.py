@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from embedsink.data_folder import LOSS_NOTE_PREFIX
-from embedsink.durable_files import free_path, move_to_damaged, sync_folder, write_durably
+from embedsink.durable_files import first_free_path, move_to_damaged, sync_folder, write_durably
 from embedsink.journal.segment import OPEN, SEALED, number_of
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class DamagedFiles:
 
     def link_database(self, path: Path, why: str) -> None:
         """Link a damaged database file into `damaged/`. Its old name remains until another file replaces it."""
-        free_path(self._folder / path.name).hardlink_to(path)
+        first_free_path(self._folder / path.name).hardlink_to(path)
         sync_folder(self._folder)
         log.error("store_damaged", extra={"detail": f"{path.name}: {why}. A copy is in damaged/."})
         self.delete_old_databases()

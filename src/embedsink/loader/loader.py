@@ -249,8 +249,8 @@ class Loader:
         else:
             self.open_store()
         # A load may have been committed although it raised an error, or a rebuild may have salvaged rows.
-        has_new_segments = not self._pending.loaded_sizes.keys() <= known_segments
-        if has_new_segments:
+        new_segments = self._pending.loaded_sizes.keys() - known_segments
+        if new_segments:
             self._publisher.is_dirty = True
             self._on_loaded()
 

@@ -35,7 +35,7 @@ class LoadNotifier:
         self._journal = journal
         self._listeners_max = listeners_max
         self._loop = asyncio.get_running_loop()
-        self.first_position = self.position  # the position at the start
+        self.position_at_start = self.position
         # The newest segment with acknowledged events of each deployment. The key None is for events without one.
         self._acknowledged_numbers: dict[int | None, int] = {}
         # The number for all other deployments: segments of an earlier process may have their events.
@@ -84,7 +84,7 @@ class LoadNotifier:
     def note_acknowledged(self, deployment: int | None) -> None:
         """Record that the newest segment has durable events of a deployment; None for events without a deployment."""
         if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
-            # Limit the memory. No deleted entry exceeds the present newest number, which replaces them all.
+            # Limit the memory: let the newest number, which no entry exceeds, stand for all entries.
             self._acknowledged_numbers.clear()
             self._default_number = self._journal.last_number
         self._acknowledged_numbers[deployment] = self._journal.last_number

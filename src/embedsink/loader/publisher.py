@@ -119,7 +119,6 @@ class Publisher:
                 self._publish(self._copy)
             elif self._copy.stalled_s >= STALLED_S:
                 self._abandon_stalled()
-        # Set above, or by `checkpoint_when_due` since the last call.
         if self._has_unreported_stall:
             self._has_unreported_stall = False
             raise OSError(stall_message(self._folder.store))
@@ -145,7 +144,7 @@ class Publisher:
             self._publish(copy)
             return
         self.abandon()
-        # At `until`, end without an error: the copy was slow, but need not have stalled.
+        # At `until`, return without an error: the copy may only be slow.
         if time.monotonic() < until:
             raise OSError(stall_message(self._folder.store))
 
@@ -231,7 +230,7 @@ class Publisher:
         self._status.snapshot_at = self._folder.snapshot.stat().st_mtime
 
     def _abandon_stalled(self) -> None:
-        """Kill a stalled copy. The next `advance` reports the stall."""
+        """Kill a stalled copy. `advance` raises the error, because a stall must not fail the load that notices it."""
         self.abandon()
         self._has_unreported_stall = True
 

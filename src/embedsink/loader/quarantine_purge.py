@@ -60,7 +60,8 @@ class QuarantinePurge:
         """
         if self.seconds_to_next() != 0:
             return False
-        if self._clock_watch.poll() is not None:
+        has_clock_jumped = self._clock_watch.poll() is not None
+        if has_clock_jumped:
             self._schedule()
             return False
         before = naive_utc(datetime.now(UTC)) - timedelta(days=self._days)

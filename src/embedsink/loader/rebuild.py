@@ -97,7 +97,7 @@ def _fill_store(
     store: Store, damaged_paths: Sequence[Path], folder: DataFolder, on_step: Callable[[], None]
 ) -> Rebuilt:
     """Salvage the rows that neither the new store nor the journal has. Return the result of the rebuild."""
-    # Wrong rollups may be the operator's reason for the rebuild.
+    # Don't keep those of the snapshot: wrong rollups may be why the operator runs `embedsink rebuild`.
     store.reset_derived_tables()
     snapshot_number = store.ledger.last_segment_number()  # before the salvage, which adds segments
     # `number_of` returns 0 for files that are not segments.
@@ -113,15 +113,14 @@ def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], 
     If no snapshot is intact, the store is not opened.
     """
     damaged: list[Path] = []
-    for snapshot in (folder.snapshot, folder.previous):
-        if snapshot.exists():
-            try:
-                replace_by_copy(store.path, snapshot, on_step=on_step)
-                store.open()
-                break
-            except StoreBroken as error:
-                log.error("snapshot_damaged", extra={"detail": f"{snapshot.name}: {error}"})
-                damaged.append(snapshot)
+    for snapshot in filter(Path.exists, (folder.snapshot, folder.previous)):
+        try:
+            replace_by_copy(store.path, snapshot, on_step=on_step)
+            store.open()
+            break
+        except StoreBroken as error:
+            log.error("snapshot_damaged", extra={"detail": f"{snapshot.name}: {error}"})
+            damaged.append(snapshot)
     return damaged
 
 

@@ -46,7 +46,7 @@ class SegmentChecks:
         segments = []
         for path in self._with_unique_numbers(paths):
             self._report_gap(before=number_of(path))
-            # A segment that was recovered late has a lower number.
+            # A segment whose recovery was deferred is checked after higher numbers.
             self._checked_number = max(self._checked_number, number_of(path))
             segment = self._inspect(path)
             if segment is not None:
@@ -123,7 +123,7 @@ class SegmentChecks:
             segment = inspect(path)
         except OSError as error:
             if error.errno != errno.EIO:
-                raise
+                raise  # Other errors, such as too many open files, are not damage.
             self.reject(path, f"can't be read ({error.strerror})")
             return None
         if segment.damage is not None:

@@ -39,7 +39,6 @@ def are_valid(fields: dict[str, Any], rules: Rules) -> bool:
     Strings may contain text that SQL can't store. The caller finds such text with `may_contain_bad_text`.
     """
     try:
-        # Pydantic creates an error for each unknown member. One is enough to be invalid, so drop the others.
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError:
         return False
@@ -80,7 +79,6 @@ def _find_type_problems(fields: dict[str, Any]) -> dict[str, Problem]:
     """Return the first problem of each field that is unknown, missing or has a wrong type, by the field's name."""
     problems: dict[str, Problem] = {}
     try:
-        # Pydantic creates an error for each unknown member. One is enough to be invalid, so drop the others.
         delivery_validator.validate_python(_drop_excess_nested_members(fields))
     except ValidationError as error:
         for field_error in error.errors(include_url=False):
@@ -186,7 +184,7 @@ def _encode_single_delivery(fields: bytes, envelope: Any) -> bytes:
 def _drop_excess_nested_members(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with at most one unknown member of the context, and one excess reason of loss.
 
-    One of each is enough to make the delivery invalid.
+    One of each is enough to make the delivery invalid. Pydantic would create an error for every further one.
     """
     context, lost = fields.get("context"), fields.get("lost")
     if isinstance(context, dict):

@@ -79,7 +79,7 @@ def is_shallow(body: bytes, *, flat_brackets: int, depth_max: int) -> bool:
 
     Args:
         body: the JSON text.
-        flat_brackets: the number of brackets that add no depth, such as those of all siblings except one.
+        flat_brackets: the number of brackets that add no depth, such as those of each envelope after the first.
         depth_max: the maximum depth.
     """
     opening_brackets = _count_byte(body, b"{") + _count_byte(body, b"[")
@@ -141,7 +141,7 @@ def _has_unique_keys(compact: bytes, body: bytes) -> bool:
     """Return whether no object in a body has duplicate keys; False if this can't be decided.
 
     orjson drops duplicate keys with their quotation marks, so its output `compact` has fewer of these marks. But it
-    also adds one for each `_ESCAPED_QUOTATION_MARK`. In a body with this escape, equal numbers prove nothing.
+    also decodes `_ESCAPED_QUOTATION_MARK`, which adds a mark. In a body with this escape, equal numbers prove nothing.
     """
     if _contains_escape(_ESCAPED_QUOTATION_MARK, body):
         return False

@@ -32,7 +32,7 @@ _TYPES_BY_DUCKDB_TYPE = {
     "DATE": "date",
     "JSON": "json",
 }
-_JSON_SCHEMAS: dict[str, dict[str, Any]] = {
+_JSON_SCHEMAS_BY_TYPE: dict[str, dict[str, Any]] = {
     "integer": {"type": ["integer", "null"]},
     "number": {"type": ["number", "null"]},
     "boolean": {"type": ["boolean", "null"]},
@@ -181,7 +181,7 @@ def row_schema(report: Report) -> dict[str, Any]:
         "description": report.grain,
         "type": "object",
         "properties": {
-            column.name: _JSON_SCHEMAS.get(column.type, {}) | {"description": _description_with_unit(column)}
+            column.name: _JSON_SCHEMAS_BY_TYPE.get(column.type, {}) | {"description": _description_with_unit(column)}
             for column in report.columns
         },
         "required": [column.name for column in report.columns],

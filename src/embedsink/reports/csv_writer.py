@@ -58,7 +58,7 @@ def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions
     bom = "\ufeff" if options.bom else ""
     header = ",".join([column.name for column in columns])
     yield f"{bom}{header}\r\n".encode()
-    converters: list[Converter | None] = [_converter_for(type_of(column), guard=options.guard) for column in columns]
+    converters = [_converter_for(type_of(column), guard=options.guard) for column in columns]
     # A parser would skip an empty line, so a single empty field is quoted.
     empty_line = '""' if len(columns) == 1 else ""
     for rows in reader.rows(selection):
@@ -96,7 +96,10 @@ def _guarded_field(value: Any) -> str:
 
 
 def _begins_formula(text: str, start: int = 0) -> bool:
-    """Return whether a formula begins at `start`: a formula sign, after characters that a spreadsheet may remove."""
+    """Return whether a formula sign follows `start`, after only quotation marks and invisible characters, if any.
+
+    A spreadsheet may remove those characters when it reads the cell.
+    """
     for index in range(start, len(text)):
         character = text[index]
         if character in _FORMULA_SIGNS:

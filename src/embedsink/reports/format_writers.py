@@ -9,7 +9,7 @@ import orjson
 from embedsink.reports.catalog import type_of
 from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.reports.format import Format
-from embedsink.reports.row_values import JSON_OPTIONS, Converter, convert_columns, selected_columns
+from embedsink.reports.row_values import JSON_OPTIONS, convert_columns, selected_columns
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 
@@ -71,7 +71,7 @@ def _row_objects(reader: Reader, selection: str | SelectQuery) -> Iterator[list[
     """Yield lists of rows as dictionaries for orjson, a few thousand rows at a time."""
     columns = selected_columns(reader, selection)
     names = [column.name for column in columns]
-    converters: list[Converter | None] = [_json_fragment if type_of(column) == "json" else None for column in columns]
+    converters = [_json_fragment if type_of(column) == "json" else None for column in columns]
     for rows in reader.rows(selection):
         yield [dict(zip(names, row, strict=True)) for row in convert_columns(rows, converters)]
 

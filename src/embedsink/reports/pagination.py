@@ -142,21 +142,18 @@ class PageRequest:
         limit = parse_integer("limit", self.limit, maximum=LIMIT_MAX)
         columns = parse_columns(self.columns, visible) or visible
         has_pages = "ingest_seq" in visible
+        cursor = None
         if self.cursor is not None:
             if not has_pages:
                 raise Refused(Reason.BAD_PARAMETER, "cursor: this report is not paginated. Omit the cursor.")
             cursor = Cursor.decode(self.cursor, self.query_id, self.cipher)
-            return self._page_query(view, columns, limit), cursor
-        if has_pages and limit is not None:
-            return self._page_query(view, columns, limit), None
-        # Each report defines its own order. Raw events are sorted by `ingest_seq`.
-        return SelectQuery(view, columns, limit, is_by_ingest_seq=view == EVENT_VIEW), None
-
-    def _page_query(self, view: str, columns: tuple[str, ...], limit: int | None) -> SelectQuery:
-        """Return the query of a page with at most `limit` rows; `LIMIT_MAX` if `limit` is None."""
-        is_expensive = uses_window_functions(view)  # A few rows of such a view take as long as all.
-        row_limit = LIMIT_MAX if limit is None else limit
-        return SelectQuery(view, columns, row_limit, is_page=True, is_expensive=is_expensive)
+        if has_pages and (limit or cursor):
+            is_expensive = uses_window_functions(view)
+            query = SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_expensive)
+        else:
+            # A report defines the order of its rows, but the view of raw events has no order.
+            query = SelectQuery(view, columns, limit, is_by_ingest_seq=view == EVENT_VIEW)
+        return query, cursor
 
 
 def parse_integer(name: str, text: str | None, *, maximum: int, minimum: int = 1) -> int | None:

@@ -51,7 +51,7 @@ class IngestedCounts:
 
     @property
     def row_count(self) -> int:
-        """The number of accepted and quarantined rows, which have an envelope."""
+        """The number of accepted and quarantined rows. Rows with other outcomes have no envelope."""
         return self.outcomes["accepted"] + self.outcomes["quarantined"]
 
 

@@ -1,6 +1,6 @@
 """The conversion of database values to those of a file format, column by column: it is faster than row by row."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -20,7 +20,7 @@ def selected_columns(reader: Reader, selection: str | SelectQuery) -> list[Colum
     return reader.selected_columns(selection if isinstance(selection, SelectQuery) else SelectQuery(selection))
 
 
-def convert_columns(rows: list[tuple[Any, ...]], converters: list[Converter | None]) -> Iterator[tuple[Any, ...]]:
+def convert_columns(rows: list[tuple[Any, ...]], converters: Sequence[Converter | None]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows with converted values. Converting column by column is faster than row by row.
 
     Args:

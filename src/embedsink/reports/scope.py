@@ -140,7 +140,7 @@ def _parse_timezone(name: str | None) -> str | None:
 
 
 def _parse_deployments(requested: Iterable[str | int], allowed: frozenset[int] | None) -> frozenset[int] | None:
-    """Return the requested deployments; without a request, the allowed deployments (None for all).
+    """Return the requested deployments. If none is requested, return the allowed ones (None for all).
 
     Raises:
         Refused: a deployment is invalid (reason `bad_parameter`) or not allowed (`out_of_scope`).
@@ -167,7 +167,7 @@ def parse_instant(name: str, text: str | None) -> datetime | None:
     Raises:
         Refused: the text has none of these forms, or the time is outside the calendar (reason `bad_parameter`).
     """
-    return _parse_time_or_age(name, text, None, lambda: datetime.now(UTC))
+    return _parse_time_or_age(name, text, timezone=None, now=lambda: datetime.now(UTC))
 
 
 def _parse_time_or_age(

@@ -13,8 +13,7 @@ from embedsink.reports.scope import Scope
 from embedsink.store.reader import Reader
 
 MANIFEST = "manifest.json"
-# rw-r--r--. The upper 16 bits of a ZIP entry's external attributes are its Unix mode.
-_ENTRY_ATTRIBUTES = 0o644 << 16
+_ENTRY_MODE = 0o644  # rw-r--r--
 
 
 def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOptions) -> None:
@@ -73,7 +72,7 @@ def _zip_entry(name: str, written_at: datetime) -> ZipInfo:
     """Return the header of a compressed file in the ZIP."""
     entry = ZipInfo(name, date_time=written_at.timetuple()[:6])  # year to second
     entry.compress_type = ZIP_DEFLATED
-    entry.external_attr = _ENTRY_ATTRIBUTES
+    entry.external_attr = _ENTRY_MODE << 16  # The upper 16 bits are the Unix mode.
     return entry
 
 

@@ -121,7 +121,7 @@ class Store:
 
     def _delete_write_ahead_logs(self) -> None:
         """Delete the log that DuckDB leaves if its checkpoint fails at closing: the journal still has those rows."""
-        for log in self.path.parent.glob(f"{self.path.name}.wal*"):
+        for log in self.path.parent.glob(f"{self.path.name}.wal*"):  # also `.wal.checkpoint` and `.wal.recovery`
             log.unlink()
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
@@ -176,7 +176,7 @@ class Store:
     def is_spilling(self) -> bool:
         """Whether reports or loads spill to disk."""
         with contextlib.suppress(OSError), os.scandir(self._spill) as entries:
-            return any(True for _ in entries)
+            return next(entries, None) is not None
         return False
 
     def reader(self, scope: Mapping[str, object], *, is_short: bool = False) -> Reader:
@@ -298,18 +298,18 @@ class Store:
             StoreRefused, StoreBroken: nothing was rolled up.
         """
         # The last size is the smallest, and it is tried with more memory.
-        for batch_rows in _ROLLUP_BATCH_ROWS[:-1]:
+        for count_max in _ROLLUP_BATCH_ROWS[:-1]:
             try:
-                return self._roll_up(batch_rows)
+                return self._roll_up(count_max)
             except StoreTooSmall:
                 continue
         with self._raised_memory():
             return self._roll_up(_ROLLUP_BATCH_ROWS[-1])
 
-    def _roll_up(self, batch_rows: int) -> bool:
-        """Roll up at most `batch_rows` events in one transaction. Return False if there are too few events."""
+    def _roll_up(self, count_max: int) -> bool:
+        """Roll up at most `count_max` events in one transaction. Return False if there are too few events."""
         with duckdb_errors_translated(), transaction(self._load_connection()):
-            row_count = roll_up(self._load_connection(), from_count=self.limits.rollup_from_count, at_once=batch_rows)
+            row_count = roll_up(self._load_connection(), count_min=self.limits.rollup_from_count, count_max=count_max)
         # Like loaded segments, rollup rows take memory until the next checkpoint.
         self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0
@@ -341,7 +341,8 @@ class Store:
     ) -> Salvaged:
         """Copy the readable rows of damaged files into this store.
 
-        Rows of segments that the store or the journal has are skipped.
+        Rows of segments that the store or the journal (`journal_numbers`) has are skipped. `on_step` is called between
+        steps.
 
         Raises:
             StoreRefused, StoreBroken: a part of the rows may have been copied.

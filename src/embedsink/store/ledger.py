@@ -18,7 +18,7 @@ from embedsink.store.sql_files import read_sql
 LEDGER_ROWS_MIN = 100_000
 LEDGER_ROWS_MAX = 110_000
 # SQL: the number of a segment. Its name begins with the number, in twelve digits.
-SEGMENT_NUMBER = "split_part(segment, '-', 1)::bigint"
+SEGMENT_NUMBER_SQL = "split_part(segment, '-', 1)::bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,21 @@ class Ledger:
     """The ledger of an open store. It belongs to the thread that loads.
 
     Args:
-        connection: returns the connection that loads, or raises StoreBroken if the store is closed.
+        get_connection: returns the connection that loads, or raises StoreBroken if the store is closed.
     """
 
-    def __init__(self, connection: Callable[[], duckdb.DuckDBPyConnection]) -> None:
-        self._connection = connection
+    def __init__(self, get_connection: Callable[[], duckdb.DuckDBPyConnection]) -> None:
+        self._get_connection = get_connection
 
     def loaded_segment_sizes(self, *, from_number: int = 0) -> dict[str, int]:
         """Return the sizes in bytes of the loaded segments from number `from_number` on, without compacted segments.
 
         The keys are identities. Compacted segments share one row, so only a range of their numbers is known.
         """
-        segments = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
+        query = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
         lowest_name = f"{from_number:012d}"  # A segment's name begins with its number, in twelve digits.
         with duckdb_errors_translated():
-            rows = self._connection().execute(segments, [lowest_name]).fetchall()
+            rows = self._get_connection().execute(query, [lowest_name]).fetchall()
         return {identity_of(name): byte_count for name, byte_count in rows}
 
     def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:
@@ -58,22 +58,22 @@ class Ledger:
 
         A row stands for one segment, or for a range of compacted segments.
         """
-        ranges = (
-            f"select coalesce(first_number, {SEGMENT_NUMBER}), {SEGMENT_NUMBER} "  # noqa: S608
-            f"from loaded_segment where {SEGMENT_NUMBER} > $1"
+        query = (
+            f"select coalesce(first_number, {SEGMENT_NUMBER_SQL}), {SEGMENT_NUMBER_SQL} "  # noqa: S608
+            f"from loaded_segment where {SEGMENT_NUMBER_SQL} > $1"
         )
         with duckdb_errors_translated():
-            return self._connection().execute(ranges, [after]).fetchall()
+            return self._get_connection().execute(query, [after]).fetchall()
 
     def last_segment_number(self) -> int:
         """Return the highest number of a loaded segment; 0 if the store is empty."""
         with duckdb_errors_translated():
-            return highest_segment_number(self._connection())
+            return highest_segment_number(self._get_connection())
 
     def last_compacted_number(self) -> int:
         """Return the highest segment number in a compacted row, which stands for several segments; 0 without one."""
         with duckdb_errors_translated():
-            return highest_segment_number(self._connection(), where="first_number is not null")
+            return highest_segment_number(self._get_connection(), where="first_number is not null")
 
     def compact(self, *, before: int) -> None:
         """Compact the rows of old segments to about one a day if the ledger has `LEDGER_ROWS_MAX` rows or more.
@@ -84,9 +84,9 @@ class Ledger:
         Raises:
             StoreRefused, StoreBroken: nothing was changed.
         """
-        query = f"select count(*), max({SEGMENT_NUMBER}) from loaded_segment"  # noqa: S608
+        query = f"select count(*), max({SEGMENT_NUMBER_SQL}) from loaded_segment"  # noqa: S608
         with duckdb_errors_translated():
-            connection = self._connection()
+            connection = self._get_connection()
             [(row_count, last_number)] = connection.execute(query).fetchall()
             if row_count < LEDGER_ROWS_MAX:
                 return
@@ -99,8 +99,8 @@ class Ledger:
 
 def highest_segment_number(connection: duckdb.DuckDBPyConnection, *, where: str = "true") -> int:
     """Return the highest segment number of the ledger rows that match a SQL condition; 0 without such a row."""
-    numbers = f"select coalesce(max({SEGMENT_NUMBER}), 0) from loaded_segment where {where}"  # noqa: S608
-    [(number,)] = connection.execute(numbers).fetchall()
+    query = f"select coalesce(max({SEGMENT_NUMBER_SQL}), 0) from loaded_segment where {where}"  # noqa: S608
+    [(number,)] = connection.execute(query).fetchall()
     return int(number)
 
 

@@ -50,7 +50,7 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, selected: PurgeFilte
     connection.execute(read_sql("purge")["purge_batch"])
     counts = connection.execute("select deployment, count(*) from purge_batch group by deployment").fetchall()
     if counts:
-        # Retain the counts: as in a load, this file adds the table `counted_rejection`, which `purge_batch` creates.
+        # The counts remain: `purge_batch` creates the table `counted_rejection`, and this adds it to `rejection_count`.
         connection.execute(read_sql("load")["rejection_count"])
         connection.execute(read_sql("purge")["delete"])
     purged_count = sum(count for _, count in counts)

@@ -98,7 +98,7 @@ class Reader:
         connection.execute("set timezone = 'UTC'")
         # Take over the resources last: after an error above, the caller releases them.
         self._resources = resources.pop_all()
-        self._views = {} if views is None else views
+        self._views = {} if views is None else views  # An empty cache is shared too.
 
     def set_variables(self, **variables: object) -> Self:
         """Set session variables. Return this reader."""
@@ -162,7 +162,7 @@ class Reader:
         Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row with a smaller ingest_seq
         that becomes visible later is skipped: see embedsink.reports.pagination.
         """
-        row_count = max(selection.limit or 1, 1)  # A page ends at its last row, so it needs one.
+        row_count = selection.limit or 1  # A page ends at its last row, so it needs one.
         self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
         if selection.is_expensive:
             self._create_temp_page(selection, row_count=row_count + 1)  # with the first row of the next page

@@ -51,7 +51,7 @@ class Revisions:
         change_numbers = [(deployment, self._change_of(deployment).change_number) for deployment in sorted(deployments)]
         return f"{self._random_part} {change_numbers}"
 
-    def last_number(self, deployments: Collection[int]) -> int:
+    def segment_of_last_change(self, deployments: Collection[int]) -> int:
         """Return the number of the segment that was the newest when rows of these deployments last changed.
 
         Return 0 if these rows have not changed since the process started. Live streams of scoped keys use this number

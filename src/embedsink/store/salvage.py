@@ -16,7 +16,7 @@ import duckdb
 
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, duckdb_errors_translated
 from embedsink.store.insert import LINE_BITS, first_ingest_seq
-from embedsink.store.ledger import SEGMENT_NUMBER
+from embedsink.store.ledger import SEGMENT_NUMBER_SQL
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
@@ -38,7 +38,7 @@ _TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
 # ranges of segment numbers.
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
 _IS_OF_MISSING = _IS_MISSING.format(f"ingest_seq >> {LINE_BITS}")
-_IS_LEDGER_OF_MISSING = _IS_MISSING.format(SEGMENT_NUMBER)
+_IS_LEDGER_OF_MISSING = _IS_MISSING.format(SEGMENT_NUMBER_SQL)
 # The tables whose rows belong to rows of an owner table: the owner table, and the condition of the rows to copy.
 _DEPENDENT_TABLES = {
     "quarantine_rest": (
@@ -65,7 +65,7 @@ where former.rowid >= $1 and former.rowid < $2
   and former.replayed_at is not null
   and quarantine.replayed_at is null
 """
-_ROW_GROUPS = """
+_ROW_GROUP_SIZES_SQL = """
 select sum(count)::bigint from pragma_storage_info('damaged.' || $1)
 where column_id = 0 and segment_type <> 'VALIDITY'
 group by row_group_id
@@ -116,8 +116,8 @@ def salvage(
         # Delete incomplete rejections first, so that the ledger counts them as lost.
         connection.execute(read_sql("salvage")["rejection"])
         connection.execute(read_sql("salvage")["ledger"])
-    lost = f"select coalesce(sum(lost_count), 0) from loaded_segment where {_IS_LEDGER_OF_MISSING}"
-    [(lost_count,)] = connection.execute(lost).fetchall()
+    query = f"select coalesce(sum(lost_count), 0) from loaded_segment where {_IS_LEDGER_OF_MISSING}"
+    [(lost_count,)] = connection.execute(query).fetchall()
     return Salvaged(row_count, int(lost_count))
 
 
@@ -147,7 +147,7 @@ class _DamagedFile:
             "select table_name, list(column_name) from duckdb_columns() where database_name = 'damaged' group by all"
         )
         self._columns_by_table: dict[str, list[str]] = dict(connection.execute(columns_sql).fetchall())
-        # `salvage` has created the table `missing`, with the ranges of the missing segment numbers.
+        # `salvage` has created the table `missing`: ranges of segment numbers, of which the last has no end.
         [(first_missing_number,)] = connection.execute("select min(first_number) from missing").fetchall()
         self._first_missing_seq = first_ingest_seq(first_missing_number)
 
@@ -212,24 +212,24 @@ class _DamagedFile:
         """Yield the bounds of each row group: its first row, and the row after its last row."""
         try:
             with duckdb_errors_translated():
-                counts = [count for (count,) in self._connection.execute(_ROW_GROUPS, [table]).fetchall()]
+                counts = [count for (count,) in self._connection.execute(_ROW_GROUP_SIZES_SQL, [table]).fetchall()]
         except StoreDamaged:
             # The sizes of the row groups are unreadable, so assume the default size.
             with duckdb_errors_translated():
-                sizes = "select estimated_size from duckdb_tables() where database_name = 'damaged' and table_name = $1"
-                [(size,)] = self._connection.execute(sizes, [table]).fetchall()
+                query = "select estimated_size from duckdb_tables() where database_name = 'damaged' and table_name = $1"
+                [(size,)] = self._connection.execute(query, [table]).fetchall()
             counts = [_ROW_GROUP_ROWS] * (size // _ROW_GROUP_ROWS + 1)  # The last one may be partly filled.
         starts_and_end = accumulate(counts, initial=0)
         yield from pairwise(starts_and_end)
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
         """Copy the rows of missing segments from a range, unless the store has them. Return the number of copies."""
-        bounds = (
+        query = (
             f"select min(ingest_seq), max(ingest_seq) from {self._from_item(table)} "
             f"where rowid >= $1 and rowid < $2 and {_IS_OF_MISSING}"
         )
         with duckdb_errors_translated():
-            [(first, last)] = self._connection.execute(bounds, [start, end]).fetchall()
+            [(first, last)] = self._connection.execute(query, [start, end]).fetchall()
         if first is None:
             return 0
         # The bounds are constants, so that DuckDB skips the other row groups.
@@ -239,11 +239,10 @@ class _DamagedFile:
 
     def _insert(self, table: str, condition: str, start: int, end: int, *, into: str = "") -> int:
         """Insert the rows in a range of a damaged table that match a condition: into the same table, or into `into`."""
-        target = into if into else table
         source = f"{self._from_item(table)} where rowid >= $1 and rowid < $2 and {condition}"
         # `_from_item` may select the rowid as a column, which the target does not have.
         rows = f"select columns(lambda c: c <> 'rowid') from {source}"
-        return self._run(f"insert into {target} by name {rows}", start, end)
+        return self._run(f"insert into {into or table} by name {rows}", start, end)
 
     def _run(self, sql: str, start: int, end: int) -> int:
         """Run a statement for a range of rows in a transaction. Return the number of changed rows."""

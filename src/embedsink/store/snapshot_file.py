@@ -10,7 +10,7 @@ import duckdb
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import identity_of
 from embedsink.store.duckdb_errors import StoreDamaged, StoreRefused, first_line
-from embedsink.store.ledger import SEGMENT_NUMBER, highest_segment_number
+from embedsink.store.ledger import SEGMENT_NUMBER_SQL, highest_segment_number
 from embedsink.store.limits import StoreLimits
 from embedsink.store.verify import read_every_row
 
@@ -21,7 +21,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 # How many of the newest segments are listed. Two journals that share one of these belong to the same server.
-COMPARED_MAX = 100
+NEWEST_SEGMENTS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ def _unreadable_message(error: Exception) -> str:
 def _read_segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
     """Read the segments from the ledger (table `loaded_segment`): the newest ones, and those with these numbers."""
     query = (
-        f"from loaded_segment select segment where {SEGMENT_NUMBER} in (select unnest($1::bigint[])) "
+        f"from loaded_segment select segment where {SEGMENT_NUMBER_SQL} in (select unnest($1::bigint[])) "
         "union (from loaded_segment select segment order by segment desc limit $2)"
     )
-    rows = connection.execute(query, [list(numbers), COMPARED_MAX]).fetchall()
+    rows = connection.execute(query, [list(numbers), NEWEST_SEGMENTS_MAX]).fetchall()
     return Segments(
         last_number=highest_segment_number(connection),
         identities=frozenset(identity_of(segment) for (segment,) in rows),
@@ -100,7 +100,7 @@ def _last_compacted_number(connection: duckdb.DuckDBPyConnection) -> int:
 
     A compacted row stands for several old segments, and has the lowest of their numbers in `first_number`.
     """
-    columns = "select 1 from duckdb_columns() where table_name = 'loaded_segment' and column_name = 'first_number'"
-    if not connection.execute(columns).fetchall():
+    query = "select 1 from duckdb_columns() where table_name = 'loaded_segment' and column_name = 'first_number'"
+    if not connection.execute(query).fetchall():
         return 0  # The snapshot is from an embedsink that did not compact the ledger.
     return highest_segment_number(connection, where="first_number is not null")

@@ -12,7 +12,7 @@ from embedsink.client.http_client import HttpClient, NotEmbedsink, NothingAccept
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable
 from embedsink.ingest.records import body_rejection_line, delivery_lines
-from embedsink.journal.writer import OnDurable, wait_for
+from embedsink.journal.writer import OnDurable, as_future
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -248,12 +248,12 @@ async def _append_with_retries(submit: Callable[[OnDurable], None]) -> None:
 
     The loader frees space in the journal. Raise Unavailable after `RETRY_TIMEOUT_S`, or if writing fails.
     """
-    end = time.monotonic() + RETRY_TIMEOUT_S
+    give_up_at = time.monotonic() + RETRY_TIMEOUT_S
     while True:
         try:
-            await wait_for(submit)
+            await as_future(submit)
         except Unavailable as error:
-            if error.reason is Reason.STORAGE_FAILED or time.monotonic() > end:
+            if error.reason is Reason.STORAGE_FAILED or time.monotonic() > give_up_at:
                 raise
             await asyncio.sleep(_JOURNAL_RETRY_PAUSE_S)
         else:

@@ -209,12 +209,13 @@ def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
     shared = {name: member for name, member in body.items() if name not in ("events", "key")}
     events = body["events"]
     if not isinstance(events, list):  # The receiver quarantines it.
-        return _unparsed_delivery(number, line if "key" not in body else encode(shared | {"events": events}))
+        without_key = encode(shared | {"events": events}) if "key" in body else line
+        return _unparsed_delivery(number, without_key)
     # A delivery without events may report losses.
     delivery = _delivery_of(number, line, events) if events else Delivery([number], _id_seeds(number, line, 1), [])
     received_at = _pop_received_at(shared)
     problem = None
-    if "receivedAt" in shared:
+    if "receivedAt" in shared:  # It is invalid: `_pop_received_at` removes a valid one.
         quoted = preview(shared["receivedAt"])
         problem = f"receivedAt: {quoted} is not a past time in epoch milliseconds. Correct the file."
     return replace(delivery, shared=shared, received_at=received_at, problem=problem)
@@ -238,7 +239,7 @@ def _unparsed_delivery(number: int, line: bytes) -> Delivery:
 
 
 def _id_seeds(number: int, line: bytes, event_count: int) -> list[str]:
-    """Return the id seed of each event of a line."""
+    """Return the text from which the id of each event of a line is derived."""
     digest = sha256(line).hexdigest()
     return [f"{number}:{index}:{digest}" for index in range(event_count)]
 
@@ -270,13 +271,13 @@ def _with_id(envelope: Any, seed: str) -> Any:
 def _with_skew(delivery: Delivery) -> Delivery:
     """Replace the recorded `receivedAt` and `sentAt` with the clock skew between them.
 
-    The server that imports the delivery sets a new time of receipt. It rejects an invalid `sentAt`.
+    The server that imports the delivery sets a new time of receipt.
     """
     if delivery.received_at is None:
         return delivery
     sent_at = delivery.shared.get("sentAt", delivery.received_at)  # Without `sentAt`, assume that there is no skew.
     if isinstance(sent_at, bool) or not isinstance(sent_at, int | float):  # True is an int in Python.
-        return replace(delivery, received_at=None)
+        return replace(delivery, received_at=None)  # The server rejects the invalid `sentAt`.
     shared_members = {name: member for name, member in delivery.shared.items() if name != "sentAt"}
     skew_ms = delivery.received_at - sent_at
     is_skewed = abs(skew_ms) > SKEW_MS_MIN  # Smaller differences may be transit time, and are not corrected.

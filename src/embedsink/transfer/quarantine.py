@@ -15,7 +15,7 @@ import orjson
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, preview, suggestion
 from embedsink.ingest.records import delivery_lines, replay_line
-from embedsink.journal.writer import wait_for
+from embedsink.journal.writer import as_future
 from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -87,7 +87,7 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
         while batch := await asyncio.to_thread(_next_batch, engine, last_ingest_seq, quarantine_id):
             if batch.lines:
                 append = partial(engine.submit_counted, batch.lines, accepted=batch.envelope_count, quarantined=0)
-                await wait_for(append)
+                await as_future(append)
             replayed += batch.replayed
             rejected += batch.rejected
             last_ingest_seq = batch.last_ingest_seq
@@ -182,7 +182,7 @@ def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID
         rows = reader.dicts(REPLAYABLE_VIEW)  # The view limits the size of a batch.
     if not rows:
         return None
-    lines = []
+    lines = []  # one item per valid rejection, with all of its lines
     envelope_count = 0
     for row in rows:
         if parsed := _parse_again(row, engine):
@@ -198,7 +198,7 @@ def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
-    """Return the number of stored rejections that a replay skips."""
+    """Return the number of stored rejections that a replay does not validate (`ReplayCounts.untried`)."""
     with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_short=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["not_replayable_count"])

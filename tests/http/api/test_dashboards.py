@@ -212,7 +212,7 @@ def test_only_the_latest_responses_are_cached(
 
     monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no new minute begins meanwhile
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSES_MAX", kept_max)
-    monkeypatch.setattr(embedsink.http.section_cache, "RESPONSE_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(embedsink.http.section_cache, "CACHED_BYTES_MAX", bytes_max)
     key, reader, computed = seeded.key("read"), seeded.engine.store.reader, []
 
     def recorded(variables: Any, **_: Any) -> Any:

@@ -92,7 +92,7 @@ def spec_with_data(
             MARKS: [{"at": time} for time in data.get("marks") or []],
         },
         "params": params,
-        "config": vega_config(palette) | {"font": FONT},
+        "config": vega_config(palette) | {"font": FONT},  # the font of images, which replaces that of pages
     }
 
 

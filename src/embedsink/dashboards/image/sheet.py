@@ -152,7 +152,7 @@ def _section_elements(
 
 
 def _tile_rows(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
-    """Yield rows of tiles. Each row has as many tiles as fit the columns."""
+    """Yield rows of tiles. Each row has as many tiles as fit in `COLUMNS` columns."""
     row: list[Tile] = []
     for tile in tiles:
         used_columns = sum(earlier_tile.span for earlier_tile in row)

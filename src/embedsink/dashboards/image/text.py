@@ -12,8 +12,8 @@ _BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 # For each unit: the minimum duration and the length of the unit in seconds, its name, and its decimal places.
 _DURATION_UNITS = ((172_800, 86_400, "d", 1), (5_400, 3_600, "h", 1), (90, 60, "min", 0))
-# The minimum duration that is shown in seconds: the smallest that would round to 1,000 ms.
-_SHOWN_IN_S_MIN = 0.9995
+# Shorter durations are shown in milliseconds. This one would round to 1,000 ms.
+_SHOWN_IN_MS_BELOW_S = 0.9995
 
 
 def format_value(value: Any, format: str) -> str:
@@ -60,7 +60,7 @@ def format_day(local_ms: int) -> str:
 
 
 def format_change(change: Mapping[str, Any] | str | None, before: Any, format: str) -> tuple[str, str]:
-    """Return the direction (`up`, `down` or empty) and the text of a change (dashboards/comparison.py)."""
+    """Return the direction (`up`, `down` or empty) and the text of a change. `format` is that of the value `before`."""
     if change is None:
         return "", ""
     if isinstance(change, str):
@@ -78,7 +78,7 @@ def _bytes_text(value: float) -> str:
 
 def _duration_text(seconds: float) -> str:
     """Return a duration in the largest suitable unit."""
-    if seconds != 0 and seconds < _SHOWN_IN_S_MIN:
+    if seconds != 0 and seconds < _SHOWN_IN_MS_BELOW_S:
         return f"{seconds * 1_000:,.0f} ms"
     for minimum, unit_s, unit, digits in _DURATION_UNITS:
         if seconds >= minimum:

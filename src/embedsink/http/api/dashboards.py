@@ -41,7 +41,6 @@ from embedsink.http.query_params import check_parameters
 from embedsink.http.section_cache import SectionCache
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import Report
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 
@@ -156,7 +155,7 @@ async def _query_section(request: Request, key: Key, section: Section) -> bytes:
 def _read_section(reader: Reader, *, request: Request, key: Key, section: Section, period: Period) -> bytes:
     """Return the body of the response for a section. This function runs in a thread."""
     dashboards: DashboardRegistry = request.state.dashboards
-    reports: dict[str, Report] = dashboards.reports(request.state.engine, request.path_params["name"])
+    reports = dashboards.reports_for(request.state.engine, request.path_params["name"])
     now = datetime.now(UTC)
     charts = query_section(reader, section, period, reports=reports, now=now) | _visible_gauges(request, key, section)
     return orjson.dumps(_section_content(period, now=now, charts=charts))

@@ -147,7 +147,7 @@ class IngestEndpoint:
         if event_count > 1:
             self.admission.rates.charge_events(key.key_id, event_count)
         if result.refusal is not None and not result.rejected_count:
-            # Of the refused bodies, only an unreadable one is journaled: it is one rejection for the quarantine.
+            # The whole body was refused. Only an unreadable body is journaled: it counts as one rejection.
             raise result.refusal
         on_durable = _durable_callback(meta, result, reply)
         if result.rejected_count:
@@ -196,7 +196,7 @@ def _is_slow(content: bytes, *, is_ndjson: bool) -> bool:
 
 def _durable_callback(meta: RequestMeta, result: ParseResult, reply: Reply) -> Callable[[Unavailable | None], None]:
     """Return the callback that the journal calls after the fsync or a failure, and that answers the client."""
-    # The callback must not refer to the result: its lines are freed before the fsync (docs/decisions/0006).
+    # The callback must not keep the result, so that its lines can be freed before the fsync (docs/decisions/0006).
     accepted_count = result.accepted_count
     rejected_count = result.rejected_count
     listed_rejections = result.listed_rejections
@@ -221,7 +221,7 @@ class _IngestApp:
             response = await answer_preflight(Request(scope))
             await response(scope, receive, send)
         else:
-            endpoint: IngestEndpoint = scope["state"]["events"]
+            endpoint: IngestEndpoint = scope["state"]["ingest_endpoint"]
             await endpoint.read_and_ingest(scope, receive, send)
 
 

@@ -113,7 +113,7 @@ def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
         descriptor,
         partial(engine.keys.is_live, key),
         slot=engine.limiters.snapshots.slot(key.key_id),
-        is_range=is_range,
+        honors_range=is_range,
         filename=engine.folder.snapshot.name,
         media_type=SNAPSHOT_MEDIA_TYPE,
         headers=headers,

@@ -29,7 +29,7 @@ PARAMETERS = (*EVENT_FILTERS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"
 HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}  # nginx would buffer messages otherwise.
 _POSITION_DIGITS_MAX = 10
-_OPAQUE_ID = re.compile(r"[0-9a-f]{1,16}")
+_ENCRYPTED_ID = re.compile(r"[0-9a-f]{1,16}")
 
 
 async def show_live(request: Request) -> Response:
@@ -65,7 +65,7 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
         return None
     if key.deployments is not None:
         # The key has a scope, so the id is encrypted: a number would show how much other deployments send.
-        return _parse_opaque_id(last_id, engine)
+        return _decrypt_id(last_id, engine)
     is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= _POSITION_DIGITS_MAX
     if not is_number:
         raise _invalid_id_error(last_id)
@@ -75,7 +75,7 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
     return max(oldest, min(int(last_id), newest))
 
 
-def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
+def _decrypt_id(encrypted_id: str, engine: Engine) -> int:
     """Return the position in an encrypted id.
 
     Each process has its own secret, so an id of an earlier process decrypts to a random number. Such a client gets all
@@ -84,10 +84,10 @@ def _parse_opaque_id(opaque_id: str, engine: Engine) -> int:
     Raises:
         Refused: the text does not have the form of an id (`bad_parameter`).
     """
-    if not _OPAQUE_ID.fullmatch(opaque_id):
-        raise _invalid_id_error(opaque_id)
-    first, newest = engine.load_notifier.first_position, engine.load_notifier.position
-    position = engine.number_cipher.decrypt(int(opaque_id, 16))
+    if not _ENCRYPTED_ID.fullmatch(encrypted_id):
+        raise _invalid_id_error(encrypted_id)
+    first, newest = engine.load_notifier.position_at_start, engine.load_notifier.position
+    position = engine.number_cipher.decrypt(int(encrypted_id, 16))
     is_of_this_process = first <= position <= newest
     return position if is_of_this_process else first
 

@@ -146,8 +146,7 @@ def _error_response(status: int, reasons: Sequence[Reason]) -> OperationResponse
     """Return the response for an error status: its reasons, the advice on each, and the schema of the problem."""
     reason_names = tuple(sorted({str(reason) for reason in reasons}))
     # An operation has at most one reason whose problem has its own schema.
-    special_schema_names = [_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS]
-    schema_name = special_schema_names[0] if special_schema_names else "Problem"
+    schema_name = next((_PROBLEM_SCHEMAS[reason] for reason in reasons if reason in _PROBLEM_SCHEMAS), "Problem")
     members = {"status": {"const": status}, "reason": {"enum": list(reason_names)}}
     schema = {"allOf": [ref(schema_name), {"properties": members}]}
     # dict.fromkeys removes duplicates: several reasons have the same advice.

@@ -25,13 +25,12 @@ def schemas(settings: Settings) -> dict[str, Schema]:
     request_schemas = _request_schemas(catalog, result_type(settings.service_name))
     # The Python type of a delivery does not restrict the events, because each event is validated separately.
     request_schemas["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
-    reference_by_type = {
-        type_name: ref(envelope.__name__)["$ref"] for type_name, envelope in catalog.envelope_types.items()
-    }
+    schema_by_type = {type_name: ref(envelope.__name__) for type_name, envelope in catalog.envelope_types.items()}
+    mapping = {type_name: schema["$ref"] for type_name, schema in schema_by_type.items()}
     request_schemas["Envelope"] = {
         "description": f"One protocol message. Its JSON is at most {settings.envelope_bytes_max:,} bytes long.",
-        "oneOf": [{"$ref": reference} for reference in reference_by_type.values()],
-        "discriminator": {"propertyName": "type", "mapping": reference_by_type},
+        "oneOf": list(schema_by_type.values()),
+        "discriminator": {"propertyName": "type", "mapping": mapping},
     }
     all_schemas = request_schemas | _problem_schemas() | _receipt_schemas() | _read_schemas()
     return dict(sorted(all_schemas.items()))
@@ -106,10 +105,13 @@ def _inspection_schema() -> Schema:
         "isReplayed": _BOOLEAN,
     }
     return object_of(
-        {"isComplete": _BOOLEAN}
-        | dict.fromkeys(("acceptedCount", "quarantinedCount", "lostCount"), _COUNT)
-        | {"events": count_by_type, "actions": count_by_type}
-        | {"rejected": array(object_of(rejection)) | {"maxItems": REJECTIONS_MAX}}
+        {
+            "isComplete": _BOOLEAN,
+            **dict.fromkeys(("acceptedCount", "quarantinedCount", "lostCount"), _COUNT),
+            "events": count_by_type,
+            "actions": count_by_type,
+            "rejected": array(object_of(rejection)) | {"maxItems": REJECTIONS_MAX},
+        }
     )
 
 
@@ -121,9 +123,11 @@ def _read_schemas() -> dict[str, Schema]:
     return {
         "Deployments": object_of({"deployments": array(ref("Deployment")), "nextCursor": _TEXT_OR_NULL}),
         "Deployment": object_of(
-            {"deploymentId": _INTEGER}
-            | {name: _TEXT_OR_NULL | {"format": "date-time"} for name in ("firstSeenAt", "lastSeenAt")}
-            | dict.fromkeys(("eventCount", "actionCount", "syncCount", "keyCount"), _COUNT)
+            {
+                "deploymentId": _INTEGER,
+                **dict.fromkeys(("firstSeenAt", "lastSeenAt"), _TEXT_OR_NULL | {"format": "date-time"}),
+                **dict.fromkeys(("eventCount", "actionCount", "syncCount", "keyCount"), _COUNT),
+            }
         ),
         "Inspection": _inspection_schema(),
         "LiveMessage": object_of(message, optional=("retry",)),

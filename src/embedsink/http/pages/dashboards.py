@@ -209,7 +209,7 @@ def _tile_config(tile: Tile) -> dict[str, Any]:
 def _chart_config(chart: Chart) -> dict[str, Any]:
     """Return the configuration of a chart for the page's scripts, such as the Vega-Lite specification.
 
-    `compare` is the column with the times of the previous period's line. `columns` has the titles of the tooltip fields
+    `compare` is the x column of the dashed line of the previous period. `columns` has the titles of the tooltip fields
     by column, and `times` has the titles of the tooltip fields that contain times.
     """
     spec = complete_spec(chart)
@@ -270,7 +270,7 @@ async def show_dashboard(request: Request) -> Response:
         return redirect
     name = request.path_params["name"]
     dashboard = pages.dashboards.find(name)
-    reports = await run_in_threadpool(pages.dashboards.reports, request.state.engine, name)
+    reports = await run_in_threadpool(pages.dashboards.reports_for, request.state.engine, name)
     pages.vega.prepare()  # Starts to load the chart library, which the page requests next.
     return await pages.page(
         request,

@@ -89,7 +89,7 @@ class Docs:
         self._openapi = openapi
         self._render_lock = asyncio.Lock()
         self._html_by_path: dict[str, str] = {}
-        self._compressed_pages: dict[tuple[str, str], TaggedFile] = {}
+        self._compressed_pages: dict[tuple[str, str], TaggedFile] = {}  # by path and base URL
 
     async def show(self, request: Request) -> Response:
         """Return a page whose examples contain the base URL of the request, or 304 if the client has this page.
@@ -188,11 +188,7 @@ def _shared_variables(openapi: OpenApi, groups: list[_Group], reports: list[Repo
 
 def _operation_links(groups: list[_Group]) -> dict[str, str]:
     """Return a link to each operation in the documentation, by operation id."""
-    links = {}
-    for group in groups:
-        for operation in group.operations:
-            links[operation.id] = f"{group.path}#{operation.id}"
-    return links
+    return {operation.id: f"{group.path}#{operation.id}" for group in groups for operation in group.operations}
 
 
 async def show_docs(request: Request) -> Response:

@@ -94,14 +94,14 @@ def _object_with_line_breaks(json_by_name: dict[str, str]) -> str:
 
 
 def _event_with_line_breaks(event: dict[str, Any], *, indent: str) -> str:
-    """Return an event as a JSON object in two lines, or in three if an `id` precedes the `source`.
+    """Return an event as a JSON object, with line breaks before `timestamp` and before a `source` that is not first.
 
     Args:
         event: the event.
         indent: the spaces before the object, which are repeated after each line break.
     """
     text = json.dumps(event)
-    for name in ("source", "timestamp"):  # These begin a line. The comma excludes a `source` that is already first.
+    for name in ("source", "timestamp"):  # No comma precedes a `source` that is first.
         # One more space aligns the name with the first name, after the brace.
         text = text.replace(f', "{name}": ', f',\n{indent} "{name}": ')
     return text

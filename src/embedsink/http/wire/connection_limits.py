@@ -69,7 +69,7 @@ class LimitedConnection(IngestProtocol):
         self._request_bytes_max = request_bytes_max
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first head. Beyond the maximum, close a waiting connection: this one if no other waits."""
+        """Wait for the first head. Beyond the maximum, evict the longest waiting connection, possibly this one."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         self._start_receive_timer()
@@ -162,8 +162,8 @@ class LimitedConnection(IngestProtocol):
             self._limit_body(len(data))
         else:
             # A running timer belongs to this head, unless another request or a dropped body ended in this chunk.
-            has_ended = self.cycle is not previous_cycle or self._dropped_bytes > 0
-            if self._receive_timer is None or has_ended:
+            is_new_head = self._receive_timer is None or self.cycle is not previous_cycle or self._dropped_bytes > 0
+            if is_new_head:
                 self._begin_head(len(data))
             else:
                 self._continue_head(len(data))
@@ -213,6 +213,7 @@ class LimitedConnection(IngestProtocol):
         """Protect the connection from eviction while the server computes the response to a complete request."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         is_answering = cycle is not None and not cycle.response_complete and not cycle.more_body
+        # With a delayed response or a client that does not read, the connection still waits.
         if is_answering and self._delayed_response is None and not self.flow.write_paused:
             self._registry.remove_waiting(self)
 
@@ -258,7 +259,7 @@ class LimitedConnection(IngestProtocol):
     def _limit_request_size(self, byte_count: int) -> None:
         """Close the connection if the request is too large, or if its head and the framing of its body are."""
         self._request_bytes += byte_count
-        self._framing_bytes += byte_count - self._body_bytes
+        self._framing_bytes += byte_count - self._body_bytes  # without the body bytes of the same chunk
         if self._request_bytes > self._request_bytes_max or self._framing_bytes > FRAMING_BYTES_MAX:
             self.transport.close()
 
@@ -286,9 +287,9 @@ class LimitedConnection(IngestProtocol):
             self._receive_timer = None
 
     def _on_receive_timeout(self) -> None:
-        """Close the connection, unless an earlier request has no response yet."""
+        """Close the connection. If an earlier request has no response yet, wait longer instead."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is not None and not cycle.response_complete:
-            self._start_receive_timer()  # An earlier request is still being answered, so wait longer.
+            self._start_receive_timer()
         else:
             self.transport.close()

@@ -147,7 +147,7 @@ class IngestProtocol(HttpToolsProtocol):
         cycle = _FastPathCycle(self)
         self._active_cycle = cycle
         self.cycle = cycle  # type: ignore[assignment]
-        self.app_state["events"].ingest(self.scope, body, cycle.reply)
+        self.app_state["ingest_endpoint"].ingest(self.scope, body, cycle.reply)
 
     def on_response_complete(self) -> None:
         """Start the next pipelined request, or begin to wait for a request.

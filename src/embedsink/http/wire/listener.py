@@ -58,7 +58,7 @@ class Listener:
             await asyncio.wait(list(self._handshakes))
 
     def _accept_all(self) -> None:
-        """Accept all pending connections, up to the maximum of one iteration of the event loop."""
+        """Accept pending connections, at most `ACCEPTED_AT_ONCE_MAX` in one iteration of the event loop."""
         for _ in range(ACCEPTED_AT_ONCE_MAX):
             try:
                 accepted, _ = self._socket.accept()

@@ -93,7 +93,7 @@ class BodyReader:
         return inflate(body, bytes_max=self._bytes_max) if encoding == "gzip" else body
 
     async def _read_all(self, receive: Receive, sender: Sender, authenticate: Authenticate | None) -> bytes:
-        """Read a body. A body that arrives in one part is not counted in `InflightBytes`."""
+        """Read a body. A body of one part is not counted in `InflightBytes`: the server does not wait for more."""
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
@@ -166,7 +166,7 @@ class InflightBytes:
         # Senders without a key have their own `InflightBytes`, and may use all of it.
         key_bytes_max = self._key_bytes_max if sender.key_id else self._bytes_max
         key_bytes_free = key_bytes_max - self._by_key[sender.key_id]
-        # An address leaves free bytes for the next address of its key, unless it sends only one body.
+        # An address may use one body, or as many bytes as its key still has free. So the next address finds free bytes.
         sender_bytes_max = max(key_bytes_free, self._body_bytes_max)
         if (
             self._total + byte_count > self._bytes_max
