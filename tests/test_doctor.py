@@ -73,8 +73,13 @@ def test_a_shortened_segment_is_reported(folder: DataFolder, left: int) -> None:
     assert f"{path.name}: bytes are missing: {left} of {len(content)} are left" in found.details
 
 
-def test_a_segment_of_another_data_folder_is_reported(folder: DataFolder) -> None:
+@pytest.mark.parametrize("is_oldest", [False, True])
+def test_a_segment_of_another_data_folder_is_reported(folder: DataFolder, is_oldest: bool) -> None:
     path = add_segment(folder, 3)
+    if is_oldest:
+        for other in folder.journal.glob("*-00000000.*"):
+            if other != path:
+                other.unlink()
     path.rename(path.with_name("000000000002-ffffffff.ndjson"))
     found = finding(folder, "journal")
     assert found.state == "problem"

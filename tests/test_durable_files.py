@@ -1,10 +1,14 @@
-"""Renames: an existing file is never replaced."""
+"""Durable file operations: renames never replace a file, and new folders survive a power failure."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from embedsink.durable_files import rename_new
+from tests.support.programs import require
 
 
 def test_an_existing_target_is_refused_and_both_files_stay(tmp_path: Path) -> None:
@@ -32,3 +36,15 @@ def test_a_file_is_renamed_to_a_free_name(tmp_path: Path) -> None:
 def test_a_missing_source_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="source"):
         rename_new(tmp_path / "source", tmp_path / "target")
+
+
+def test_the_entry_of_each_new_folder_is_synced_after_its_creation(tmp_path: Path) -> None:
+    require("strace")
+    create = "from embedsink.durable_files import *; create_folder(Path('a/b/c'), mode=0o700)"
+    trace = tmp_path / "trace"
+    strace = ["strace", "-y", "-e", "trace=mkdir,fsync", "-o", str(trace)]
+    subprocess.run([*strace, sys.executable, "-c", create], cwd=tmp_path, check=True)
+    calls = trace.read_text()
+    for parent in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
+        assert f"<{parent}>)" in calls[calls.rindex("mkdir") :], calls
+    assert re.findall(r'^mkdir\("([abc/]+)", \w+\) += 0$', calls, re.MULTILINE) == ["a", "a/b", "a/b/c"]

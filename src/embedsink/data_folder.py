@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from embedsink.durable_files import is_disk_full, move_to_damaged, sync_folder
+from embedsink.durable_files import create_folder, is_disk_full, move_to_damaged, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FOLDER_MODE, restrict, restricted_umask
 
@@ -55,10 +55,7 @@ class DataFolder:
         try:
             with restricted_umask():
                 for folder in (self.path, self.journal, self.damaged):
-                    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            # Make the new directory entries durable: if a folder's entry is lost, so are the files in the folder.
-            sync_folder(self.path)
-            sync_folder(self.path.parent)
+                    create_folder(folder, mode=FOLDER_MODE)
         except FileExistsError as error:
             raise Misconfigured(
                 f"{error.filename}: is a file, but must be a folder. Move it, or use another path with --data."

@@ -35,7 +35,7 @@ _SEGMENTS_SQL = """
 select
     max(segment) as newest,
     max(segment) filter (first_number is not null) as newest_compacted,
-    list(segment) filter (segment >= '{from_segment}' and first_number is null) as listed
+    list(segment) filter (segment >= '{lowest_name}' and first_number is null) as listed
 from loaded_segment
 """
 
@@ -280,10 +280,11 @@ def _compare_with_snapshot(
         last_sealed: the highest number that was sealed.
     """
     identities = {identity for path in paths if (identity := identity_of(path.name))}
-    oldest_identity = min(identities, default="")
+    lowest_number = min(map(number_of_identity, identities), default=0)
+    lowest_name = f"{lowest_number:012d}"  # A segment's name begins with its number, in twelve digits.
     try:
         with open_snapshot(folder.snapshot, EVERYTHING) as reader:
-            loaded, _ = reader.first_row(_SEGMENTS_SQL.format(from_segment=oldest_identity))
+            loaded, _ = reader.first_row(_SEGMENTS_SQL.format(lowest_name=lowest_name))
     except EmbedsinkError:
         if folder.snapshot.exists():
             return  # `_examine_snapshot` reports this.

@@ -45,6 +45,24 @@ def write_durably(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def create_folder(folder: Path, *, mode: int) -> None:
+    """Create a folder and its missing parents, and return when they are durable. A folder that exists is kept.
+
+    Args:
+        folder: the folder.
+        mode: the permissions of a new folder. Its new parents have the default permissions.
+
+    Raises:
+        OSError: the folder can't be created. FileExistsError: it is a file.
+    """
+    absolute = folder.absolute()  # `Path(".").parent` is `.` itself.
+    new_parents = [parent for parent in absolute.parents if not parent.exists()]
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    # If a folder's entry in its parent is lost, so are the files in the folder.
+    for created in [absolute, *new_parents]:
+        sync_folder(created.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the directory entries of a folder durable, after files were created, renamed or deleted."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

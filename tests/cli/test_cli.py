@@ -27,6 +27,7 @@ from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
 from embedsink.loader.loader import Loader
 from embedsink.reports.format import Format
+from tests.support.given import write_segment
 from tests.support.programs import require
 from tests.support.servers import RunningServer, free_port, running_server, wait_until
 
@@ -787,6 +788,16 @@ def test_an_import_counts_conflicting_ids_as_rejected(tmp_path: Path, run_comman
         "accepted 1, rejected 1.",
         "  id_conflict: envelopes with the id of an earlier, different envelope: 1",
     ]
+
+
+def test_an_import_counts_only_duplicates_of_its_file(tmp_path: Path, run_command: RunCommand) -> None:
+    folder = DataFolder(tmp_path / "data")
+    folder.create()
+    write_segment(folder.journal, [{"type": "view", "id": 1}] * 2)  # not loaded yet
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps(VIEW) + "\n")
+    result = run_command("import", file, "--data", folder.path)
+    assert (result.returncode, result.stderr) == (0, "Loading …\naccepted 1, rejected 0.\n")
 
 
 def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, run_command: RunCommand) -> None:

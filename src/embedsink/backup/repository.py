@@ -15,7 +15,7 @@ from pathlib import Path
 
 from embedsink.backup.chunk_store import ChunkStore, write_verified
 from embedsink.backup.generation import BackupDamaged, Generation, decode
-from embedsink.durable_files import sync_folder
+from embedsink.durable_files import create_folder, sync_folder
 from embedsink.errors import Misconfigured
 
 _NAME_FORMAT = "%Y%m%dT%H%M%S.%fZ.json"
@@ -121,12 +121,10 @@ class Repository:
         if not self.generations.is_dir():
             if self.path.is_dir() and any(path.name != LOST_AND_FOUND for path in self.path.iterdir()):
                 raise Misconfigured(f"{self.path}: is not empty and not a backup. Name a new folder or a backup.")
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_folder(self.path, mode=0o700)
             # Create `generations` first: it identifies the folder as a backup if the process is interrupted.
             self.generations.mkdir(mode=0o700)
-            sync_folder(self.path.parent)
-        self._chunks_folder.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(self.path)
+        create_folder(self._chunks_folder, mode=0o700)
 
     def _next_name(self, began_at: datetime) -> str:
         """Return the file name of a new generation, with the time `began_at`.

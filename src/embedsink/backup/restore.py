@@ -10,7 +10,7 @@ from embedsink.backup.chunk_store import private_opener
 from embedsink.backup.generation import BackupDamaged, Generation, StoredFile
 from embedsink.backup.repository import LOST_AND_FOUND, Repository
 from embedsink.data_folder import DataFolder
-from embedsink.durable_files import sync_folder
+from embedsink.durable_files import create_folder, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FILE_MODE, FOLDER_MODE
 
@@ -99,12 +99,9 @@ class _StagingFolder:
         """Create the staging folder, and a missing data folder. Raise Misconfigured if the data folder has content."""
         if not self._is_new_data_folder:
             self._refuse_nonempty()
-        self._staging_folder.mkdir(mode=FOLDER_MODE, parents=True)
-        if self._is_new_data_folder:
-            self._data_folder.chmod(FOLDER_MODE)  # `mkdir` creates parents with the default mode.
-        # Make the entries of both folders durable. The path may be `.`, whose parent only the absolute path shows.
+        create_folder(self._data_folder, mode=FOLDER_MODE)
+        self._staging_folder.mkdir(mode=FOLDER_MODE)
         sync_folder(self._data_folder)
-        sync_folder(self._data_folder.absolute().parent)
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:

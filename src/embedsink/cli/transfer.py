@@ -134,14 +134,16 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
 
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
+        # First load what the journal already has, because only the events of the file count.
         earlier_conflict_count = await bulk_import.count_id_conflicts(engine)
+        earlier_duplicate_count = engine.loader.status.duplicate_count
         with _numbered_lines(file, settings.body_bytes_max) as lines:
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
         with suppress(Unavailable):  # The loader has failed. The message below says why.
             # Only the loader finds id conflicts, after the envelopes were counted as accepted.
             counts.move_conflicts(await bulk_import.count_id_conflicts(engine) - earlier_conflict_count)
-    counts.duplicate = engine.loader.status.duplicate_count
+    counts.duplicate = engine.loader.status.duplicate_count - earlier_duplicate_count
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error} The journal has all imported events; `embedsink serve` loads them.")
 
