@@ -23,7 +23,7 @@ import duckdb
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.store.sql_files import read_sql
-from tests.support.program import start_program
+from tests.support.forked_program import start_program
 from tests.support.servers import free_port, wait_until
 
 SENDER_COUNT = 6
@@ -35,7 +35,7 @@ TEST_SETTINGS = {
 
 
 class Server:
-    """A server process. `injected` is Python code that runs first and breaks a promise."""
+    """A server process. `injected` is Python code that runs before the command and breaks a promise."""
 
     def __init__(self, data: Path, *, injected: str = "", trace_command: tuple[str, ...] = (), **env: str) -> None:
         data.mkdir(exist_ok=True)

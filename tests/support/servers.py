@@ -24,7 +24,7 @@ from embedsink.demo.ports import free_port_pairs
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 from embedsink.store.sql_files import read_sql
-from tests.support.program import Program, start_program
+from tests.support.forked_program import Program, start_program
 from tests.support.stores import make_folder
 
 READY_TIMEOUT_S = 30.0

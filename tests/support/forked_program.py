@@ -1,9 +1,10 @@
 """The program `embedsink` in a separate process.
 
 It forks from a process that has imported the program. The imports take most of the CPU time of a server's start, and
-the tests start hundreds of servers.
+the tests start hundreds of servers. A forked program ends without Python's finalization, so some tests start a command.
 """
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 from embedsink.__main__ import run
 
 _forkserver = multiprocessing.get_context("forkserver")
-_forkserver.set_forkserver_preload(["tests.support.program", "embedsink.cli.app", "embedsink.http.server"])
+_forkserver.set_forkserver_preload(["tests.support.forked_program", "embedsink.cli.app", "embedsink.http.server"])
 
 
 class ForkedProgram:
@@ -44,7 +45,8 @@ class ForkedProgram:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the program has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Send SIGKILL, unless the program has ended."""
@@ -70,7 +72,7 @@ def start_program(
         environment: all environment variables.
         wrapper: a command that runs the program's command, such as `strace`. Then the program imports its modules
             itself.
-        injected: Python code that runs first.
+        injected: Python code that runs before the command. Without a wrapper, all modules are imported before it runs.
     """
     if not wrapper:
         return ForkedProgram(words, log, environment, injected)
