@@ -42,9 +42,9 @@ def test_the_entry_of_each_new_folder_is_synced_after_its_creation(tmp_path: Pat
     require("strace")
     create = "from embedsink.durable_files import *; create_folder(Path('a/b/c'), mode=0o700)"
     trace = tmp_path / "trace"
-    strace = ["strace", "-y", "-e", "trace=mkdir,fsync", "-o", str(trace)]
+    strace = ["strace", "-y", "-e", "trace=/^mkdir,fsync", "-o", str(trace)]
     subprocess.run([*strace, sys.executable, "-c", create], cwd=tmp_path, check=True)
     calls = trace.read_text()
     for parent in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
         assert f"<{parent}>)" in calls[calls.rindex("mkdir") :], calls
-    assert re.findall(r'^mkdir\("([abc/]+)", \w+\) += 0$', calls, re.MULTILINE) == ["a", "a/b", "a/b/c"]
+    assert re.findall(r'^mkdir.*"([abc/]+)", \w+\) += 0$', calls, re.MULTILINE) == ["a", "a/b", "a/b/c"]

@@ -89,7 +89,7 @@ def test_packages_re_export_nothing() -> None:
 
 
 def test_only_the_store_imports_duckdb() -> None:
-    """Only `store` imports duckdb and nanoarrow. No module of `http` depends on `store.snapshot_reader`."""
+    """Only `store` imports duckdb and nanoarrow. No `http` module imports `store.snapshot_reader`, even indirectly."""
     assert rooms_importing("duckdb", "nanoarrow") == {"store"}
     # `store.snapshot_reader` runs any SQL, and the server must not.
     reached = {name for name in MODULES if room_of(name) == "http"}

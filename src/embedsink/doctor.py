@@ -17,7 +17,7 @@ from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of, number_of_identity
 from embedsink.loader.copy_file import verify
-from embedsink.loader.damage import describe_gaps, find_gaps, has_unloaded_events, read_loss_note, segment_numbers
+from embedsink.loader.damage import describe_gaps, find_gaps, is_segment_or_part, read_loss_note, segment_numbers
 from embedsink.reports.catalog import all_reports, missing_reports_warning
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
@@ -331,7 +331,7 @@ def _examine_damaged(folder: DataFolder) -> Finding:
     """Report segments and notes of losses in `damaged/`, which an operator has to move elsewhere."""
     names = sorted(path.name for path in folder.damaged.glob("*"))
     note_names = [name for name in names if name.startswith(LOSS_NOTE_PREFIX)]
-    names_to_move = [name for name in names if name in note_names or has_unloaded_events(name)]
+    names_to_move = [name for name in names if name.startswith(LOSS_NOTE_PREFIX) or is_segment_or_part(name)]
     if names_to_move:
         listed = ", ".join(names_to_move)
         message = f"{listed}: damaged or lost. Repair or restore the events, then move the file elsewhere."

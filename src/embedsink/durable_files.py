@@ -45,8 +45,10 @@ def write_durably(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def create_folder(folder: Path, *, mode: int) -> None:
-    """Create a folder and its missing parents, and return when they are durable. A folder that exists is kept.
+def create_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Create a folder and its missing parents, and return when the new ones are durable.
+
+    A folder that exists is kept. Its parents are not synced again, even if an earlier call was interrupted.
 
     Args:
         folder: the folder.
@@ -56,11 +58,11 @@ def create_folder(folder: Path, *, mode: int) -> None:
         OSError: the folder can't be created. FileExistsError: it is a file.
     """
     absolute = folder.absolute()  # `Path(".").parent` is `.` itself.
-    new_parents = [parent for parent in absolute.parents if not parent.exists()]
+    new_folders = [path for path in (absolute, *absolute.parents) if not path.exists()]
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     # If a folder's entry in its parent is lost, so are the files in the folder.
-    for created in [absolute, *new_parents]:
-        sync_folder(created.parent)
+    for path in new_folders:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -96,7 +98,7 @@ def first_free_path(path: Path) -> Path:
 
 def move_to_damaged(path: Path, *, damaged: Path) -> Path:
     """Move a damaged file durably to the folder `damaged`, without replacing a file there. Return the new path."""
-    damaged.mkdir(parents=True, exist_ok=True)
+    create_folder(damaged)
     target = first_free_path(damaged / path.name)
     path.rename(target)
     # Sync the new entry first: after a power failure, the file then has at least one name.

@@ -53,10 +53,11 @@ def test_a_folder_without_a_snapshot_is_backed_up_as_its_journal(tmp_path: Path,
     assert restored(target, tmp_path / "new") == contents(folder.path)
 
 
+@pytest.mark.parametrize("umask", [0, 0o077])
 def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
-    folder: DataFolder, target: Path, tmp_path: Path
+    folder: DataFolder, target: Path, tmp_path: Path, umask: int
 ) -> None:
-    old = os.umask(0)
+    old = os.umask(umask)
     try:
         create_backup(folder, target)
         restore_backup(target, DataFolder(tmp_path / "new"))

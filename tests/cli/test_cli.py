@@ -30,6 +30,7 @@ from embedsink.reports.format import Format
 from tests.support.given import write_segment
 from tests.support.programs import require
 from tests.support.servers import RunningServer, free_port, running_server, wait_until
+from tests.support.stores import make_folder
 
 COMMANDS = [
     ["serve"],
@@ -780,14 +781,15 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: Run
 def test_an_import_counts_conflicting_ids_as_rejected(tmp_path: Path, run_command: RunCommand) -> None:
     file = tmp_path / "in.ndjson"
     first = VIEW | {"id": str(uuid4())}
-    other = first | {"payload": first["payload"] | {"path": "/other"}}
-    file.write_text("".join(json.dumps(envelope) + "\n" for envelope in (first, other)))
-    result = run_command("import", file, "--data", tmp_path / "data")
+    others = [first | {"payload": first["payload"] | {"path": path}} for path in ("/other", "/third")]
+    file.write_text("".join(json.dumps(envelope) + "\n" for envelope in (first, *others)) + "{oops\n")
+    result = run_command("import", file, "--data", tmp_path / "data", EMBEDSINK_LIVE_MAX="0")
     assert result.returncode == 1
     assert result.stderr.splitlines()[1:3] == [
-        "accepted 1, rejected 1.",
-        "  id_conflict: envelopes with the id of an earlier, different envelope: 1",
+        "accepted 1, rejected 3.",
+        "  id_conflict: 2 with the id of an earlier, different envelope.",
     ]
+    assert "more." not in result.stderr
 
 
 def test_an_import_counts_only_duplicates_of_its_file(tmp_path: Path, run_command: RunCommand) -> None:
@@ -797,7 +799,28 @@ def test_an_import_counts_only_duplicates_of_its_file(tmp_path: Path, run_comman
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps(VIEW) + "\n")
     result = run_command("import", file, "--data", folder.path)
-    assert (result.returncode, result.stderr) == (0, "Loading …\naccepted 1, rejected 0.\n")
+    assert (result.returncode, result.stderr) == (0, "Loading earlier events …\nLoading …\naccepted 1, rejected 0.\n")
+
+
+def test_an_import_writes_to_the_journal_even_if_the_store_can_not_be_opened(
+    tmp_path: Path, run_command: RunCommand
+) -> None:
+    folder = make_folder(tmp_path / "data")
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps(VIEW) + "\n")
+    # DuckDB locks the file for other processes.
+    code = "import sys, duckdb; connection = duckdb.connect(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(folder.store)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as notebook:
+        assert notebook.stdout is not None
+        notebook.stdout.readline()
+        result = run_command("import", file, "--data", folder.path)
+        notebook.communicate()
+    assert result.returncode == 1
+    assert "The journal has all imported events; `embedsink serve` loads them." in result.stderr
+    second_import = run_command("import", file, "--data", folder.path)
+    assert "accepted 1, rejected 0; 1 of these 1 were duplicates." in second_import.stderr
+    assert run_command("report", "views", "--format", "csv", "--data", folder.path).stdout.endswith(",1,0,0\r\n")
 
 
 def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, run_command: RunCommand) -> None:

@@ -28,7 +28,11 @@ from tests.support.servers import running_server, wait_until
 
 NEVER_S = "3600"
 # Disable loading, so that results can only come from the journal.
-NO_LOADING = "from embedsink.loader.loader import Loader\nLoader.load_waiting = lambda self: iter(())\n"
+NO_LOADING = """
+from embedsink.loader.loader import Loader
+assert hasattr(Loader, "load_pending")
+Loader.load_pending = lambda self, *arguments, **options: None
+"""
 
 
 def result(job: str = "job1", **fields: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class KeyedServer:
         """Load events of another deployment and without one, and replay the quarantine."""
         for deployment in (OTHER, None):
             self.send(deployment)
-        HttpClient(self.server.url, self.admin_key).post("quarantine", "replay", members=("replayed",))
+        HttpClient(self.server.url, self.admin_key).post("quarantine", "replay", required_members=("replayed",))
 
     def get(self, path: str, *, key: str | None = None, **headers: str) -> ServerResponse:
         return self.server.get(path, key=key or self.read_key, **headers)

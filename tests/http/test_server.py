@@ -16,10 +16,11 @@ import pytest
 
 from embedsink.errors import Misconfigured
 from embedsink.http import server
-from embedsink.http.server import ListenOptions, allow_connections
+from embedsink.http.server import ListenOptions, connections_max
 from embedsink.settings import Settings
 from tests.cli.test_cli import assert_failed, embedsink
-from tests.support.servers import free_port, wait_until
+from tests.support.envelopes import view
+from tests.support.servers import free_port, running_server, wait_until
 
 # A certificate for these tests, valid for localhost and for a hundred years.
 CERTIFICATE = """\
@@ -68,7 +69,7 @@ def test_connections_are_limited_by_the_setting_and_by_the_system(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
-    assert allow_connections(Settings(connections_max=wanted)) == expected
+    assert connections_max(Settings(connections_max=wanted)) == expected
 
 
 @pytest.fixture
@@ -169,6 +170,17 @@ def test_a_valid_certificate_serves_https(tmp_path: Path) -> None:
             assert server.wait(20) == 0
         finally:
             server.kill()
+
+
+@pytest.mark.server
+def test_the_command_exits_with_0_after_loading_and_reporting_events(tmp_path: Path) -> None:
+    # The servers of most tests are forked, so they end without Python's finalization. A wrapped server is a command.
+    with running_server(tmp_path / "data", wrapper=["env"]) as running:
+        assert running.post(view(), key=running.key("ingest")).status == 202
+        reader = running.key("read")
+        assert running.get("/api/v1/inspect?since=1h&wait=10", key=reader).json()["isComplete"]
+        assert running.get("/api/v1/reports/views.parquet", key=reader).status == 200
+        assert running.stop() == 0
 
 
 def test_a_tls_handshake_that_never_begins_is_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

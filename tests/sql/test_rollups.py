@@ -63,7 +63,7 @@ def roll_up_in_steps(
         waiting = [index for index in waiting if index not in stored]
         replace_events(connection, [asdict(history[index]) for index in sorted(stored, reverse=True)])
         roll_up_late(connection, arriving)
-        roll_up(connection, count_min=1, count_max=1_000)
+        roll_up(connection, event_count_min=1, event_count_max=1_000)
     last = connection.execute("select coalesce(max(watermark), -1) >> 32 from rollup_batch").fetchone() or (-1,)
     replace_events(connection, map(asdict, reversed(history)))
     roll_up_late(connection, [index for index in waiting if index <= last[0]])
@@ -193,11 +193,11 @@ def test_a_rollup_without_memory_is_retried_with_fewer_events(
 ) -> None:
     tries: list[int] = []
 
-    def too_small_at_first(connection: duckdb.DuckDBPyConnection, *, count_max: int, **options: Any) -> int:
-        tries.append(count_max)
+    def too_small_at_first(connection: duckdb.DuckDBPyConnection, *, event_count_max: int, **options: Any) -> int:
+        tries.append(event_count_max)
         if len(tries) < len(database._ROLLUP_BATCH_ROWS):
             raise duckdb.OutOfMemoryException("Out of Memory Error: could not allocate")
-        return roll_up(connection, count_max=count_max, **options)
+        return roll_up(connection, event_count_max=event_count_max, **options)
 
     load(store, tmp_path, 1, 5)
     monkeypatch.setattr(database, "roll_up", too_small_at_first)
@@ -211,9 +211,9 @@ def test_a_rollup_without_memory_is_retried_with_fewer_events(
 def test_events_with_the_longest_texts_are_rolled_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
 
-    def counted(connection: duckdb.DuckDBPyConnection, *, count_max: int, **options: Any) -> int:
-        tries.append(count_max)
-        return roll_up(connection, count_max=count_max, **options)
+    def counted(connection: duckdb.DuckDBPyConnection, *, event_count_max: int, **options: Any) -> int:
+        tries.append(event_count_max)
+        return roll_up(connection, event_count_max=event_count_max, **options)
 
     monkeypatch.setattr(database, "roll_up", counted)
     store = open_store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=1_048_576, rollup_from_count=1_000))

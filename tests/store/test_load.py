@@ -152,10 +152,10 @@ def test_an_id_with_other_content_is_quarantined_and_the_first_wins(
 ) -> None:
     first, second = view({"path": "/first"}, id=ID), view({"path": "/second", "novel": 1}, id=ID)
     if first_in_same_segment:
-        assert loaded_store.bodies(first, second) == ledger(2, accepted=1, quarantined=1)
+        assert loaded_store.bodies(first, second) == ledger(2, accepted=1, quarantined=1, conflict=1)
     else:
         assert loaded_store.bodies(first) == ledger(1, accepted=1)
-        assert loaded_store.bodies(second) == ledger(1, quarantined=1)
+        assert loaded_store.bodies(second) == ledger(1, quarantined=1, conflict=1)
 
     assert loaded_store.query("select path from event") == [("/first",)]
     [(reason, detail, raw)] = loaded_store.query("select reason, detail, raw from quarantine")
@@ -176,7 +176,9 @@ def test_a_ready_that_names_another_deployment_or_tenant_is_a_conflict(
     payload = {"embedTenant": "acme", "deploymentId": 12, "mode": "signed"}
     ready = event_or_action("event:ready", payload, id=ID)
     assert loaded_store.bodies(ready, ready) == ledger(2, accepted=1, duplicate=1)
-    assert loaded_store.bodies(event_or_action("event:ready", payload | other, id=ID)) == ledger(1, quarantined=1)
+    assert loaded_store.bodies(event_or_action("event:ready", payload | other, id=ID)) == ledger(
+        1, quarantined=1, conflict=1
+    )
 
 
 def test_rejections_losses_and_replays_are_rows(loaded_store: LoadedStore) -> None:
@@ -502,8 +504,8 @@ def test_conflicts_are_stored_within_the_budget_of_their_key_and_day(
     loaded_store = LoadedStore(tmp_path, limits)
     loaded_store.bodies(view(id=ID))
     conflict = view({"path": "/other"}, id=ID)
-    assert loaded_store.bodies(conflict, conflict) == ledger(2, quarantined=2)
-    assert loaded_store.bodies(conflict, conflict, conflict) == ledger(3, quarantined=3)
+    assert loaded_store.bodies(conflict, conflict) == ledger(2, quarantined=2, conflict=2)
+    assert loaded_store.bodies(conflict, conflict, conflict) == ledger(3, quarantined=3, conflict=3)
     assert loaded_store.query("select count(*) from quarantine") == [(kept_count,)]
     assert loaded_store.query("select quarantined_count from rejections where reason = 'id_conflict'") == [(5,)]
     assert loaded_store.query("select sum(counted_only_count) from loaded_segment") == [(5 - kept_count,)]

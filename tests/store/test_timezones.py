@@ -283,7 +283,7 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(
     with connect_in_memory() as connection:
         rows = [{"occurred_at": instant, "ingest_seq": index} for index, instant in enumerate(years + hours)]
         replace_events(connection, rows)
-        assert roll_up(connection, count_min=1, count_max=len(rows))
+        assert roll_up(connection, event_count_min=1, event_count_max=len(rows))
         for interval in (None, "hour", "week", "month"):
             Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, resources=ExitStack())
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"

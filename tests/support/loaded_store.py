@@ -45,5 +45,7 @@ class LoadedStore:
         return {name: count for name, count in row_counts.items() if count}
 
 
-def ledger(received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0) -> LoadCounts:
-    return LoadCounts(1, received, accepted, duplicate, quarantined)
+def ledger(
+    received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0, conflict: int = 0
+) -> LoadCounts:
+    return LoadCounts(1, received, accepted, duplicate, quarantined, conflict)

@@ -23,7 +23,7 @@ def _parse_time(text: object) -> float:
     if parsed_time.tzinfo is None:
         raise ValueError("no time zone")
     try:
-        # `timestamp` alone accepts a time that is out of range in UTC. `format_time` could not write it.
+        # `timestamp` alone accepts a time outside the years 1 to 9999 in UTC, which `format_time` can't write.
         return parsed_time.astimezone(UTC).timestamp()
     except OverflowError as error:
         raise ValueError("outside the years 1 to 9999") from error

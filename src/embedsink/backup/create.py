@@ -122,7 +122,7 @@ class _Backup:
     def _warn_of_gap(self, files: Iterable[StoredFile], snapshot_segments: Segments, *, last_sealed: int) -> None:
         """Warn of lost segments, which the server reports at its start too."""
         numbers = {_number_of(file) for file in files} - {0}  # 0 means that a file is not a segment.
-        # Check the numbers below the newest file, and the last sealed number even if its file is missing.
+        # Check all numbers below the newest file. If the last sealed number is higher, check up to and including it.
         before = max([last_sealed + 1, *numbers])
         # The snapshot has the events of all segments up to the snapshot's last one.
         if gaps := find_gaps(numbers, after=snapshot_segments.last_number, before=before):

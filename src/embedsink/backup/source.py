@@ -53,7 +53,7 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
 def open_snapshot_file(folder: DataFolder) -> IO[bytes] | None:
     """Open the snapshot; None if it is missing. The open file stays unchanged when the server publishes another one.
 
-    Call this after the functions that read other files: it has the segments that the server deletes meanwhile.
+    Call this last. The snapshot then has the events of segments that the server deleted meanwhile.
     """
     return _open_regular_file(folder.snapshot)
 

@@ -132,11 +132,13 @@ class RemoteBackend:
 
     def list_reports(self) -> list[dict[str, Any]]:
         # Refuse a response without the members that the commands print.
-        return self._client.get_rows("reports", members=("name", "title", "question", "grain"))
+        return self._client.get_rows("reports", required_members=("name", "title", "question", "grain"))
 
     def describe_report(self, name: str) -> dict[str, Any]:
         # Refuse a response without the members that the commands print.
-        return self._client.get_object("reports", name, "schema", members=("name", "question", "grain", "columns"))
+        return self._client.get_object(
+            "reports", name, "schema", required_members=("name", "question", "grain", "columns")
+        )
 
     def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
         return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params)

@@ -67,7 +67,7 @@ def inspect(
     with usage_errors():
         expected_counts = dict(_parse_expectation(text) for text in expect or [])
     query = {"session": session, "since": since, "wait": wait}
-    response = connect(url, key).get_object("inspect", members=RESPONSE_MEMBERS, query=query)
+    response = connect(url, key).get_object("inspect", required_members=RESPONSE_MEMBERS, query=query)
     if as_json:
         print_json(response)
     else:

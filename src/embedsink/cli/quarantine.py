@@ -91,7 +91,7 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     """
     if url is not None:
         members = ("replayed", "rejected", "untried")
-        result = connect(url, key).post("quarantine", "replay", members=members)
+        result = connect(url, key).post("quarantine", "replay", required_members=members)
     else:
         with suggesting_url():
             result = asyncio.run(_replay_in_folder(require_folder(data)))
@@ -130,7 +130,7 @@ def purge(
     """
     if url is not None:
         query = {"before": before, "reason": reason, "key": key_id}
-        purged_count = connect(url, key).delete("quarantine", members=("purged",), query=query)["purged"]
+        purged_count = connect(url, key).delete("quarantine", required_members=("purged",), query=query)["purged"]
     else:
         with suggesting_url():
             folder = require_folder(data)
@@ -164,7 +164,9 @@ def _read_rows(
         quarantine_id: the id of the only rejection to return.
     """
     if url is not None:
-        return connect(url, key).get_rows("quarantine", members=COLUMNS, query={"limit": limit, "id": quarantine_id})
+        return connect(url, key).get_rows(
+            "quarantine", required_members=COLUMNS, query={"limit": limit, "id": quarantine_id}
+        )
     from uuid import UUID
 
     from embedsink.data_folder import DataFolder

@@ -178,12 +178,12 @@ def _read_server(name: str, params: Params, url: str, key: str | None) -> Dashbo
 
     client = connect(url, key)
     # Use the server's definition: this machine may lack the dashboard, or have another one with the same name.
-    definition = client.get_object("dashboards", name, members=("title", "sections"))
+    definition = client.get_object("dashboards", name, required_members=("title", "sections"))
     dashboard = parse_dashboard(definition, f"dashboard {name} of {url}")
     tiles_by_section: dict[str, Any] = {}
     for section in dashboard.sections:
         path = ("dashboards", name, "sections", section.id)
-        response = client.get_object(*path, members=("span", "charts"), query=params)
+        response = client.get_object(*path, required_members=("span", "charts"), query=params)
         tiles_by_section[section.id] = response["charts"]
         start, end = response["span"]  # All sections have the same span.
     return DashboardData(dashboard, tiles_by_section, (start, end))

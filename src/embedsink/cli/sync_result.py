@@ -51,7 +51,7 @@ def sync_result(
     body = _read_file_or_stdin(file)
     job_id = job if job is not None else _job_id_in(body, file)
     path = ("deployments", str(deployment), "dbt-sync", job_id, "result")
-    put_result = partial(client.put, *path, members=("syncJobId",), body=body)
+    put_result = partial(client.put, *path, required_members=("syncJobId",), body=body)
     retry(put_result, timeout_s=RETRY_TIMEOUT_S, pause_s_max=RETRY_PAUSE_S_MAX)
     print_message(f"{escape_control(job_id)}: recorded for deployment {deployment}.")
 

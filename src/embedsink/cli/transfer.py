@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,8 +97,8 @@ def import_file(
     GET /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
 
     Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
-    quarantines each rejection once, except for id conflicts. The exit code is 1 if anything in the file was rejected or
-    could not be imported.
+    quarantines each rejection once. Id conflicts are quarantined at each import. The exit code is 1 if anything in the
+    file was rejected or could not be imported.
     """
     from embedsink.transfer.bulk_import import ImportCounts
 
@@ -127,25 +127,25 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
     """
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
-    from embedsink.errors import Unavailable
     from embedsink.settings import read_settings
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
 
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
-        # First load what the journal already has, because only the events of the file count.
-        earlier_conflict_count = await bulk_import.count_id_conflicts(engine)
-        earlier_duplicate_count = engine.loader.status.duplicate_count
+        # The counts are those of the file, so first load what the journal already has.
+        if bulk_import.has_earlier_events(engine):
+            print_message("Loading earlier events …")
+            await asyncio.to_thread(bulk_import.wait_for_earlier_events, engine)
+        status = engine.loader.status
+        earlier_duplicate_count, earlier_conflict_count = status.duplicate_count, status.conflict_count
         with _numbered_lines(file, settings.body_bytes_max) as lines:
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
-        with suppress(Unavailable):  # The loader has failed. The message below says why.
-            # Only the loader finds id conflicts, after the envelopes were counted as accepted.
-            counts.move_conflicts(await bulk_import.count_id_conflicts(engine) - earlier_conflict_count)
-    counts.duplicate = engine.loader.status.duplicate_count - earlier_duplicate_count
-    if engine.loader.status.error:
-        fail(f"{engine.loader.status.error} The journal has all imported events; `embedsink serve` loads them.")
+    counts.duplicate = status.duplicate_count - earlier_duplicate_count
+    counts.move_conflicts(status.conflict_count - earlier_conflict_count)
+    if status.error:
+        fail(f"{status.error} The journal has all imported events; `embedsink serve` loads them.")
 
 
 def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:
@@ -171,9 +171,11 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
     duplicate_note = f"; {counts.duplicate:,} of these {imported_count:,} were duplicates" if counts.duplicate else ""
     unsent_note = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
     print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate_note}{unsent_note}.")
+    if counts.conflict:
+        print_message(f"  id_conflict: {counts.conflict:,} with the id of an earlier, different envelope.")
     for message in counts.messages:
         print_message(f"  {escape_control(message)}")
-    unlisted_count = counts.rejected + counts.unsent - len(counts.messages)
+    unlisted_count = counts.rejected + counts.unsent - counts.conflict - len(counts.messages)
     if unlisted_count:
         print_message(f"  … and {unlisted_count:,} more.")
     if counts.rejected:

@@ -99,17 +99,17 @@ class HttpClient:
         return b"".join(self.get_chunks(*path, query=query))
 
     def get_object(
-        self, *path: str, members: tuple[str, ...], query: Mapping[str, Any] | None = None
+        self, *path: str, required_members: tuple[str, ...], query: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """Return a JSON object that has at least these members. Raises the exceptions of `get`."""
-        return self._parse_object(self.get(*path, query=query), members)
+        return self._parse_object(self.get(*path, query=query), required_members)
 
     def get_rows(
-        self, *path: str, members: tuple[str, ...] = (), query: Mapping[str, Any] | None = None
+        self, *path: str, required_members: tuple[str, ...] = (), query: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
         """Return a JSON array of objects that have at least these members. Raises the exceptions of `get`."""
         rows = self._parse_json(self.get(*path, query=query))
-        if not isinstance(rows, list) or not all(_is_object_with(row, members) for row in rows):
+        if not isinstance(rows, list) or not all(_is_object_with(row, required_members) for row in rows):
             raise NotEmbedsink(self.url)
         return rows
 
@@ -120,36 +120,38 @@ class HttpClient:
         """
         yield from self._send(self._request(path, query=query))
 
-    def post(self, *path: str, members: tuple[str, ...], body: bytes = b"") -> dict[str, Any]:
+    def post(self, *path: str, required_members: tuple[str, ...], body: bytes = b"") -> dict[str, Any]:
         """Post JSON and return the response, an object with at least these members.
 
         Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
         content = b"".join(self._send(self._request(path, body=body)))
-        return self._parse_object(content, members)
+        return self._parse_object(content, required_members)
 
-    def put(self, *path: str, members: tuple[str, ...] = (), body: bytes) -> bytes:
+    def put(self, *path: str, required_members: tuple[str, ...] = (), body: bytes) -> bytes:
         """Put JSON and return the bytes of the response, an object with at least these members.
 
         Repeating the request is safe. Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may
         have processed the request.
         """
         content = b"".join(self._send(self._request(path, body=body, method="PUT")))
-        self._parse_object(content, members)  # Only to check the members.
+        self._parse_object(content, required_members)  # Only to check the members.
         return content
 
-    def delete(self, *path: str, members: tuple[str, ...], query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def delete(
+        self, *path: str, required_members: tuple[str, ...], query: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Send a DELETE and return the response, an object with at least these members. Repeating the request is safe.
 
         Raises the exceptions of `get`. After Unreachable or NotEmbedsink the server may have processed the request.
         """
         content = b"".join(self._send(self._request(path, query=query, method="DELETE")))
-        return self._parse_object(content, members)
+        return self._parse_object(content, required_members)
 
-    def _parse_object(self, content: bytes, members: tuple[str, ...]) -> dict[str, Any]:
+    def _parse_object(self, content: bytes, required_members: tuple[str, ...]) -> dict[str, Any]:
         """Parse a JSON object. Raise NotEmbedsink if the content is not an object, or lacks one of these members."""
         value = self._parse_json(content)
-        if not _is_object_with(value, members):
+        if not _is_object_with(value, required_members):
             raise NotEmbedsink(self.url)
         return value
 
@@ -239,9 +241,9 @@ def retry(call: Callable[[], T], *, timeout_s: float, pause_s_max: float) -> T:
         backoff_s = min(2 * backoff_s, pause_s_max)
 
 
-def _is_object_with(value: object, members: tuple[str, ...]) -> TypeGuard[dict[str, Any]]:
+def _is_object_with(value: object, required_members: tuple[str, ...]) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is an object that has at least these members."""
-    return isinstance(value, dict) and all(name in value for name in members)
+    return isinstance(value, dict) and all(name in value for name in required_members)
 
 
 def _validate_url(url: str) -> str:

@@ -234,10 +234,10 @@ class RemoteClient(Client):
             return with_dtypes(frame, sql_types)
 
     def _list_reports(self) -> list[dict[str, Any]]:
-        return self._http_client.get_rows("reports", members=_REPORT_FIELDS)
+        return self._http_client.get_rows("reports", required_members=_REPORT_FIELDS)
 
     def _describe_report(self, name: str) -> dict[str, Any]:
-        return self._http_client.get_object("reports", name, "schema", members=("columns",))
+        return self._http_client.get_object("reports", name, "schema", required_members=("columns",))
 
 
 def open(data: str | Path = "data") -> LocalClient:

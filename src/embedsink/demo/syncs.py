@@ -34,7 +34,7 @@ def record_syncs(url: str, key: str, now_ms: int) -> None:
             result = _sync_result(first_completed_at, earlier_sync_count)
             path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
             # A response without the member `syncJobId` is not from embedsink, and raises an error.
-            client.put(*path, members=("syncJobId",), body=orjson.dumps(result))
+            client.put(*path, required_members=("syncJobId",), body=orjson.dumps(result))
 
 
 def _sync_result(first_completed_at: datetime, earlier_sync_count: int) -> dict[str, Any]:

@@ -56,7 +56,7 @@ async def run_query(
         slot: the slot, from a limiter.
         variables: the session variables of the reader.
         query: the function to call in the thread.
-        is_short: whether the query takes only milliseconds. For it, DuckDB keeps its usual number of threads.
+        is_short: whether the query takes only milliseconds. If true, DuckDB keeps its usual number of threads.
 
     Raises:
         Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), or the store is not open

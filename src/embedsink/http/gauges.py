@@ -14,7 +14,7 @@ def read_gauges(engine: Engine, section: Section, *, is_hidden: bool) -> dict[st
     Args:
         engine: the open data folder.
         section: the section.
-        is_hidden: whether each value is None, because the key must not see totals over all deployments.
+        is_hidden: whether to return None for each value, because the key must not see totals over all deployments.
     """
     return {
         tile.id: {"value": None if is_hidden else MEASURES[tile.measure](engine)}

@@ -98,7 +98,7 @@ class LiveStream:
         self._notifier = engine.load_notifier
         self._filter = filter
         # `_position` is the last segment whose events were sent or filtered out. Message ids contain
-        # `_visible_position` instead: as of the last message, the last segment that the key may learn of.
+        # `_visible_position`, which changes only with a message: the newest segment that the key may learn of.
         if resume_after is None:
             self._position = self._notifier.position
             self._visible_position = _find_visible_position(engine, filter, self._position)

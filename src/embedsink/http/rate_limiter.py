@@ -40,7 +40,8 @@ class TokenBuckets:
         next_full_at = max(now, self._full_at.get(name, now)) + amount / self.rate_per_s
         if next_full_at - now > BURST_S:  # The bucket lacks tokens, or the amount is larger than a bucket.
             wait_s = self.wait_s(name, amount, now)
-            if wait_s > 0:  # A full bucket accepts any amount.
+            # A full bucket accepts any amount: `wait_s` is then 0.
+            if wait_s > 0:
                 return wait_s
         self._full_at[name] = next_full_at
         return 0.0
@@ -125,7 +126,7 @@ class RateLimiter:
         if wait_s > 0:
             limit = f"{self._key_byte_buckets.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
             raise _rate_error(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
-        # A sender is an address with a key, so one key's requests don't use up the rate of the address's other keys.
+        # A sender is an address with a key, so a key can't use up the rate of other keys at the same address.
         wait_s = self._address_byte_buckets.take(sender, byte_count, now)
         if wait_s > 0:
             self._key_byte_buckets.refund(sender.key_id, byte_count)

@@ -9,7 +9,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -181,8 +181,11 @@ def _serve_on(
     # After a clean shutdown, uvicorn raises the signal again. Without these handlers it would end the process.
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: None)
-    with suppress(SystemExit):  # uvicorn raises SystemExit if the start fails. Then `server.started` is false.
+    try:
         server.run(sockets=sockets)
+    except SystemExit:  # uvicorn raises SystemExit if the start fails.
+        if middleware.start_error is None:
+            return 1
     if middleware.start_error is not None:
         raise middleware.start_error
     return 0 if server.started and not has_journal_failed else 1
@@ -204,7 +207,7 @@ def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: L
         ws="none",
         loop="embedsink.http.server:new_loop",
         http=limited_protocol_factory(  # type: ignore[arg-type]
-            connections_max=allow_connections(settings),
+            connections_max=connections_max(settings),
             # A body in chunks of one byte is six times as large when encoded. Allow some more bytes for the head.
             request_bytes_max=8 * settings.body_bytes_max,
         ),
@@ -267,10 +270,10 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return _EventLoop()
 
 
-def allow_connections(settings: Settings) -> int:
-    """Raise the limit of file descriptors if it is too low for the settings, as far as the system permits.
+def connections_max(settings: Settings) -> int:
+    """Return the number of connections that the settings and the limit of file descriptors allow.
 
-    Return the number of connections that the settings and the limit allow.
+    First raise that limit, as far as the system permits, if it is too low for the settings.
     """
     required = settings.connections_max + _DESCRIPTORS_RESERVED
     descriptors, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -34,8 +34,8 @@ class FairQueue(Generic[T]):
         """Add an item. Return the evicted item if the queue was full.
 
         Raises:
-            Unavailable: the queue is full, and no other key, and no other address of this key, has at least two more
-                items (reason `overloaded`).
+            Unavailable: the queue is full, and neither another key nor another address of this key has at least two
+                more items (reason `overloaded`).
         """
         evicted = self._evict(key, address) if self._count >= self._count_max else None
         self._items.setdefault(key, {}).setdefault(address, deque()).append(item)

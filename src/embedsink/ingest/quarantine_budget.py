@@ -37,7 +37,7 @@ class QuarantineBudget:
         return used_bytes + byte_count <= self._bytes_per_day and used_count + count <= self._count_per_day
 
     def charge(self, key_id: str, *, byte_count: int, count: int) -> None:
-        """Count durable rejections. They may exceed the budget, because it is checked before they are durable."""
+        """Count durable rejections. A key may exceed its budget, because concurrent rejections pass one check."""
         used_bytes, used_count = self._usage_today(key_id)
         self._used[key_id] = used_bytes + byte_count, used_count + count
 

@@ -67,7 +67,7 @@ class IngestWorker:
         if evicted is not None:
             _, on_evicted_result = evicted
             on_evicted_result(self._queue.queue_full_error())
-        if self._run_task is None:
+        if self._run_task is None or self._run_task.done():  # A task ends by itself only after a bug.
             self._run_task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:

@@ -150,7 +150,8 @@ def _copy_damage(target: Path) -> str | None:
 def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
     """Copy the source, then verify the copy and its predecessor, which is the file that the copy will replace.
 
-    Return the exit code: 0 after success, `DAMAGED` if the source is damaged, and 1 if only the copy is damaged.
+    Print a line for each step, which the server reads from stdout. Return the exit code: 0 after success, `DAMAGED` if
+    the source is damaged, and 1 if only the copy is damaged.
     """
     started_at = time.monotonic()
     try:
@@ -159,7 +160,7 @@ def _main(source: Path, target: Path, predecessor: Path | None = None) -> int:
         sys.stderr.write(f"{source.name}: {error.strerror}\n")
         return DAMAGED
     _print(COPIED)
-    # Import here what `verify` needs, so that `disk_busy_s` excludes the import: it uses the CPU, not the disk.
+    # Import here what `_copy_damage` needs, so that `disk_busy_s` excludes the import: it uses the CPU, not the disk.
     import_started_at = time.monotonic()
     import embedsink.loader.blocks  # noqa: F401
 

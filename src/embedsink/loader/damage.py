@@ -37,7 +37,7 @@ class DamagedFiles:
     def report_existing(self) -> None:
         """Report the files from earlier runs, and delete old database files."""
         for path in self._paths():
-            if has_unloaded_events(path.name):
+            if is_segment_or_part(path.name):
                 self._messages.append(
                     f"damaged/{path.name}: is damaged and not loaded. Repair it, or move it elsewhere."
                 )
@@ -134,7 +134,7 @@ def _delete(path: Path, why: str) -> None:
     path.unlink()
 
 
-def has_unloaded_events(name: str) -> bool:
+def is_segment_or_part(name: str) -> bool:
     """Return whether a file in `damaged/` is a segment or a part of a segment, with events that were not loaded."""
     # Search within the name: a number may follow the suffix, as in `.ndjson.1`.
     return OPEN in name or SEALED in name

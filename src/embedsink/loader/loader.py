@@ -379,7 +379,7 @@ class Loader:
             self._folder, self._store.limits, damaged_files=self._damaged_files, why=why, on_step=self._check_deadline
         )
         self._open_and_read_ledger()
-        # Gaps up to the number of the snapshot were reported before the snapshot was published.
+        # Segments missing before the snapshot's number were reported before the snapshot was published.
         self._checks.report_gaps_in_rebuilt_store(after=rebuilt.snapshot_number)
         salvaged = rebuilt.salvaged
         if salvaged.row_count or salvaged.lost_count:

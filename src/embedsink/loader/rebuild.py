@@ -97,7 +97,7 @@ def _fill_store(
     store: Store, damaged_paths: Sequence[Path], folder: DataFolder, on_step: Callable[[], None]
 ) -> Rebuilt:
     """Salvage the rows that neither the new store nor the journal has. Return the result of the rebuild."""
-    # Don't keep those of the snapshot: wrong rollups may be why the operator runs `embedsink rebuild`.
+    # Don't keep the snapshot's derived tables: wrong rollups may be why the operator runs `embedsink rebuild`.
     store.reset_derived_tables()
     snapshot_number = store.ledger.last_segment_number()  # before the salvage, which adds segments
     # `number_of` returns 0 for files that are not segments.

@@ -19,6 +19,7 @@ class LoaderStatus:
     accepted_count: int = 0
     duplicate_count: int = 0
     quarantined_count: int = 0
+    conflict_count: int = 0
     load_duration_s: float = 0.0
     snapshot_count: int = 0
     snapshot_duration_s: float = 0.0
@@ -44,6 +45,7 @@ class LoaderStatus:
         self.accepted_count += counts.accepted_count
         self.duplicate_count += counts.duplicate_count
         self.quarantined_count += counts.quarantined_count
+        self.conflict_count += counts.conflict_count
 
 
 def error_message(failure: Exception) -> str:

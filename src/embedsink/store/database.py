@@ -298,18 +298,21 @@ class Store:
             StoreRefused, StoreBroken: nothing was rolled up.
         """
         # The last size is the smallest, and it is tried with more memory.
-        for count_max in _ROLLUP_BATCH_ROWS[:-1]:
+        for event_count_max in _ROLLUP_BATCH_ROWS[:-1]:
             try:
-                return self._roll_up(count_max)
+                return self._roll_up(event_count_max)
             except StoreTooSmall:
                 continue
         with self._raised_memory():
             return self._roll_up(_ROLLUP_BATCH_ROWS[-1])
 
-    def _roll_up(self, count_max: int) -> bool:
-        """Roll up at most `count_max` events in one transaction. Return False if there are too few events."""
+    def _roll_up(self, event_count_max: int) -> bool:
+        """Roll up at most `event_count_max` events in one transaction. Return False if there are too few events."""
         with duckdb_errors_translated(), transaction(self._load_connection()):
-            row_count = roll_up(self._load_connection(), count_min=self.limits.rollup_from_count, count_max=count_max)
+            event_count_min = self.limits.rollup_from_count
+            row_count = roll_up(
+                self._load_connection(), event_count_min=event_count_min, event_count_max=event_count_max
+            )
         # Like loaded segments, rollup rows take memory until the next checkpoint.
         self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0

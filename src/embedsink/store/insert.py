@@ -95,7 +95,7 @@ def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
     The connection has to be in a transaction.
     """
     connection.execute("truncate session_ready")
-    connection.execute("truncate ready_fact")  # the facts of events that decide whether `session_ready` is filled
+    connection.execute("truncate ready_fact")  # Its rows decide whether `session_ready` is filled.
     # Bounds that include each ingest_seq.
     connection.execute("set variable loaded_from = -1")
     connection.execute("set variable loaded_until = 9223372036854775807")

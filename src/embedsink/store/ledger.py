@@ -23,13 +23,17 @@ SEGMENT_NUMBER_SQL = "split_part(segment, '-', 1)::bigint"
 
 @dataclass(frozen=True, slots=True)
 class LoadCounts:
-    """The counts of a load: segments, and envelopes by outcome. Received = accepted + duplicate + quarantined."""
+    """The counts of a load: segments, and envelopes by outcome. Received = accepted + duplicate + quarantined.
+
+    Quarantined envelopes include id conflicts: envelopes with the id of an earlier, different one.
+    """
 
     segment_count: int
     received_count: int
     accepted_count: int
     duplicate_count: int
     quarantined_count: int
+    conflict_count: int
 
 
 class Ledger:
@@ -111,7 +115,8 @@ def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:
         connection: a connection to the database, in the transaction that loads, after `load_rows`.
     """
     counts = connection.execute(
-        "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count) "
+        "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count), "
+        "(select count(*) from id_conflict) "
         "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"
     )
     [row] = counts.fetchall()

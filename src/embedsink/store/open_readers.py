@@ -21,9 +21,9 @@ class OpenReaders:
 
     def __init__(self, lock: threading.RLock) -> None:
         self._changed = threading.Condition(lock)
-        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
-        self._paused_count = 0  # the running blocks of `paused`
-        self.count = 0  # the open readers
+        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()  # those to interrupt
+        self._paused_count = 0  # readers are refused while it is positive
+        self.count = 0  # open readers, and those that are being opened
 
     def add(self, reader: Reader) -> None:
         """Register a reader, so that it can be interrupted."""

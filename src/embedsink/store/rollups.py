@@ -20,7 +20,7 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable
     """
     batch_id, watermark = _last_batch(connection)
     late_numbers = [number for number in loaded_numbers if first_ingest_seq(number) <= watermark]
-    late_batch_id = batch_id + 1  # a new batch, because open readers ignore it
+    late_batch_id = batch_id + 1  # a new batch: open readers ignore later batches
     for number in late_numbers:
         last_ingest_seq = first_ingest_seq(number + 1) - 1
         _insert_rollups(connection, late_batch_id, first_ingest_seq(number), last_ingest_seq)
@@ -28,25 +28,25 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable
         _insert_batch(connection, late_batch_id, watermark)
 
 
-def roll_up(connection: duckdb.DuckDBPyConnection, *, count_min: int, count_max: int) -> int:
+def roll_up(connection: duckdb.DuckDBPyConnection, *, event_count_min: int, event_count_max: int) -> int:
     """Roll up the oldest events above the watermark. Return the number of rollup rows; 0 with too few events.
 
     The watermark is the highest `ingest_seq` that the batches so far cover.
 
     Args:
         connection: a connection to the database, in a transaction.
-        count_min: the minimum number of events in a batch.
-        count_max: the maximum number of events in a batch.
+        event_count_min: the minimum number of events in a batch.
+        event_count_max: the maximum number of events in a batch.
     """
     batch_id, watermark = _last_batch(connection)
     # A variable is a constant for the planner, so older row groups are skipped.
     set_variables(connection, {"rollup_from": watermark + 1})
     # DuckDB returns rows in the order in which they were inserted, so these are the oldest events.
     events = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
-    [(count,)] = connection.execute(f"select count(*) from ({events})", [count_min]).fetchall()  # noqa: S608
-    if count < count_min:
+    [(count,)] = connection.execute(f"select count(*) from ({events})", [event_count_min]).fetchall()  # noqa: S608
+    if count < event_count_min:
         return 0
-    [(new_watermark,)] = connection.execute(f"select max(ingest_seq) from ({events})", [count_max]).fetchall()  # noqa: S608
+    [(new_watermark,)] = connection.execute(f"select max(ingest_seq) from ({events})", [event_count_max]).fetchall()  # noqa: S608
     row_count = _insert_rollups(connection, batch_id + 1, watermark + 1, new_watermark)
     _insert_batch(connection, batch_id + 1, new_watermark)
     return row_count

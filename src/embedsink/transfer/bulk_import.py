@@ -16,7 +16,6 @@ from embedsink.journal.writer import OnDurable, as_future
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
-from embedsink.store.reader import EVERYTHING
 from embedsink.transfer.import_file import Delivery, import_rules
 
 # The maximum bytes of journal lines that share an fsync.
@@ -24,8 +23,9 @@ WRITE_BYTES_MAX = 1_048_576
 RETRY_TIMEOUT_S = 300.0
 RETRY_PAUSE_S_MAX = 30.0
 _JOURNAL_RETRY_PAUSE_S = 0.2
-# How often an import that waits for the loader checks whether the loader has failed.
-_LOADING_CHECK_S = 1.0
+# How long an import waits for the loader to load the events of earlier processes, and how often it checks.
+EARLIER_EVENTS_S_MAX = 300.0
+_LOADING_CHECK_S = 0.2
 # The maximum number of error messages of an import.
 MESSAGES_MAX = 10
 _TOO_LARGE_REASONS = (Reason.BODY_TOO_LARGE, Reason.TOO_MANY_EVENTS)
@@ -42,6 +42,7 @@ class ImportCounts:
         rejected: envelopes that were quarantined.
         unsent: envelopes that are only in the file, because they were neither accepted nor quarantined.
         duplicate: envelopes that the loader did not count again. Only set after an import into a data folder.
+        conflict: rejected envelopes with the id of an earlier, different one. Also only set after such an import.
         messages: the first error messages.
     """
 
@@ -49,6 +50,7 @@ class ImportCounts:
     rejected: int = 0
     unsent: int = 0
     duplicate: int = 0
+    conflict: int = 0
     messages: list[str] = field(default_factory=list)
 
     def add_rejected(self, count: int, *messages: str) -> None:
@@ -62,11 +64,10 @@ class ImportCounts:
         self._add_messages(messages)
 
     def move_conflicts(self, count: int) -> None:
-        """Count envelopes as rejected that the loader found to have the id of an earlier, different envelope."""
-        if count:
-            self.accepted -= count
-            message = f"{Reason.ID_CONFLICT}: envelopes with the id of an earlier, different envelope: {count:,}"
-            self.add_rejected(count, message)
+        """Count id conflicts as rejected instead of accepted. Only the loader finds them."""
+        self.accepted -= count
+        self.rejected += count
+        self.conflict += count
 
     def add(self, other: "ImportCounts") -> None:
         """Add the counts and messages of another part of the file."""
@@ -105,22 +106,16 @@ async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], count
             await writing  # Also after an error, so that `counts` includes every durable batch.
 
 
-async def count_id_conflicts(engine: Engine) -> int:
-    """Wait until the loader has loaded the journal or failed. Return the number of id conflicts in the store.
-
-    Raises:
-        Unavailable: the store is closed.
-    """
-    while not engine.loader.status.error:
-        if await engine.load_notifier.wait_until_loaded(_LOADING_CHECK_S, key_id=IMPORT_KEY_ID):
-            break
-    return await asyncio.to_thread(_read_id_conflict_count, engine)
+def has_earlier_events(engine: Engine) -> bool:
+    """Return whether the journal has segments that are not loaded yet. After an error, they are not waited for."""
+    return engine.loader.last_number < engine.journal.last_number and not engine.loader.status.error
 
 
-def _read_id_conflict_count(engine: Engine) -> int:
-    with engine.store.reader(EVERYTHING) as reader:
-        rejections = reader.dicts("rejections")
-    return sum(row["quarantined_count"] for row in rejections if row["reason"] == Reason.ID_CONFLICT)
+def wait_for_earlier_events(engine: Engine) -> None:
+    """Block until the loader has loaded the segments in the journal or failed, at most `EARLIER_EVENTS_S_MAX`."""
+    give_up_at = time.monotonic() + EARLIER_EVENTS_S_MAX
+    while has_earlier_events(engine) and time.monotonic() < give_up_at:
+        time.sleep(_LOADING_CHECK_S)
 
 
 def import_to_server(
@@ -305,7 +300,7 @@ def _post_with_retries(remote: HttpClient, delivery: Delivery, retry_timeout_s: 
     """
     try:
         return retry(
-            lambda: remote.post("events", members=("accepted", "rejected"), body=delivery.body),
+            lambda: remote.post("events", required_members=("accepted", "rejected"), body=delivery.body),
             timeout_s=retry_timeout_s,
             pause_s_max=RETRY_PAUSE_S_MAX,
         )

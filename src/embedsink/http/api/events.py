@@ -167,7 +167,7 @@ class IngestEndpoint:
         if result.refusal is not None:
             self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * result.body_bytes)
         elif result.rejected_count:
-            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(result.rejection_lines))
+            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(result.rejection_lines))  # bytes
 
     def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
         """Answer with an error, or with a 429 if the address sends too many requests without a valid key.

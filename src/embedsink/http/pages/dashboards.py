@@ -256,7 +256,7 @@ async def redirect_to_dashboards(request: Request) -> Response:
 async def show_list(request: Request) -> Response:
     """Show the list of dashboards."""
     pages: DashboardPages = request.state.dashboard_pages
-    redirect = pages.required_redirect(request, known_names=())
+    redirect = pages.required_redirect(request, known_names=())  # The list has no parameters.
     if redirect is not None:
         return redirect
     return await pages.page(request, "dashboards.html", name="")  # No link is the current page.

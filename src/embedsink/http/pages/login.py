@@ -57,9 +57,8 @@ class LoginPage:
         except Refused as refusal:
             if refusal.reason is not Reason.BODY_TOO_LARGE:
                 raise
-            detail = (
-                f"body: is larger than {FORM_BYTES_MAX:,} bytes, the limit of this form. Submit the form of /login."
-            )
+            limit = f"{FORM_BYTES_MAX:,} bytes, the limit of this form"
+            detail = f"body: is larger than {limit}. Open /login and submit its form."
             raise Refused(Reason.BODY_TOO_LARGE, detail) from None
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
