@@ -57,7 +57,7 @@ def _read_ingested(reader: Reader) -> tuple[IngestedCounts, list[dict[str, Any]]
 
 
 def _inspection(counts: IngestedCounts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
-    """Return the members of the response."""
+    """Return the response. It is complete if all events that were acknowledged before the request are loaded."""
     return {
         "isComplete": is_complete,
         "acceptedCount": counts.outcomes["accepted"],
