@@ -54,16 +54,16 @@ def own_modules_imported_by(module: str) -> set[str]:
     return {name.removeprefix("embedsink.") for name in imported_by(module)} & set(MODULES) - PACKAGES
 
 
-def room_of(module: str) -> str:
+def folder_of(module: str) -> str:
     return module.split(".")[0]
 
 
 def layer_of(module: str) -> int:
-    return next(index for index, rooms in enumerate(LAYERS) if room_of(module) in rooms)
+    return next(index for index, folders in enumerate(LAYERS) if folder_of(module) in folders)
 
 
-def rooms_importing(*packages: str) -> set[str]:
-    return {room_of(module) for module in MODULES for name in imported_by(module) if name.split(".")[0] in packages}
+def folders_importing(*packages: str) -> set[str]:
+    return {folder_of(module) for module in MODULES for name in imported_by(module) if name.split(".")[0] in packages}
 
 
 def test_modules_import_lower_layers() -> None:
@@ -72,10 +72,10 @@ def test_modules_import_lower_layers() -> None:
         f"{module} imports {other}"
         for module in MODULES
         for other in own_modules_imported_by(module)
-        if room_of(other) != room_of(module) and layer_of(other) >= layer_of(module)
+        if folder_of(other) != folder_of(module) and layer_of(other) >= layer_of(module)
     ]
     assert wrong == []
-    assert sorted(room for rooms in LAYERS for room in rooms) == sorted(set(map(room_of, MODULES)))
+    assert sorted(folder for folders in LAYERS for folder in folders) == sorted(set(map(folder_of, MODULES)))
 
 
 def test_imports_form_no_cycle() -> None:
@@ -90,9 +90,9 @@ def test_packages_re_export_nothing() -> None:
 
 def test_only_the_store_imports_duckdb() -> None:
     """Only `store` imports duckdb and nanoarrow. No `http` module imports `store.snapshot_reader`, even indirectly."""
-    assert rooms_importing("duckdb", "nanoarrow") == {"store"}
+    assert folders_importing("duckdb", "nanoarrow") == {"store"}
     # `store.snapshot_reader` runs any SQL, and the server must not.
-    reached = {name for name in MODULES if room_of(name) == "http"}
+    reached = {name for name in MODULES if folder_of(name) == "http"}
     while new_names := set().union(*map(own_modules_imported_by, reached)) - reached:
         reached |= new_names
     assert "store.snapshot_reader" not in reached
@@ -100,35 +100,35 @@ def test_only_the_store_imports_duckdb() -> None:
 
 def test_only_http_and_the_demo_import_starlette() -> None:
     """Only `http` imports jinja2 and itsdangerous. Only `http` and `demo` import starlette and uvicorn."""
-    assert rooms_importing("jinja2", "itsdangerous") == {"http"}
-    assert rooms_importing("starlette", "uvicorn") == {"http", "demo"}
+    assert folders_importing("jinja2", "itsdangerous") == {"http"}
+    assert folders_importing("starlette", "uvicorn") == {"http", "demo"}
 
 
 def test_only_the_command_line_imports_typer() -> None:
     """Only `cli` imports typer."""
-    assert rooms_importing("typer") == {"cli"}
+    assert folders_importing("typer") == {"cli"}
 
 
 def test_only_http_and_dashboards_import_vega() -> None:
     """Only `http` and `dashboards` import vl_convert."""
-    assert rooms_importing("vl_convert") == {"http", "dashboards"}
+    assert folders_importing("vl_convert") == {"http", "dashboards"}
 
 
 def test_pydantic_validates_at_the_boundaries() -> None:
     """Only `protocol`, `settings`, `auth`, `dashboards` and `http` import pydantic."""
-    assert rooms_importing("pydantic") == {"protocol", "settings", "auth", "dashboards", "http"}
+    assert folders_importing("pydantic") == {"protocol", "settings", "auth", "dashboards", "http"}
 
 
 def test_the_protocol_is_pure() -> None:
     """`protocol` uses no clock, disk, network or environment."""
-    modules = [name for name in MODULES if room_of(name) == "protocol"]
+    modules = [name for name in MODULES if folder_of(name) == "protocol"]
     wrong = {name: {package.split(".")[0] for package in imported_by(name)} - PURE for name in modules}
     assert not any(wrong.values()), wrong
 
 
 def test_the_journal_knows_no_json() -> None:
     """`journal` treats lines as bytes: it imports no JSON parser."""
-    assert rooms_importing("json", "orjson").isdisjoint({"journal"})
+    assert folders_importing("json", "orjson").isdisjoint({"journal"})
 
 
 def test_contributing_lists_the_rules() -> None:

@@ -226,7 +226,7 @@ def _examine_dashboards(folder: DataFolder, reader: SnapshotReader | None) -> Fi
         messages = " ".join(str(errors[name]) for name in sorted(errors))
         return _problem("dashboards", f"{messages} Then restart the server.")
     if not own_names:
-        return _ok("dashboards", "there are none of your own.")
+        return _ok("dashboards", "the folder has no dashboard files; the server shows the built-in dashboards.")
     return _ok("dashboards", f"{', '.join(own_names)}: are valid.")
 
 

@@ -108,12 +108,12 @@ class LineLimit(logging.Filter):
             log.warning("lines_skipped", extra={"of": event, "count": count})
 
 
-def log_as_json() -> None:
-    """Write all logs of this process to stderr as JSON lines."""
+def log_as_json(level: int) -> None:
+    """Write the logs of this process, from a level on, to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     handler.addFilter(LineLimit())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
 def _shorten_values(fields: dict[str, Any], characters_max: int) -> dict[str, Any]:

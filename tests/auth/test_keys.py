@@ -194,8 +194,9 @@ def test_the_repr_contains_neither_the_token_nor_its_digest(file: KeyStore) -> N
     assert key.digest not in repr(key)
 
 
-def test_only_the_owner_can_read_the_file_with_any_umask(file: KeyStore) -> None:
-    umask = os.umask(0)
+@pytest.mark.parametrize("mask", [0, 0o777])
+def test_only_the_owner_can_read_the_file_with_any_umask(file: KeyStore, mask: int) -> None:
+    umask = os.umask(mask)
     try:
         file.create(KeyKind.READ, now=NOW)
         file.create(KeyKind.READ, now=NOW)

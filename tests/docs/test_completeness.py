@@ -1,4 +1,6 @@
-"""The documentation is complete: an undocumented setting, reason, report, command, metric or decision fails a test.
+"""The documentation is complete.
+
+An undocumented setting, reason, path, report, command, metric or decision fails a test.
 
 It is also correct: every link has a target, and the server accepts the body in README. The other tests of this
 folder run the commands.
@@ -20,6 +22,7 @@ from embedsink.cli.app import app
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine, now_ms
 from embedsink.http.metrics import metrics_text
+from embedsink.http.resources import describe_api
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import report_names
@@ -97,6 +100,20 @@ def test_operations_lists_every_event_of_the_log_with_its_level() -> None:
 @pytest.mark.parametrize("reason", [str(reason) for reason in Reason])
 def test_the_wire_contract_names_every_reason(reason: str) -> None:
     assert f"`{reason}`" in page("docs/wire.md")
+
+
+PATHS = [
+    path
+    for path in describe_api(Settings()).document["paths"]
+    if not path.startswith(("/dashboards", "/docs", "/pages"))
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_names_the_path_of_every_operation(path: str) -> None:
+    with_values = r"[^/`\s]+".join(re.escape(part) for part in re.split(r"\{\w+\}", path))
+    documented = re.compile(rf"(?<![\w/]){with_values}(?![\w/])")
+    assert any(documented.search(page.read_text(encoding="utf-8")) for page in PAGES)
 
 
 @pytest.mark.parametrize("report", report_names())

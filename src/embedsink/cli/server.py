@@ -1,5 +1,6 @@
 """`embedsink serve` and `embedsink demo`."""
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ def serve(
     listen_options = ListenOptions(host, port, certificate, private_key, behind_proxy)
     with usage_errors():
         listen_options.check_encryption()
-    log_as_json()
+    log_as_json(logging.INFO)
     exit_code = run_server(DataFolder(data), settings, listen_options)
     raise typer.Exit(exit_code)
 

@@ -97,8 +97,8 @@ def import_file(
     GET /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
 
     Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
-    quarantines each rejection once. Id conflicts are quarantined at each import. The exit code is 1 if anything in the
-    file was rejected or could not be imported.
+    does not quarantine a rejection again, except an id conflict. The exit code is 1 if anything in the file was
+    rejected or could not be imported.
     """
     from embedsink.transfer.bulk_import import ImportCounts
 
@@ -167,10 +167,11 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
         counts: the counts and messages.
         source: the option for suggested commands, such as `--data data`.
     """
-    imported_count = counts.accepted + counts.rejected  # Both can contain duplicates.
-    duplicate_note = f"; {counts.duplicate:,} of these {imported_count:,} were duplicates" if counts.duplicate else ""
     unsent_note = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
-    print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate_note}{unsent_note}.")
+    print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{unsent_note}.")
+    if counts.duplicate:
+        # Accepted and rejected envelopes can both be duplicates.
+        print_message(f"Duplicates among these, which do not count again: {counts.duplicate:,}.")
     if counts.conflict:
         print_message(f"  id_conflict: {counts.conflict:,} with the id of an earlier, different envelope.")
     for message in counts.messages:

@@ -5,6 +5,7 @@ origin of the embed.
 """
 
 import json
+import logging
 import socket
 import sys
 import threading
@@ -103,7 +104,7 @@ def run_server(data: Path, port: int, embed_origin: str) -> int:
         port: the port on loopback.
         embed_origin: the origin of the simulated embed, which the host page frames.
     """
-    log_as_json()
+    log_as_json(logging.INFO)
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared")
     pages["host.json"] = _create_page_settings(folder, port, embed_origin)

@@ -56,7 +56,7 @@ def error_message(failure: Exception) -> str:
         case StoreBroken():
             return f"store: {failure}. It is being reopened."
         case StoreRefused() | SqlFailed() | OSError():
-            return f"store: {failure}. The loader continues when this is resolved."
+            return f"store: {failure}. Loading continues when this is resolved."
         case EmbedsinkError():
             return str(failure)
     log.error("bug", exc_info=failure)

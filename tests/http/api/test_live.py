@@ -468,8 +468,12 @@ def test_an_invalid_parameter_answers_400(server: Server, query: str) -> None:
     assert problem(server.get(f"{LIVE}?{query}", key=server.key("read"))) == "bad_parameter"
 
 
-def test_an_invalid_last_event_id_answers_400(server: Server) -> None:
-    answer = server.get(LIVE, key=server.key("read"), headers={"last-event-id": "elsewhere"})
+@pytest.mark.parametrize(
+    ("id", "deployments"), [("elsewhere", None), ("0" * 16, None), ("elsewhere", [7]), ("0", [7]), ("abc", [7])]
+)
+def test_an_invalid_last_event_id_answers_400(server: Server, id: str, deployments: list[int] | None) -> None:
+    key = server.key("read", deployments=deployments)
+    answer = server.get(LIVE, key=key, headers={"last-event-id": id})
     assert problem(answer) == "bad_parameter"
 
 

@@ -29,7 +29,7 @@ PARAMETERS = (*EVENT_FILTERS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"
 HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}  # nginx would buffer messages otherwise.
 _POSITION_DIGITS_MAX = 10
-_ENCRYPTED_ID = re.compile(r"[0-9a-f]{1,16}")
+_ENCRYPTED_ID = re.compile(r"[0-9a-f]{16}")
 
 
 async def show_live(request: Request) -> Response:
