@@ -21,13 +21,16 @@ from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Unavailable
 from embedsink.journal import recovery
 from embedsink.journal.capacity import Capacity
+from embedsink.journal.limits import JournalLimits
 from embedsink.journal.segment import trailer
 from embedsink.journal.writer import Journal
 from embedsink.loader import publisher
 from embedsink.loader.loader import Loader
+from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store.database import Store
+from embedsink.store.limits import StoreLimits
 from tests.support.servers import wait_until
 from tests.support.stores import make_folder
 
@@ -248,3 +251,11 @@ def test_files_in_the_former_folder_aside_move_to_damaged(tmp_path: Path) -> Non
     }
     assert "damaged/lost-1.txt: journal: segment 2 is lost." in messages
     assert [name in message for message in messages].count(True) == 2
+
+
+def test_the_defaults_of_limits_and_rules_are_those_of_the_settings(tmp_path: Path) -> None:
+    async def used() -> tuple[StoreLimits, JournalLimits, Rules]:
+        async with Engine(DataFolder(tmp_path), Settings()) as engine:
+            return engine.store.limits, engine.journal.limits, engine.rules
+
+    assert asyncio.run(used()) == (StoreLimits(), JournalLimits(), Rules())

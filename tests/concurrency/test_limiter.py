@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import re
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.errors import Unavailable
-from tests.support.paths import ROOT
 from tests.support.servers import RunningServer, running_server, wait_until
 
 
@@ -253,24 +251,3 @@ def test_requests_beyond_a_keys_share_get_503_with_retry_after(server: RunningSe
 
         wait_until(lambda: len(refused()) >= 15, description="some are refused")
         assert all(b"retry-after:" in head.lower() and b'"overloaded"' in head for head in refused())
-
-
-def test_each_use_of_a_limiter_passes_the_key() -> None:
-    source = ROOT / "src" / "embedsink"
-    uses = [
-        line.strip()
-        for path in source.rglob("*.py")
-        for line in path.read_text().splitlines()
-        if "engine.limiters." in line
-    ]
-    # `limiter = …` chooses one of two limiters for a later call.
-    wrong = [
-        use
-        for use in uses
-        if not re.search(
-            r"\.slot\(.*key_id|key_id=key\.key_id|^limiter = |^throttle=engine\.limiters\.dashboards,$|\.slot\(\"k_",
-            use,
-        )
-    ]
-    assert len(uses) > 8
-    assert wrong == []

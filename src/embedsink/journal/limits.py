@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JournalLimits:
-    """The limits of a journal, in bytes and seconds. The settings of the same names have descriptions."""
+    """The limits of a journal, in bytes and seconds. The settings of the same names describe them."""
 
     segment_seal_s: float = 1.0
     segment_bytes_max: int = 8 * 1_048_576

@@ -13,7 +13,7 @@ _UNUSED_BUFFER_BYTES = 24 * 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """The limits of the store.
+    """The limits of the store. The defaults are those of the settings.
 
     Args:
         memory_bytes: DuckDB's usual memory limit.
@@ -39,7 +39,7 @@ class StoreLimits:
     session_gap_minutes: int = 30
     quarantine_bytes_per_day: int = 64 * 1_048_576
     quarantine_count_per_day: int = 100_000
-    quarantine_free_bytes_min: int = 0
+    quarantine_free_bytes_min: int = 64 * 1_048_576
 
     @property
     def counted_bytes(self) -> int:
