@@ -48,3 +48,6 @@ def test_the_entry_of_each_new_folder_is_synced_after_its_creation(tmp_path: Pat
     for parent in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
         assert f"<{parent}>)" in calls[calls.rindex("mkdir") :], calls
     assert re.findall(r'^mkdir.*"([abc/]+)", \w+\) += 0$', calls, re.MULTILINE) == ["a", "a/b", "a/b/c"]
+    # An interrupted call may have created the folder without a sync.
+    subprocess.run([*strace, sys.executable, "-c", create], cwd=tmp_path, check=True)
+    assert f"<{tmp_path / 'a' / 'b'}>)" in trace.read_text()

@@ -1,5 +1,6 @@
 """The entry point of the program `embedsink` and of `python -m embedsink`."""
 
+import logging
 import sys
 
 
@@ -9,8 +10,11 @@ def run() -> None:
     # half a second and 60 MiB, and no command uses pandas. None makes the import fail.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
-        from embedsink.cli.app import main  # here, so that Ctrl-C during this import writes no traceback
+        # Imported here, so that Ctrl-C meanwhile writes no traceback.
+        from embedsink.cli.app import main
+        from embedsink.json_logging import log_as_json
 
+        log_as_json(logging.WARNING)
         main()
     except KeyboardInterrupt:
         sys.exit(130)  # the shell's exit code for Ctrl-C

@@ -46,13 +46,13 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def create_folder(folder: Path, *, mode: int = 0o777) -> None:
-    """Create a folder and its missing parents, and return when the new ones are durable.
+    """Create a folder and its missing parents, and return when their entries are durable.
 
-    A folder that exists is kept. Its parents are not synced again, even if an earlier call was interrupted.
+    A folder that exists is kept, and its entry is synced too, because an earlier call may have been interrupted.
 
     Args:
         folder: the folder.
-        mode: the permissions of a new folder. Its new parents have the default permissions.
+        mode: the permissions of a new folder, which the umask limits. The umask alone limits those of new parents.
 
     Raises:
         OSError: the folder can't be created. FileExistsError: it is a file.
@@ -61,7 +61,7 @@ def create_folder(folder: Path, *, mode: int = 0o777) -> None:
     new_folders = [path for path in (absolute, *absolute.parents) if not path.exists()]
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     # If a folder's entry in its parent is lost, so are the files in the folder.
-    for path in new_folders:
+    for path in dict.fromkeys((absolute, *new_folders)):
         sync_folder(path.parent)
 
 

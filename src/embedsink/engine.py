@@ -175,7 +175,7 @@ class Engine:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
             # Ingest does not need the store, and the loader retries.
-            self.loader.report_error(f"store: {error}. Loading begins when this is resolved.")
+            self.loader.report_error(f"store: {error}. Loading continues when this is resolved.")
         self._restore_quarantine_budget()
         self.journal = self._open_journal()
         for nested in self.folder.nested_data_folders():

@@ -49,7 +49,7 @@ class Refused(EmbedsinkError):
 
 
 class Unavailable(EmbedsinkError):
-    """The server can't serve the request now. The client has to retry it after `retry_after_s` seconds or later.
+    """The server can't serve the request now. The client must wait at least `retry_after_s` seconds before it retries.
 
     Nothing of the request is stored, except after `storage_failed`: then its events may or may not be stored.
     """

@@ -109,7 +109,7 @@ class LineLimit(logging.Filter):
 
 
 def log_as_json(level: int) -> None:
-    """Write the logs of this process, from a level on, to stderr as JSON lines."""
+    """Write the logs of this process at or above a level to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     handler.addFilter(LineLimit())

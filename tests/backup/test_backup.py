@@ -60,10 +60,12 @@ def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
     old = os.umask(umask)
     try:
         create_backup(folder, target)
-        restore_backup(target, DataFolder(tmp_path / "new"))
+        restore_backup(target, DataFolder(tmp_path / "parent" / "new"))
     finally:
         os.umask(old)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "new", *(tmp_path / "new").iterdir()]}
+    new = tmp_path / "parent" / "new"
+    assert stat.S_IMODE(new.parent.stat().st_mode) == 0o777 & ~umask
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [new, *new.iterdir()]}
     assert modes == dict.fromkeys(["new", "journal", "damaged", "dashboards"], 0o750) | {
         "keys.json": 0o600,
         "analytics.duckdb": 0o640,

@@ -31,7 +31,7 @@ NEVER_S = "3600"
 NO_LOADING = """
 from embedsink.loader.loader import Loader
 assert hasattr(Loader, "load_pending")
-Loader.load_pending = lambda self, *arguments, **options: None
+Loader.load_pending = lambda self: iter(())
 """
 
 

@@ -275,7 +275,7 @@ def test_a_scoped_reader_that_reconnects_receives_missed_events_once(shared: Key
 
 
 def test_a_last_event_id_of_an_earlier_process_is_accepted(shared: KeyedServer) -> None:
-    with open_stream(shared.server.url, shared.read_key, last_event_id="41") as stream:
+    with open_stream(shared.server.url, shared.read_key, last_event_id="00000000000041af") as stream:
         assert stream.message("connected").content
     refused = shared.get("/api/v1/events/live?after=moon")
     assert refused.status == 400

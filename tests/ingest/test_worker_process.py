@@ -95,6 +95,30 @@ def test_a_callback_that_fails_does_not_stop_the_worker(caplog: pytest.LogCaptur
     assert [record.getMessage() for record in caplog.records] == ["bug"]
 
 
+def test_bodies_are_answered_although_a_bug_has_ended_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(worker: IngestWorker) -> Any:
+        raise ValueError("a bug")
+
+    async def submit_two(worker: IngestWorker) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(IngestWorker, "_next_job", fail)
+            first_result = submitted(worker, JOBS["events"])
+            await asyncio.sleep(0.01)
+        second_result = submitted(worker, JOBS["events"])
+        assert [type(await result) for result in (first_result, second_result)] == [ParseResult] * 2
+
+    async def close() -> None:
+        monkeypatch.setattr(IngestWorker, "_next_job", fail)
+        worker = IngestWorker(RULES, body_bytes_max=MIB)
+        result = submitted(worker, JOBS["events"])
+        await asyncio.sleep(0.01)
+        await worker.aclose()
+        assert isinstance(await result, Unavailable)
+
+    with_worker(submit_two)
+    asyncio.run(close())
+
+
 def test_an_idle_worker_that_cannot_be_stopped_does_not_stop_the_next_body(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -22,9 +22,12 @@ class ForkedProgram:
     """A forked program, with the methods of `subprocess.Popen` that tests use."""
 
     def __init__(self, words: Sequence[str], log: Path, environment: Mapping[str, str], injected: str) -> None:
+        log.touch()
+        umask = os.umask(0)
+        os.umask(umask)  # There is no call that only reads it.
         # As a daemon, it ends with pytest even if its test failed to stop it.
         self._process = _forkserver.Process(
-            target=_run, args=(list(words), log, dict(environment), injected), daemon=True
+            target=_run, args=(list(words), log, dict(environment), injected, umask), daemon=True
         )
         self._process.start()
         assert self._process.pid is not None
@@ -73,6 +76,7 @@ def start_program(
         wrapper: a command that runs the program's command, such as `strace`. Then the program imports its modules
             itself.
         injected: Python code that runs before the command. Without a wrapper, all modules are imported before it runs.
+            So it must replace attributes of modules and classes.
     """
     if not wrapper:
         return ForkedProgram(words, log, environment, injected)
@@ -83,7 +87,8 @@ def start_program(
         )
 
 
-def _run(words: list[str], log: Path, environment: dict[str, str], injected: str) -> None:
+def _run(words: list[str], log: Path, environment: dict[str, str], injected: str, umask: int) -> None:
+    os.umask(umask)  # The process that forks has the umask of its own start.
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())

@@ -109,7 +109,8 @@ class _Backup:
         """Store the snapshot. Return its file (an empty list if there is no snapshot), and the segments in it.
 
         Args:
-            journal_numbers: the segments to look for in the snapshot. Of the others, only the newest are returned.
+            journal_numbers: the numbers of the segments to look for in the snapshot. Of all other segments, only the
+                newest are returned.
         """
         file = open_snapshot_file(self._folder)
         if file is None:
@@ -122,7 +123,7 @@ class _Backup:
     def _warn_of_gap(self, files: Iterable[StoredFile], snapshot_segments: Segments, *, last_sealed: int) -> None:
         """Warn of lost segments, which the server reports at its start too."""
         numbers = {_number_of(file) for file in files} - {0}  # 0 means that a file is not a segment.
-        # Check all numbers below the newest file. If the last sealed number is higher, check up to and including it.
+        # Check all numbers below the newest file's, or up to the last sealed number if that is higher.
         before = max([last_sealed + 1, *numbers])
         # The snapshot has the events of all segments up to the snapshot's last one.
         if gaps := find_gaps(numbers, after=snapshot_segments.last_number, before=before):

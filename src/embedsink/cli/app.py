@@ -1,6 +1,5 @@
 """The commands of `embedsink`. They import slow modules in their functions, so that `--help` is fast."""
 
-import logging
 from typing import Annotated
 
 import typer
@@ -10,7 +9,6 @@ from embedsink.cli import backup, inspect, keys, maintenance, quarantine, render
 from embedsink.cli.options import examples
 from embedsink.cli.output import FAILED, USAGE_ERROR, fail
 from embedsink.errors import EmbedsinkError, Refused
-from embedsink.json_logging import log_as_json
 from embedsink.reasons import Reason
 
 # Error messages about these parameters of the HTTP API get the `--` of the option with the same name.
@@ -77,7 +75,6 @@ def embedsink(
 
 def main() -> None:
     """Run the command line. The exit code is 0 for success, 1 for a failure and 2 for a usage error."""
-    log_as_json(logging.WARNING)
     try:
         app()
     except Refused as error:

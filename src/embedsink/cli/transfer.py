@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,7 +85,10 @@ def import_file(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="NDJSON of envelopes or deliveries, optionally gzipped.", exists=True, dir_okay=False
+            metavar="FILE",
+            help="NDJSON of envelopes or deliveries, optionally gzipped. It may be a pipe.",
+            exists=True,
+            dir_okay=False,
         ),
     ],
     data: Data = DATA,
@@ -134,16 +138,25 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
         # The counts are those of the file, so first load what the journal already has.
-        if bulk_import.has_earlier_events(engine):
+        if not bulk_import.has_loaded_earlier_events(engine):
             print_message("Loading earlier events …")
-            await asyncio.to_thread(bulk_import.wait_for_earlier_events, engine)
+            await bulk_import.wait_for_earlier_events(engine)
+        has_loaded_earlier_events = bulk_import.has_loaded_earlier_events(engine)
         status = engine.loader.status
         earlier_duplicate_count, earlier_conflict_count = status.duplicate_count, status.conflict_count
         with _numbered_lines(file, settings.body_bytes_max) as lines:
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
-    counts.duplicate = status.duplicate_count - earlier_duplicate_count
-    counts.move_conflicts(status.conflict_count - earlier_conflict_count)
+    if has_loaded_earlier_events:
+        counts.add_loaded(
+            duplicate_count=status.duplicate_count - earlier_duplicate_count,
+            conflict_count=status.conflict_count - earlier_conflict_count,
+        )
+    else:
+        print_message(
+            "Duplicates and id conflicts were not counted, because earlier events were not loaded when the import "
+            "began."
+        )
     if status.error:
         fail(f"{status.error} The journal has all imported events; `embedsink serve` loads them.")
 
@@ -169,9 +182,6 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
     """
     unsent_note = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
     print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{unsent_note}.")
-    if counts.duplicate:
-        # Accepted and rejected envelopes can both be duplicates.
-        print_message(f"Duplicates among these, which do not count again: {counts.duplicate:,}.")
     if counts.conflict:
         print_message(f"  id_conflict: {counts.conflict:,} with the id of an earlier, different envelope.")
     for message in counts.messages:
@@ -179,6 +189,9 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
     unlisted_count = counts.rejected + counts.unsent - counts.conflict - len(counts.messages)
     if unlisted_count:
         print_message(f"  … and {unlisted_count:,} more.")
+    if counts.duplicate:
+        # Accepted and rejected envelopes can both be duplicates.
+        print_message(f"Duplicates among these: {counts.duplicate:,}. They do not count again.")
     if counts.rejected:
         print_message(f"List the rejections: `embedsink quarantine list {source}`.")
     if counts.unsent:
@@ -194,7 +207,7 @@ def _numbered_lines(file: Path, line_bytes_max: int) -> Iterator[Iterator[tuple[
     from embedsink.transfer.import_file import read_lines
 
     with _progress_bar() as progress, progress.open(file, "rb", description="Importing") as binary_file:
-        yield read_lines(binary_file, bytes_max=line_bytes_max)
+        yield read_lines(BufferedReader(binary_file), bytes_max=line_bytes_max)  # type: ignore[arg-type]  # has readinto
 
 
 def _progress_bar() -> "Progress":

@@ -138,7 +138,7 @@ class _Demo:
     def _wait_until_loaded(self) -> tuple[dict[str, int], int]:
         """Wait until the store and the snapshot have all envelopes that the server has received up to now.
 
-        Return the loaded counts by outcome, and the number of received envelopes without those received meanwhile.
+        Return the loaded counts by outcome, and the number of envelopes that were received before the call.
 
         Raises:
             EmbedsinkError: the server exited, or the loader takes too long.

@@ -116,7 +116,8 @@ def stratified_draws(rng: Random, count: int) -> list[Draws]:
     """Return random numbers for several visits, by stratified sampling.
 
     The numbers of each kind are spaced evenly from 0 to 1, so days hardly differ by chance. All but the failures are
-    shuffled. The failures of each deployment are spaced evenly, so that a dbt sync reduces its errors on any day.
+    shuffled. The failures of each deployment are spaced evenly, so that a dbt sync reduces the deployment's errors on
+    any day.
     """
     evenly_spaced = [(index + 0.5) / count for index in range(count)]
     deployment_draws, surface_draws, length_draws = (rng.sample(evenly_spaced, count) for _ in range(3))

@@ -37,7 +37,10 @@ class QuarantineBudget:
         return used_bytes + byte_count <= self._bytes_per_day and used_count + count <= self._count_per_day
 
     def charge(self, key_id: str, *, byte_count: int, count: int) -> None:
-        """Count durable rejections. A key may exceed its budget, because concurrent rejections pass one check."""
+        """Count durable rejections.
+
+        A key may exceed its budget: several deliveries can pass the check before the first one is charged.
+        """
         used_bytes, used_count = self._usage_today(key_id)
         self._used[key_id] = used_bytes + byte_count, used_count + count
 

@@ -75,8 +75,7 @@ class IngestWorker:
         self._is_closed = True
         if self._run_task is not None:
             self._run_task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._run_task
+            await asyncio.wait({self._run_task})
         for _, on_result in self._queue.drain():
             on_result(_stopping_error())
         await self._process.stop()

@@ -342,10 +342,11 @@ class Loader:
             self._bisect(segments, error)
             return
         self._pending.add_loaded(segments)
-        self.last_number = max(self.last_number, segments[-1].number)
-        self._publisher.is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.add(counts)
+        # Set this after the counts: an import reads the counts when this number is reached.
+        self.last_number = max(self.last_number, segments[-1].number)
+        self._publisher.is_dirty = True
         self._on_loaded()
         self._publisher.checkpoint_when_due()
 

@@ -230,7 +230,7 @@ class Publisher:
         self._status.snapshot_at = self._folder.snapshot.stat().st_mtime
 
     def _abandon_stalled(self) -> None:
-        """Kill a stalled copy. `advance` raises the error, because a stall must not fail the load that notices it."""
+        """Kill a stalled copy. The next `advance` raises the error. A load that finds the stall must not fail."""
         self.abandon()
         self._has_unreported_stall = True
 

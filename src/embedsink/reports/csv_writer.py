@@ -96,9 +96,9 @@ def _guarded_field(value: Any) -> str:
 
 
 def _begins_formula(text: str, start: int = 0) -> bool:
-    """Return whether a formula sign follows `start`, after only quotation marks and invisible characters, if any.
+    """Return whether a formula begins at `start`.
 
-    A spreadsheet may remove those characters when it reads the cell.
+    Quotation marks and invisible characters before its sign are skipped, because a spreadsheet may remove them.
     """
     for index in range(start, len(text)):
         character = text[index]

@@ -41,8 +41,8 @@ class ImportCounts:
         accepted: envelopes that were accepted, duplicates included.
         rejected: envelopes that were quarantined.
         unsent: envelopes that are only in the file, because they were neither accepted nor quarantined.
-        duplicate: envelopes that the loader did not count again. Only set after an import into a data folder.
-        conflict: rejected envelopes with the id of an earlier, different one. Also only set after such an import.
+        duplicate: envelopes that the loader did not count again. Only the loader finds them.
+        conflict: rejected envelopes with the id of an earlier, different one. Only the loader finds them.
         messages: the first error messages.
     """
 
@@ -63,18 +63,18 @@ class ImportCounts:
         self.unsent += count
         self._add_messages(messages)
 
-    def move_conflicts(self, count: int) -> None:
-        """Count id conflicts as rejected instead of accepted. Only the loader finds them."""
-        self.accepted -= count
-        self.rejected += count
-        self.conflict += count
+    def add_loaded(self, *, duplicate_count: int, conflict_count: int) -> None:
+        """Count what the loader found: duplicates, and id conflicts, which become rejected instead of accepted."""
+        self.duplicate += duplicate_count
+        self.accepted -= conflict_count
+        self.rejected += conflict_count
+        self.conflict += conflict_count
 
     def add(self, other: "ImportCounts") -> None:
-        """Add the counts and messages of another part of the file."""
+        """Add the counts and messages of another part of the file, which is not loaded yet."""
         self.accepted += other.accepted
         self.rejected += other.rejected
         self.unsent += other.unsent
-        self.duplicate += other.duplicate
         self._add_messages(other.messages)
 
     def _add_messages(self, messages: Iterable[str]) -> None:
@@ -106,16 +106,18 @@ async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], count
             await writing  # Also after an error, so that `counts` includes every durable batch.
 
 
-def has_earlier_events(engine: Engine) -> bool:
-    """Return whether the journal has segments that are not loaded yet. After an error, they are not waited for."""
-    return engine.loader.last_number < engine.journal.last_number and not engine.loader.status.error
+def has_loaded_earlier_events(engine: Engine) -> bool:
+    """Return whether the loader has loaded all segments of earlier processes. Call this before an import."""
+    return engine.loader.last_number >= engine.journal.last_number
 
 
-def wait_for_earlier_events(engine: Engine) -> None:
-    """Block until the loader has loaded the segments in the journal or failed, at most `EARLIER_EVENTS_S_MAX`."""
+async def wait_for_earlier_events(engine: Engine) -> None:
+    """Wait until all segments of earlier processes are loaded or loading failed, at most `EARLIER_EVENTS_S_MAX`."""
     give_up_at = time.monotonic() + EARLIER_EVENTS_S_MAX
-    while has_earlier_events(engine) and time.monotonic() < give_up_at:
-        time.sleep(_LOADING_CHECK_S)
+    while (  # noqa: ASYNC110  no event is set after an error
+        not has_loaded_earlier_events(engine) and not engine.loader.status.error and time.monotonic() < give_up_at
+    ):
+        await asyncio.sleep(_LOADING_CHECK_S)
 
 
 def import_to_server(
