@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import abuse, deliveries, ingest, pages, reports, size, start, visible, watched
+from bench import abuse, deliveries, ingest, pages, reports, size, start, tokens, visible, watched
 from bench.results import Result, results_table, write_json
 from embedsink.errors import EmbedsinkError
 
 BENCHMARKS: dict[str, Callable[..., Iterator[Result]]] = {
     "ingest": ingest.measure,
+    "tokens": tokens.measure,
     "deliveries": deliveries.measure,
     "size": size.measure,
     "visible": visible.measure,

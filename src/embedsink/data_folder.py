@@ -16,7 +16,10 @@ from embedsink.permissions import FOLDER_MODE, restrict, restricted_umask
 LOSS_NOTE_PREFIX = "lost-"
 # The beginnings of the names of the server's own files and folders, up to the first dot.
 _OWN_NAMES = frozenset(
-    ("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt", "keys", "lock")
+    [
+        *("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt"),
+        *("keys", "identity", "lock"),
+    ]
 )
 
 
@@ -33,6 +36,7 @@ class DataFolder:
         self.previous = path / "analytics.previous.duckdb"  # the snapshot before the last one
         self.rebuilt = path / "rebuilt.duckdb"  # a store while it is being rebuilt
         self.keys = path / "keys.json"
+        self.identity = path / "identity.toml"
         self.dashboards = path / "dashboards"  # the operator's own dashboards
         self.pages = path / "pages"  # cached files of the pages, which can be recreated
         self.restoring = path / "restoring"  # exists until `embedsink restore` has finished

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from embedsink import __version__
+from embedsink.auth.identity import read_identity
 from embedsink.auth.key_store import KeyStore
 from embedsink.dashboards.files import dashboard_files, read_dashboards
 from embedsink.dashboards.lint import lint
@@ -69,6 +70,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         _examine_damaged(folder),
         _examine_folder(folder),
         _examine_keys(folder),
+        _examine_identity(folder),
     ]
 
 
@@ -359,3 +361,12 @@ def _examine_keys(folder: DataFolder) -> Finding:
         return _problem("keys", str(error))
     live_count = sum(key.is_live(time.time()) for key in keys)
     return _ok("keys", f"live keys: {live_count:,} of {len(keys):,}.")
+
+
+def _examine_identity(folder: DataFolder) -> Finding:
+    """Check that `identity.toml` can be read, and report how many issuers of access tokens it has."""
+    try:
+        issuers = read_identity(folder.identity).issuers
+    except EmbedsinkError as error:
+        return _problem("identity", str(error))
+    return _ok("identity", f"trusted issuers: {len(issuers):,}.")

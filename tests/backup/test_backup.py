@@ -69,6 +69,7 @@ def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
     assert modes == dict.fromkeys(["new", "journal", "damaged", "dashboards"], 0o750) | {
         "keys.json": 0o600,
         "analytics.duckdb": 0o640,
+        "identity.toml": 0o640,
     }
     assert {stat.S_IMODE(path.stat().st_mode) for path in [target, *target.rglob("*")]} == {0o600, 0o700}
 

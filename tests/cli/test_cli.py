@@ -1010,7 +1010,7 @@ def test_import_report_and_replay_work_through_a_server(
 def test_a_key_without_permission_prints_one_line(server: RunningServer, run_command: RunCommand) -> None:
     ingest = server.key("ingest")
     wrong = run_command("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
-    assert_failed(wrong, "ingest keys may not send this request")
+    assert_failed(wrong, "the key has ingest permission, but this request needs read.")
     assert ingest not in wrong.stderr
     assert_failed(run_command("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
 
@@ -1104,7 +1104,7 @@ def test_a_refused_sync_result_is_reported_with_the_reason(
     result_file.write_text(json.dumps(SYNC))
     assert_failed(run_command(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job in the URL.')
     reader = server.key("read")
-    assert_failed(run_command(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
+    assert_failed(run_command(*words[:-1], reader), "the key has read permission, but this request needs sync.")
 
 
 @pytest.mark.parametrize(
@@ -1112,7 +1112,7 @@ def test_a_refused_sync_result_is_reported_with_the_reason(
     [
         (["--deployment", "x"], '--deployment: "x" is not an integer'),
         (["--url", "http://events.example.com"], "unencrypted"),
-        (["--key", "nonsense"], "--key: is not an embedsink key"),
+        (["--key", "nonsense"], "--key: is neither an embedsink key nor an access token"),
         (["--job", ""], "--job: is empty"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

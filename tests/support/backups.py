@@ -42,6 +42,7 @@ def make_data(path: Path) -> DataFolder:
     (folder.dashboards / "own.json").write_text('{"title": "Own"}')
     (folder.dashboards / "kept").mkdir()
     folder.keys.write_text("{}")
+    folder.identity.write_text("[[issuers]]")
     (folder.path / "analytics.previous.duckdb").write_bytes(b"a whole database")
     return folder
 

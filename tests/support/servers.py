@@ -100,7 +100,13 @@ class RunningServer:
 
 @contextmanager
 def running_server(
-    data: Path, *, arguments: Sequence[str] = (), wrapper: Sequence[str] = (), checks_store: bool = True, **env: str
+    data: Path,
+    *,
+    arguments: Sequence[str] = (),
+    wrapper: Sequence[str] = (),
+    injected: str = "",
+    checks_store: bool = True,
+    **env: str,
 ) -> Iterator[RunningServer]:
     """Start `embedsink serve` and wait until it is ready. At the end of the block, stop it and check its store.
 
@@ -108,6 +114,7 @@ def running_server(
         data: the data folder. If it is missing or empty, it gets an empty store.
         arguments: further arguments of `embedsink serve`.
         wrapper: a command that runs the server's command, such as `nice`.
+        injected: Python code that runs before the command.
         checks_store: whether all checks of `sql/checks` must pass at the end. Use False in tests that damage the store.
         env: additional environment variables, such as `EMBEDSINK_EVENTS_MAX="10"`.
     """
@@ -116,7 +123,7 @@ def running_server(
     environment = os.environ | TEST_SETTINGS | env
     log = data.parent / f"{data.name}.log"
     words = ["serve", "--data", str(data), "--port", str(port), *arguments]
-    process = start_program(words, log=log, environment=environment, wrapper=wrapper)
+    process = start_program(words, log=log, environment=environment, wrapper=wrapper, injected=injected)
     server = RunningServer(data, f"http://127.0.0.1:{port}", process, log, environment)
     try:
         wait_until(lambda: _is_ready(server), description="the server is ready", timeout_s=READY_TIMEOUT_S)

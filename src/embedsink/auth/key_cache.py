@@ -66,7 +66,7 @@ class KeyCache:
 
     def origins(self) -> frozenset[str] | None:
         """Return the origins of all live ingest keys; None if any live ingest key allows all origins."""
-        ingest_keys = [key for key in self._live_keys() if key.kind is KeyKind.INGEST]
+        ingest_keys = [key for key in self._live_keys() if KeyKind.INGEST in key.kinds]
         if any(not key.origins for key in ingest_keys):
             return None
         return frozenset(chain.from_iterable(key.origins for key in ingest_keys))

@@ -138,7 +138,7 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
 def _to_key(entry: KeyEntry) -> Key:
     return Key(
         key_id=entry.key_id,
-        kind=entry.kind,
+        kinds=frozenset({entry.kind}),
         label=entry.label,
         deployments=None if entry.deployments is None else frozenset(entry.deployments),
         origins=frozenset(entry.origins),

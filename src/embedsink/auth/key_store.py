@@ -52,7 +52,7 @@ class KeyStore:
         token = new_token(kind)
         key = Key(
             key_id=f"k_{secrets.token_hex(6)}",
-            kind=kind,
+            kinds=frozenset({kind}),
             label=label,
             deployments=None if deployments is None else frozenset(deployments),
             origins=frozenset(origins),

@@ -1,4 +1,4 @@
-"""A key: what its owner may write or read, for which deployments, from which pages and until when (spec 5)."""
+"""A key: what the holder of a credential may do, for which deployments, from which pages and until when (spec 5)."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,12 +16,12 @@ class KeyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key without its token, which is not stored. Times are epoch seconds, in whole milliseconds.
+    """An API key or an access token, without the token itself, which is not stored. Times are epoch seconds.
 
     Args:
-        key_id: the name in lists and logs. It grants nothing.
-        kind: the permission.
-        label: a note for people.
+        key_id: the name in lists and logs. It grants nothing. All access tokens of a subject have the same.
+        kinds: the permissions. An API key has exactly one.
+        label: a note for people; the subject of an access token.
         deployments: the deployments that the key is limited to; None for all (spec 5.3).
         origins: the origins that may use the key; empty for any origin and for programs. A sync key has none.
         created_at: the time of creation.
@@ -31,7 +31,7 @@ class Key:
     """
 
     key_id: str
-    kind: KeyKind
+    kinds: frozenset[KeyKind]
     label: str
     deployments: frozenset[int] | None
     origins: frozenset[str]
@@ -39,6 +39,12 @@ class Key:
     expires_at: float | None
     revoked_at: float | None
     digest: str = field(repr=False)
+
+    @property
+    def kind(self) -> KeyKind:
+        """The only permission of an API key."""
+        [kind] = self.kinds
+        return kind
 
     def is_live(self, now: float) -> bool:
         """Return whether the key is neither revoked nor expired."""

@@ -1,4 +1,4 @@
-"""The token of a key: 256 random bits in base62, with a checksum that detects typing errors."""
+"""The token of an API key: 256 random bits in base62, with a checksum that detects typing errors."""
 
 import re
 import secrets
@@ -10,6 +10,7 @@ from embedsink.auth.keys import KeyKind
 
 _BASE62_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 TOKEN_PREFIX = re.compile(rf"es_(?:{'|'.join(KeyKind)})_")
+_JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 _TOKEN = re.compile(rf"(?P<body>{TOKEN_PREFIX.pattern}[0-9A-Za-z]{{43}})(?P<checksum>[0-9A-Za-z]{{6}})")
 
 
@@ -17,6 +18,11 @@ def looks_like_key(token: str) -> bool:
     """Return whether a text has the form of a token and a correct checksum. The key itself may be unknown."""
     match = _TOKEN.fullmatch(token)
     return match is not None and match["checksum"] == _checksum(match["body"])
+
+
+def looks_like_jwt(token: str) -> bool:
+    """Return whether a text has the form of a signed JWT: three parts in base64url (RFC 7515, section 3.1)."""
+    return _JWT.fullmatch(token) is not None
 
 
 def new_token(kind: KeyKind) -> str:

@@ -39,15 +39,16 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
 
 
 def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the damaged segments, the dashboards and the keys: the path in the data folder, and the open file.
+    """Yield the damaged segments, the dashboards, the keys and the issuers: the path in the folder, and the open file.
 
     Call this after `read_journal`, because the server may move a damaged segment from the journal to `damaged/`.
     """
     yield from _open_files(folder.damaged, excluding=_DATABASE_NAME_PART)  # Damaged databases are for bug reports only.
     yield from _open_files(folder.dashboards)
-    if keys := _open_regular_file(folder.keys):
-        with keys:
-            yield folder.keys.name, keys
+    for path in (folder.keys, folder.identity):
+        if file := _open_regular_file(path):
+            with file:
+                yield path.name, file
 
 
 def open_snapshot_file(folder: DataFolder) -> IO[bytes] | None:

@@ -12,9 +12,9 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.parse import quote as percent_encode
 
-from embedsink.auth.tokens import looks_like_key
+from embedsink.auth.tokens import looks_like_jwt, looks_like_key
 from embedsink.errors import EmbedsinkError, Misconfigured, Refused, Unavailable, preview
-from embedsink.net import is_loopback
+from embedsink.net import is_loopback, url_opener
 from embedsink.reasons import Reason
 
 TIMEOUT_S = 60.0
@@ -50,20 +50,13 @@ class NothingAccepted(Refused):
         self.response = response
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A handler that follows no redirects, because a redirect would send the key to another server."""
-
-    def redirect_request(self, *_arguments: object, **_options: object) -> None:
-        return None  # urllib then raises the redirect as an HTTPError.
-
-
 class HttpClient:
     """A client of one server with one key.
 
     Args:
         url: such as `https://events.example.com`. Plain HTTP is allowed for this machine only, and then bypasses any
             proxy.
-        key: a read or an admin key for reports, an ingest key for events, a sync key for dbt syncs.
+        key: a read or an admin key for reports, an ingest key for events, a sync key for dbt syncs; or an access token.
 
     Raises:
         Misconfigured: the URL or the key is malformed.
@@ -73,14 +66,12 @@ class HttpClient:
         self.url = _validate_url(url)
         if not key:
             raise Misconfigured("key: is missing. Set EMBEDSINK_KEY, or pass a key.")
-        if not looks_like_key(key):
-            raise Misconfigured("key: is not an embedsink key, or is incomplete. Copy it again.")
+        if not looks_like_key(key) and not looks_like_jwt(key):
+            raise Misconfigured(
+                "key: is neither an embedsink key nor an access token, or is incomplete. Copy it again."
+            )
         self._authorization = f"Bearer {key}"
-        handlers: list[Any] = [_NoRedirects]
-        if is_loopback(urlsplit(self.url).hostname or ""):
-            # Use no proxy: a proxy would read the key, and would send the request to its own loopback address.
-            handlers.append(urllib.request.ProxyHandler({}))
-        self._opener = urllib.request.build_opener(*handlers)
+        self._opener = url_opener(self.url)
 
     def get(self, *path: str, query: Mapping[str, Any] | None = None) -> bytes:
         """Return the response body of a path below `/api/v1`.

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from embedsink.auth.credentials import Credentials
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Unavailable
+from embedsink.errors import Refused, Unavailable
 from embedsink.http.client_address import client_address
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.problems import problem_response
@@ -92,7 +93,7 @@ class AnonymousLimitMiddleware:
         After the delay, answer 429. But pass on a probe (a health check): after a 429, a load balancer would remove the
         server.
         """
-        if scope["type"] != "http" or _is_delivery(scope) or has_valid_key(scope):
+        if scope["type"] != "http" or _is_delivery(scope) or await has_valid_key(scope):
             await self._app(scope, receive, send)
             return
         is_probe = scope["path"] in _PROBES
@@ -117,18 +118,23 @@ def _is_delivery(scope: Scope) -> bool:
     return (scope["method"], scope["path"]) == ("POST", INGEST_PATH)
 
 
-def has_valid_key(scope: Scope) -> bool:
-    """Return whether the `Authorization` header contains a live key, or a cookie belongs to a session.
+async def has_valid_key(scope: Scope) -> bool:
+    """Return whether the `Authorization` header contains a valid token, or a cookie belongs to a session.
 
-    An ingest key doesn't count, because ingest keys are public, and valid for ingest only.
+    A token that permits only ingest doesn't count, because ingest keys are public. This waits a few seconds if the
+    signing keys of an access token's issuer are being fetched.
     """
     engine: Engine = scope["state"]["engine"]
+    credentials: Credentials = scope["state"]["credentials"]
     sessions: Sessions = scope["state"]["sessions"]
     for name, value in scope["headers"]:
         if name == b"authorization":
             _, _, token = value.decode("latin-1").partition(" ")
-            key = engine.keys.find(token.strip())
-            return key is not None and key.kind is not KeyKind.INGEST
+            try:
+                key = await credentials.find_when_ready(token.strip())
+            except (Refused, Unavailable):
+                return False
+            return key is not None and bool(key.kinds - {KeyKind.INGEST})
         if name == b"cookie" and sessions.key_of(Request(scope), engine.keys) is not None:
             return True
     return False

@@ -1,6 +1,8 @@
 """The ASGI application, and the objects that it opens at start."""
 
+import asyncio
 import gc
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +15,8 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute
 
+from embedsink.auth.credentials import Credentials
+from embedsink.auth.identity import read_identity
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError
@@ -55,6 +59,7 @@ class State(_Components):
     """The components in the `request.state` of every request, and in the `app_state` of connections."""
 
     engine: Engine
+    credentials: Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +142,33 @@ def _create_lifespan(
                 components["dashboards"].check(engine)
             if is_demo:
                 components["vega"].prepare()  # Build the chart library now, so that the first dashboard opens fast.
-            _tune_garbage_collector()
-            yield State(engine=engine, **components)
+            async with _open_credentials(engine) as credentials:
+                _tune_garbage_collector()
+                yield State(engine=engine, credentials=credentials, **components)
 
     return lifespan
+
+
+@asynccontextmanager
+async def _open_credentials(engine: Engine) -> AsyncIterator[Credentials]:
+    """Yield the credentials that the server accepts. Meanwhile, refresh the signing keys of trusted issuers.
+
+    Raises:
+        Misconfigured: `identity.toml` is invalid.
+    """
+    issuers = read_identity(engine.folder.identity).issuers
+    if not issuers:
+        yield Credentials(engine.keys)
+        return
+    from embedsink.auth.access_tokens import AccessTokens  # loads cryptography
+
+    access_tokens = AccessTokens(issuers, time.time)
+    refreshing = asyncio.create_task(access_tokens.run())
+    try:
+        yield Credentials(engine.keys, access_tokens)
+    finally:
+        refreshing.cancel()
+        await asyncio.wait({refreshing})
 
 
 def _create_components(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Components:

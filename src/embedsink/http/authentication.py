@@ -1,4 +1,4 @@
-"""Authentication by bearer token (RFC 6750) or session, and authorization by the kind and origins of the key."""
+"""Authentication by bearer token (RFC 6750) or session, and authorization by the permissions and origins of the key."""
 
 import re
 from collections.abc import Collection
@@ -6,17 +6,17 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from embedsink.auth.credentials import Credentials
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.tokens import TOKEN_PREFIX
-from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
 
 _KEY_IN_URL = re.compile(rf"{TOKEN_PREFIX.pattern}|(?:^|[&;])access_token=")
-# One message for all invalid keys, so that clients don't learn why a key is invalid.
-_INVALID_KEY_MESSAGE = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
+# One message for all invalid tokens, so that clients don't learn why a token is invalid.
+_INVALID_KEY_MESSAGE = "authorization: the key or token is malformed, unknown, expired or revoked. Get a valid one."
 # One message for valid and invalid keys: the server never looks up a key in a URL.
 _KEY_IN_URL_MESSAGE = (
     "url: contains a key or access_token, and URLs are often logged. Remove it, and send the key in the "
@@ -49,25 +49,27 @@ def parse_bearer_token(authorization: list[str], query: str) -> str | None:
     return token
 
 
-def find_key(token: str | None, engine: Engine) -> Key:
-    """Return the key with this token. The key must be live: neither revoked nor expired.
+def find_key(token: str | None, credentials: Credentials) -> Key:
+    """Return the live key of an API key or an access token.
 
     Raises:
-        Refused: the token is None (`no_credential`), or no live key has this token (`bad_credential`).
+        Refused: the token is None (`no_credential`), or is not valid (`bad_credential`).
+        Unavailable: an access token can't be verified before its issuer's signing keys are fetched (`not_ready`).
     """
     if token is None:
         raise Refused(Reason.NO_CREDENTIAL, "authorization: is missing. Send `Authorization: Bearer <key>`.")
-    key = engine.keys.find(token)
+    key = credentials.find(token)
     if key is None:
         raise Refused(Reason.BAD_CREDENTIAL, _INVALID_KEY_MESSAGE)
     return key
 
 
 def check_kind(key: Key, kinds: Collection[KeyKind]) -> None:
-    """Raise Refused (`wrong_kind`) unless the key has one of these kinds or is an admin key."""
-    if key.kind not in kinds and key.kind is not KeyKind.ADMIN:
+    """Raise Refused (`wrong_kind`) unless the key has one of these permissions or that of an admin."""
+    if key.kinds.isdisjoint({*kinds, KeyKind.ADMIN}):
+        has = " and ".join(sorted(key.kinds)) or "no"
         allowed = " or ".join(sorted(kinds))
-        detail = f"authorization: {key.kind} keys may not send this request. Use a key of the kind {allowed}."
+        detail = f"authorization: the key has {has} permission, but this request needs {allowed}. Use another key."
         raise Refused(Reason.WRONG_KIND, detail)
 
 
@@ -84,21 +86,22 @@ def check_origin(key: Key, origin: str | None) -> None:
 
 
 def require_key(request: Request, *kinds: KeyKind) -> Key:
-    """Return the key of a request, after checking the transport, and the kind and origins of the key.
+    """Return the key of a request, after checking the transport, and the permissions and origins of the key.
 
     A request without a token is authenticated by the browser session. `Admission` authenticates ingest requests: their
     key may be in the body.
 
     Raises:
         Refused: the connection is not encrypted (`plain_http`), the credential is missing or not valid
-            (`no_credential`, `bad_credential`, `two_credentials`), or the key has another kind (`wrong_kind`) or other
-            origins (`wrong_origin`).
+            (`no_credential`, `bad_credential`, `two_credentials`), or the key has other permissions (`wrong_kind`) or
+            other origins (`wrong_origin`).
+        Unavailable: an access token can't be verified yet (`not_ready`).
     """
     check_transport(request.scope)
     token = parse_bearer_token(request.headers.getlist("authorization"), request.url.query)
     key = session_key(request) if token is None else None
     if key is None:
-        key = find_key(token, request.state.engine)  # Raises `no_credential` if the token is None.
+        key = find_key(token, request.state.credentials)  # Raises `no_credential` if the token is None.
     request.scope["state"]["key_id"] = key.key_id  # for log lines
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):

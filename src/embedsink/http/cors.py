@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from embedsink.auth.credentials import Credentials
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
@@ -17,17 +18,17 @@ def cors_headers(request: Request) -> dict[str, str]:
     read the response.
     """
     origin = request.headers.get("origin")
-    engine = request.scope.get("state", {}).get("engine")  # None before the application has started
-    if origin is None or engine is None or request.scope["path"] != INGEST_PATH:
+    credentials = request.scope.get("state", {}).get("credentials")  # None before the application has started
+    if origin is None or credentials is None or request.scope["path"] != INGEST_PATH:
         return {}
-    if not is_origin_allowed(origin, engine):
+    if not is_origin_allowed(origin, credentials):
         return {"Vary": "Origin"}
     return allow_origin_headers(origin)
 
 
-def is_origin_allowed(origin: str, engine: Engine) -> bool:
-    """Return whether pages of this origin may use at least one live ingest key."""
-    allowed_origins = engine.keys.origins()  # None allows any origin.
+def is_origin_allowed(origin: str, credentials: Credentials) -> bool:
+    """Return whether pages of this origin may use at least one live ingest key, or access tokens."""
+    allowed_origins = credentials.origins()  # None allows any origin.
     return allowed_origins is None or origin in allowed_origins
 
 
@@ -53,7 +54,7 @@ async def answer_preflight(request: Request) -> Response:
             Reason.WRONG_ORIGIN,
             "origin: is missing. A preflight contains the origin of its page. Programs can POST without a preflight.",
         )
-    if not is_origin_allowed(origin, engine):
+    if not is_origin_allowed(origin, request.state.credentials):
         raise Refused(
             Reason.WRONG_ORIGIN,
             f"origin: {preview(origin)} is not allowed by any ingest key. Create a key with --origin.",

@@ -5,6 +5,7 @@ from functools import partial
 
 from starlette.types import Receive, Scope
 
+from embedsink.auth.credentials import Credentials
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import Refused
@@ -34,6 +35,7 @@ class RequestMeta:
     Args:
         scope: the ASGI scope.
         engine: the open data folder.
+        credentials: the credentials that the server accepts.
         header_token: the token of the `Authorization` header, if any.
         body_token: the token that was found in the body, if the header is missing.
         origin: the origin of the page; several origins are joined, and match no key.
@@ -48,6 +50,7 @@ class RequestMeta:
 
     scope: Scope
     engine: Engine
+    credentials: Credentials
     header_token: str | None = None
     body_token: str | None = None
     origin: str | None = None
@@ -67,7 +70,8 @@ class RequestMeta:
             Refused: there are several `Authorization` headers (`two_credentials`), the URL contains a key, or the
                 header is not a bearer token (`bad_credential`).
         """
-        meta = cls(scope, scope["state"]["engine"])
+        state = scope["state"]
+        meta = cls(scope, state["engine"], state["credentials"])
         authorization: list[str] = []
         for name, value in scope["headers"]:
             if name == b"authorization":
@@ -212,7 +216,7 @@ class Admission:
                 f"authorization: is missing, and {detail}. Send a key in the header or in the body.",
             )
         # Fields of events may look like a key, so prefer a valid one.
-        valid_tokens = [token for token in tokens if meta.engine.keys.find(token) is not None]
+        valid_tokens = [token for token in tokens if meta.credentials.find(token) is not None]
         meta.body_token = valid_tokens[0] if valid_tokens else tokens[0]
         self._authenticate(meta, meta.body_token)
         self.rates.admit(meta.sender, 0)  # `admit_body` charges the bytes.
@@ -220,7 +224,7 @@ class Admission:
 
     def _authenticate(self, meta: RequestMeta, token: str) -> None:
         """Store the key of a token, and the sender, in `meta`. Check that the key may send events from this origin."""
-        key = find_key(token, meta.engine)
+        key = find_key(token, meta.credentials)
         meta.key = key
         meta.sender = Sender(client_address(meta.scope), key.key_id)
         meta.scope["state"]["key_id"] = key.key_id  # Log lines and error responses use it.

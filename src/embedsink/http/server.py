@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from embedsink.auth.identity import read_identity
 from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.errors import EmbedsinkError, Misconfigured
@@ -146,15 +147,16 @@ def serve(folder: DataFolder, settings: Settings, options: ListenOptions, *, dem
         demo: the additions of `embedsink demo`.
 
     Raises:
-        Misconfigured: the address, the certificate, the keys or the folder is invalid, or another server has the folder
-            open.
+        Misconfigured: the address, the certificate, the keys, the issuers or the folder is invalid, or another server
+            has the folder open.
     """
     options.check_encryption()
     options.check_certificate()
     folder.create()
-    # Check the lock and the keys before uvicorn starts, so that a failed start prints one message.
+    # Check the lock, the keys and the issuers before uvicorn starts, so that a failed start prints one message.
     with FolderLock(folder):  # The engine takes the lock again.
         KeyStore(folder.keys).keys()
+        read_identity(folder.identity)
     with options.bound_sockets(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(bound.getsockname()[:2]) for bound in sockets]})
         return _serve_on(sockets, folder, settings, options, demo)

@@ -14,7 +14,6 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.auth.keys import Key
-from embedsink.engine import Engine
 from embedsink.http.etag import EtagCheck
 from embedsink.http.security_headers import NO_CACHE
 
@@ -115,7 +114,6 @@ def download_response(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a download of a spool file. If `file_name` is given, browsers save the file instead of showing it."""
-    engine: Engine = request.state.engine
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     all_headers = {**NO_CACHE, **etag.headers(), "Content-Length": str(size)}
@@ -123,7 +121,7 @@ def download_response(
         all_headers |= headers
     if file_name is not None:
         all_headers["Content-Disposition"] = f'attachment; filename="{file_name}"'
-    is_key_live = partial(engine.keys.is_live, key)
+    is_key_live = partial(request.state.credentials.is_live, key)
     return Download(_read_chunks(file), is_key_live, resource=file, media_type=media_type, headers=all_headers)
 
 

@@ -111,7 +111,7 @@ def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
         stack.pop_all()  # The download closes the descriptor.
     return FileDownload(
         descriptor,
-        partial(engine.keys.is_live, key),
+        partial(request.state.credentials.is_live, key),
         slot=engine.limiters.snapshots.slot(key.key_id),
         honors_range=is_range,
         filename=engine.folder.snapshot.name,

@@ -46,7 +46,7 @@ async def show_live(request: Request) -> Response:
         if request.method == "HEAD":  # Answer after the same checks as GET, and release the slot of the listener.
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = LiveStream(engine, key, filter, resume_after, wakeup)
-        is_key_live = partial(engine.keys.is_live, key)
+        is_key_live = partial(request.state.credentials.is_live, key)
         listener = stack.pop_all()  # The download removes the listener at its end.
         return Download(stream.messages(), is_key_live, resource=listener, media_type=MEDIA_TYPE, headers=HEADERS)
 

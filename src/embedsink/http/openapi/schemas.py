@@ -37,9 +37,13 @@ def schemas(settings: Settings) -> dict[str, Schema]:
 
 
 def security_schemes() -> dict[str, Schema]:
-    """Return the kinds of keys as security schemes."""
+    """Return the permissions of keys and access tokens as security schemes."""
     return {
-        f"{kind}Key": {"type": "http", "scheme": "bearer", "description": f"A key of the kind {kind}: es_{kind}_…"}
+        f"{kind}Key": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": f"A key of the kind {kind}: es_{kind}_…; or an access token with the scope embedsink:{kind}",
+        }
         for kind in KeyKind
     }
 

@@ -18,7 +18,6 @@ from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS
 from embedsink.dashboards.theme import DARK, LIGHT, vega_config
 from embedsink.dashboards.vega_spec import complete_spec
-from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, redact_keys
 from embedsink.http.api.dashboards import NAME_PARAMETER, period_parameters
 from embedsink.http.authentication import check_kind, find_key, session_key
@@ -122,8 +121,7 @@ class DashboardPages:
         """Return the read key of the demo, or None if this is another server or the reader is on another machine."""
         if self._demo_token is None or not is_loopback_host(request):
             return None
-        engine: Engine = request.state.engine
-        return find_key(self._demo_token, engine)
+        return find_key(self._demo_token, request.state.credentials)
 
     def _links(self) -> list[Link]:
         """Return a link to each dashboard, and to the inspector.

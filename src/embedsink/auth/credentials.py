@@ -1,0 +1,61 @@
+"""All credentials that a server accepts: API keys and access tokens. Both become a `Key`."""
+
+from typing import TYPE_CHECKING
+
+from embedsink.auth.key_cache import KeyCache
+from embedsink.auth.keys import Key
+from embedsink.errors import Unavailable
+
+if TYPE_CHECKING:
+    from embedsink.auth.access_tokens import AccessTokens  # loads cryptography, which few servers need
+
+
+class Credentials:
+    """The API keys of `keys.json`, and the access tokens of trusted issuers.
+
+    Args:
+        keys: the API keys.
+        access_tokens: the access tokens; None if `identity.toml` has no issuers.
+    """
+
+    def __init__(self, keys: KeyCache, access_tokens: "AccessTokens | None" = None) -> None:
+        self._keys = keys
+        self._access_tokens = access_tokens
+
+    def find(self, token: str) -> Key | None:
+        """Return the live key of an API key or an access token; None if no live API key has this token.
+
+        Raises:
+            Refused: the text is an access token, and is not valid (`bad_credential`).
+            Unavailable: the signing keys of the access token's issuer must be fetched first (`not_ready`).
+        """
+        key = self._keys.find(token)
+        if key is None and self._access_tokens is not None:
+            return self._access_tokens.find(token)
+        return key
+
+    def is_live(self, key: Key) -> bool:
+        """Return whether a key that `find` returned is still valid: neither revoked nor expired."""
+        if self._keys.is_live(key):
+            return True
+        return self._access_tokens is not None and self._access_tokens.is_live(key)
+
+    def origins(self) -> frozenset[str] | None:
+        """Return the origins whose pages may send events with a live credential; None for any origin."""
+        key_origins = self._keys.origins()
+        if self._access_tokens is None:
+            return key_origins
+        token_origins = self._access_tokens.origins()
+        return None if key_origins is None or token_origins is None else key_origins | token_origins
+
+    async def find_when_ready(self, token: str) -> Key | None:
+        """Return what `find` returns, after waiting a few seconds if the signing keys must be fetched first.
+
+        Raises the exceptions of `find`.
+        """
+        try:
+            return self.find(token)
+        except Unavailable:
+            if self._access_tokens is not None:
+                await self._access_tokens.wait_for_refreshes()
+            return self.find(token)

@@ -1,0 +1,119 @@
+"""The trusted issuers of access tokens: the file `identity.toml` in the data folder.
+
+The parser is strict: a typing error must not grant access.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from embedsink.auth.parsing import normalize_origin
+from embedsink.errors import Misconfigured, preview
+from embedsink.net import is_loopback
+
+# Asymmetric algorithms only: anyone who knows a public key could sign with it as the secret of a symmetric one.
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"]
+_URL_DESCRIPTION = "an https:// URL, or an http:// URL of this machine, without a query"
+_CLAIM_DESCRIPTION = "the name of a claim"
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    is_encrypted = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    if not is_encrypted or not parts.hostname or parts.query or parts.fragment or not url.isprintable():
+        raise ValueError("not a URL")
+    return url
+
+
+def _parse_origin(origin: str) -> str:
+    try:
+        return normalize_origin(origin)
+    except Misconfigured as error:
+        raise ValueError(str(error)) from None
+
+
+_Url = Annotated[str, AfterValidator(_check_url)]
+_Origin = Annotated[str, AfterValidator(_parse_origin)]
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class Issuer(BaseModel):
+    """An issuer whose access tokens the server accepts (RFC 9068). Error messages end with a field's description.
+
+    Args:
+        issuer: the value of the claim `iss`.
+        audience: a value that the claim `aud` must contain. It identifies this server.
+        jwks_url: the URL of the issuer's JWK Set (RFC 7517); None to read it from the issuer's OpenID configuration.
+        algorithms: the accepted signature algorithms (RFC 7518, RFC 9864).
+        token_type: the media type in the header `typ`, without `application/`. Some issuers send `JWT`, which RFC 9068
+            forbids.
+        scope_claim: the claim with the scopes: a text with spaces, or a list.
+        deployments_claim: the claim with the deployments that a token is limited to; None if tokens are not limited.
+        origins: the origins of the pages that may use the tokens; empty for any origin.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    issuer: _Url = Field(description=_URL_DESCRIPTION)
+    audience: _Text = Field(description="a text")
+    jwks_url: _Url | None = Field(None, description=_URL_DESCRIPTION)
+    algorithms: list[Algorithm] = Field(
+        ["RS256", "PS256", "ES256"],
+        min_length=1,
+        description="a list of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and Ed25519",
+    )
+    token_type: Literal["at+jwt", "JWT"] = Field("at+jwt", description='"at+jwt" or "JWT"')
+    scope_claim: _Text = Field("scope", description=_CLAIM_DESCRIPTION)
+    deployments_claim: _Text | None = Field(None, description=_CLAIM_DESCRIPTION)
+    origins: list[_Origin] = Field([], description="a list of origins, such as https://app.example.com")
+
+
+class Identity(BaseModel):
+    """The content of `identity.toml`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    issuers: list[Issuer] = Field([], description="a list of tables, [[issuers]]")
+
+
+def read_identity(path: Path) -> Identity:
+    """Return the content of an `identity.toml`. A missing file has no issuers.
+
+    Raises:
+        Misconfigured: the file can't be read, is not TOML, or has an unknown, missing or invalid field; or two issuers
+            are the same.
+    """
+    try:
+        identity = Identity.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Identity()
+    except OSError as error:
+        raise Misconfigured(f"{path}: {error.strerror}. Make it readable for this user.") from None
+    except ValidationError as error:
+        raise Misconfigured(f"{path.name}: {_error_message(error)} Correct the file.") from None
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
+        raise Misconfigured(f"{path.name}: is not TOML ({error}). Correct the file.") from None
+    names = [issuer.issuer for issuer in identity.issuers]
+    for name in names:
+        if names.count(name) > 1:
+            raise Misconfigured(f"{path.name}: the issuer {preview(name)} is given twice. Delete one of the two.")
+    return identity
+
+
+def _error_message(error: ValidationError) -> str:
+    """Return a sentence about an unknown field, which may be misspelt, or else about the first invalid field."""
+    errors = error.errors(include_url=False)
+    detail = next((detail for detail in errors if detail["type"] == "extra_forbidden"), errors[0])
+    location = detail["loc"]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+    model = Issuer if len(location) > 1 else Identity
+    fields = model.model_fields
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: is not a field. The fields are {', '.join(fields)}."
+    if detail["type"] == "missing":
+        return f"{path}: is missing."
+    description = next((fields[part].description for part in reversed(location) if part in fields), "a table")
+    return f"{path}: {preview(detail['input'])} is not {description}."

@@ -1,0 +1,532 @@
+"""Access tokens of a real issuer: which are accepted, what they permit, and what happens when the issuer fails."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joserfc.jwk import ECKey, OctKey, RSAKey
+
+from embedsink.auth import access_tokens, signing_keys
+from embedsink.auth.access_tokens import LEEWAY_S, AccessTokens
+from embedsink.auth.identity import read_identity
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.errors import Misconfigured, Refused, Unavailable
+from embedsink.reasons import Reason
+from tests.support.issuer import AUDIENCE, JWKS_PATH, Issuer, encode_part, running_issuer, send
+from tests.support.servers import wait_until
+
+ISSUER = "https://login.example.com/"
+
+
+@pytest.fixture(scope="module")
+def shared_issuer() -> Iterator[Issuer]:
+    with running_issuer() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def issuer(shared_issuer: Issuer) -> Iterator[Issuer]:
+    """Return the issuer, which works and has one key."""
+    first_key = shared_issuer.signing_key
+    yield shared_issuer
+    shared_issuer.signing_key = first_key
+    shared_issuer.publish(first_key)
+    shared_issuer.respond = shared_issuer.send_jwks
+    shared_issuer.paths.clear()
+
+
+def with_tokens(
+    issuer: Issuer,
+    tmp_path: Path,
+    use: Callable[[AccessTokens], Coroutine[Any, Any, None]],
+    *,
+    clock: Callable[[], float] = time.time,
+    **fields: Any,
+) -> None:
+    """Call a function with the tokens of an issuer, in an event loop, after the first refresh."""
+    (tmp_path / "identity.toml").write_text(issuer.toml(**fields))
+
+    async def run() -> None:
+        tokens = AccessTokens(read_identity(tmp_path / "identity.toml").issuers, clock)
+        refreshing = asyncio.create_task(tokens.run())
+        await asyncio.sleep(0)  # `run` starts a task for each issuer,
+        await asyncio.sleep(0)  # which starts a refresh.
+        await tokens.wait_for_refreshes()
+        try:
+            await use(tokens)
+        finally:
+            refreshing.cancel()
+            await asyncio.wait({refreshing})
+            await tokens.wait_for_refreshes()
+
+    asyncio.run(run())
+
+
+def find(issuer: Issuer, tmp_path: Path, token: str, **fields: Any) -> Key:
+    """Return the key of a token."""
+    keys: list[Key | None] = []
+
+    async def use(tokens: AccessTokens) -> None:
+        keys.append(tokens.find(token))
+
+    with_tokens(issuer, tmp_path, use, **fields)
+    [key] = keys
+    assert key is not None
+    return key
+
+
+def assert_refused(issuer: Issuer, tmp_path: Path, token: str, message: str, **fields: Any) -> None:
+    with pytest.raises(Refused, match=r"^authorization: the access token ") as error:
+        find(issuer, tmp_path, token, **fields)
+    assert error.value.reason is Reason.BAD_CREDENTIAL
+    assert message in str(error.value)
+
+
+def test_a_valid_token_becomes_a_key(issuer: Issuer, tmp_path: Path) -> None:
+    expires_at = int(time.time()) + 600
+    token = issuer.token(scope="openid embedsink:read embedsink:sync", exp=expires_at)
+    key = find(issuer, tmp_path, token, origins=["https://app.example.com"])
+    assert key.kinds == {KeyKind.READ, KeyKind.SYNC}
+    assert (key.label, key.deployments) == ("user-1", None)
+    assert key.origins == {"https://app.example.com"}
+    assert key.expires_at == expires_at + LEEWAY_S
+    assert key.key_id.startswith("t_")
+    assert token not in repr(key)
+
+
+def test_tokens_of_a_subject_have_the_same_id(issuer: Issuer, tmp_path: Path) -> None:
+    tokens = (issuer.token(), issuer.token(jti="2", scope=""), issuer.token(sub="user-2"))
+    first_id, second_id, other_id = [find(issuer, tmp_path, token).key_id for token in tokens]
+    assert first_id == second_id != other_id
+
+
+@pytest.mark.parametrize("path", ["well-known", "jwks_url"])
+def test_the_keys_are_at_the_url_of_the_file_or_of_the_configuration(issuer: Issuer, tmp_path: Path, path: str) -> None:
+    fields = {"jwks_url": f"{issuer.url}/keys"} if path == "jwks_url" else {}
+    find(issuer, tmp_path, issuer.token(), **fields)
+    assert issuer.paths == (["/keys"] if fields else ["/.well-known/openid-configuration", JWKS_PATH])
+
+
+@pytest.mark.parametrize("audience", [AUDIENCE, ["https://other.example", AUDIENCE]], ids=["text", "list"])
+@pytest.mark.parametrize("token_type", ["at+jwt", "application/at+jwt", "AT+JWT"])
+def test_audiences_and_types_in_all_their_forms_are_accepted(
+    issuer: Issuer, tmp_path: Path, audience: Any, token_type: str
+) -> None:
+    assert find(issuer, tmp_path, issuer.token(aud=audience, header={"typ": token_type})).kinds
+
+
+def test_the_type_jwt_is_accepted_only_if_the_file_says_so(issuer: Issuer, tmp_path: Path) -> None:
+    token = issuer.token(header={"typ": "JWT"})
+    assert find(issuer, tmp_path, token, token_type="JWT").kinds
+    assert_refused(issuer, tmp_path, token, "is not of the type (typ) at+jwt")
+    assert_refused(issuer, tmp_path, issuer.token(), "is not of the type (typ) JWT", token_type="JWT")
+
+
+@pytest.mark.parametrize(
+    ("claims", "message"),
+    [
+        ({"iss": "https://evil.example"}, "has an issuer (iss) that this server does not trust"),
+        ({"iss": None}, "has an issuer (iss) that this server does not trust"),
+        ({"iss": ["https://evil.example"]}, "has an issuer (iss) that this server does not trust"),
+        ({"aud": "https://other.example"}, "aud"),
+        ({"aud": f"{AUDIENCE}/"}, "aud"),
+        ({"aud": []}, "aud"),
+        ({"aud": {AUDIENCE: True}}, "aud"),
+        ({"aud": None}, "aud"),
+        ({"exp": 1_700_000_000}, "has expired"),
+        ({"exp": int(time.time()) - LEEWAY_S - 1}, "has expired"),
+        ({"exp": -(10**400)}, "has expired"),
+        ({"exp": None}, "exp"),
+        ({"exp": True}, "exp"),
+        ({"exp": "9999999999"}, "exp"),
+        ({"exp": math.nan}, "exp"),
+        ({"exp": math.inf}, "exp"),
+        ({"nbf": int(time.time()) + 600}, "not yet valid"),
+        ({"nbf": "soon"}, "nbf"),
+        ({"iat": int(time.time()) + 600}, "issued in the future"),
+        ({"sub": None}, "sub"),
+        ({"sub": ""}, "sub"),
+        ({"sub": 7}, "sub"),
+    ],
+)
+def test_a_token_with_wrong_claims_is_refused(
+    issuer: Issuer, tmp_path: Path, claims: dict[str, Any], message: str
+) -> None:
+    assert_refused(issuer, tmp_path, issuer.token(**claims), message)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"typ": None}, "is not of the type (typ) at+jwt"),
+        ({"typ": "JWT"}, "is not of the type (typ) at+jwt"),
+        ({"typ": "dpop+jwt"}, "is not of the type (typ) at+jwt"),
+        ({"typ": 7}, "is not of the type (typ) at+jwt"),
+        ({"alg": "RS512"}, "not allowed"),
+        ({"kid": "other"}, "has a key (kid) that its issuer does not have"),
+        ({"kid": "../../keys"}, "has a key (kid) that its issuer does not have"),
+        ({"crit": ["exp"]}, "is not valid"),
+        ({"crit": ["b64"], "b64": False}, "is not a JWT"),
+    ],
+)
+def test_a_token_with_a_wrong_header_is_refused(
+    issuer: Issuer, tmp_path: Path, header: dict[str, Any], message: str
+) -> None:
+    assert_refused(issuer, tmp_path, issuer.token(header=header), message)
+
+
+def test_unknown_headers_are_ignored(issuer: Issuer, tmp_path: Path) -> None:
+    assert find(issuer, tmp_path, issuer.token(header={"nonce": "7", "x5t": "abc"})).kinds
+
+
+@pytest.mark.parametrize("algorithm", ["none", "None", "NONE", ""])
+def test_an_unsigned_token_is_refused(issuer: Issuer, tmp_path: Path, algorithm: str) -> None:
+    header, claims = encode_part({"alg": algorithm, "typ": "at+jwt", "kid": "first"}), encode_part(issuer.claims())
+    assert_refused(issuer, tmp_path, f"{header}.{claims}.AA", "is not valid")
+    with pytest.raises(AssertionError):  # Without a signature, the text is no JWT, and no API key.
+        find(issuer, tmp_path, f"{header}.{claims}.")
+
+
+def test_a_public_key_is_no_secret(issuer: Issuer, tmp_path: Path) -> None:
+    assert_refused(issuer, tmp_path, issuer.token_with_public_key_as_secret(), "not allowed")
+    # A symmetric key in the JWK Set is ignored.
+    secret = OctKey.import_key("secret" * 8, {"kid": "secret"})
+    issuer.jwks.append(dict(secret.as_dict(private=True)))
+    assert_refused(issuer, tmp_path, issuer.token(key=secret), "not allowed")
+
+
+def test_a_key_in_the_token_is_not_trusted(issuer: Issuer, tmp_path: Path) -> None:
+    issuer.rotate("second")
+    own = ECKey.generate_key("P-256", {"kid": "second"})
+    own_jwk = dict(own.as_dict(private=False))
+    headers: list[dict[str, Any]] = [{}, {"jwk": own_jwk}, {"jku": f"{issuer.url}/evil"}, {"x5u": f"{issuer.url}/evil"}]
+    for header in headers:
+        assert_refused(issuer, tmp_path, issuer.token(key=own, header=header), "has a wrong signature")
+    assert set(issuer.paths) <= {"/.well-known/openid-configuration", JWKS_PATH}
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_changed_part_is_refused(issuer: Issuer, tmp_path: Path, index: int) -> None:
+    parts = issuer.token().split(".")
+    parts[index] = issuer.token(sub="other", header={"x": 1}, key=RSAKey.generate_key(2048, {"kid": "first"})).split(
+        "."
+    )[index]
+    assert_refused(issuer, tmp_path, ".".join(parts), "has a wrong signature")
+
+
+@pytest.mark.parametrize("token", ["a.b.c", "e30.e30.e30", f"{encode_part({'alg': 'RS256'})}.W10.AA", "eyJ9.eyJ9.AA"])
+def test_text_in_the_form_of_a_jwt_is_refused(issuer: Issuer, tmp_path: Path, token: str) -> None:
+    assert_refused(issuer, tmp_path, token, "")
+
+
+@pytest.mark.parametrize("token", ["", "a.b", "a.b.c.d", "es_read_x", "a b.c.d", "é.b.c", "A" * 20_000 + ".b.c"])
+def test_other_text_is_no_access_token(issuer: Issuer, tmp_path: Path, token: str) -> None:
+    async def use(tokens: AccessTokens) -> None:
+        assert tokens.find(token) is None
+
+    with_tokens(issuer, tmp_path, use)
+
+
+@pytest.mark.parametrize(
+    ("scope", "kinds"),
+    [
+        ("embedsink:ingest", {"ingest"}),
+        ("embedsink:read embedsink:admin", {"read", "admin"}),
+        (["embedsink:sync", 7, None], {"sync"}),
+        ("embedsink:everything read embedsink:readx", set()),
+        ("", set()),
+        (None, set()),
+        ({"embedsink:read": True}, set()),
+        (7, set()),
+    ],
+)
+def test_scopes_are_permissions(issuer: Issuer, tmp_path: Path, scope: Any, kinds: set[str]) -> None:
+    assert find(issuer, tmp_path, issuer.token(scope=scope)).kinds == kinds
+    assert find(issuer, tmp_path, issuer.token(scp=scope, scope=None), scope_claim="scp").kinds == kinds
+
+
+@pytest.mark.parametrize(
+    ("value", "deployments"),
+    [(7, {7}), ("7", {7}), ([7, "8"], {7, 8}), ("*", None), (["*"], None), (-3, {-3})],
+)
+def test_a_claim_limits_a_token_to_deployments(
+    issuer: Issuer, tmp_path: Path, value: Any, deployments: set[int] | None
+) -> None:
+    assert find(issuer, tmp_path, issuer.token(d=value), deployments_claim="d").deployments == deployments
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], "", "seven", [7, None], [7, "*"], True, [True], 7.0, {"7": 1}, 2**60, "07"]
+)
+def test_a_token_with_a_wrong_claim_of_deployments_is_refused(issuer: Issuer, tmp_path: Path, value: Any) -> None:
+    assert_refused(
+        issuer, tmp_path, issuer.token(d=value), 'no list of deployments in its claim "d"', deployments_claim="d"
+    )
+
+
+def test_a_token_is_valid_until_its_expiry_plus_the_leeway(issuer: Issuer, tmp_path: Path) -> None:
+    now = [time.time()]
+    token = issuer.token(exp=int(now[0]) + 10, nbf=int(now[0]) + LEEWAY_S - 1)
+
+    async def use(tokens: AccessTokens) -> None:
+        key = tokens.find(token)
+        assert key is not None
+        now[0] += 10 + LEEWAY_S - 2
+        assert tokens.find(token) == key
+        assert tokens.is_live(key)
+        now[0] += 3
+        assert not tokens.is_live(key)
+        with pytest.raises(Refused, match="has expired"):
+            tokens.find(token)
+
+    with_tokens(issuer, tmp_path, use, clock=lambda: now[0])
+
+
+def test_a_new_key_is_fetched_and_a_removed_key_is_refused(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signing_keys, "COOL_DOWN_S", 0.0)
+    old_token = issuer.token()
+
+    async def use(tokens: AccessTokens) -> None:
+        old_key = tokens.find(old_token)
+        assert old_key is not None
+        issuer.rotate("second")
+        new_token = issuer.token()
+        with pytest.raises(Unavailable, match="are not available yet"):
+            tokens.find(new_token)
+        await tokens.wait_for_refreshes()
+        assert tokens.find(new_token)
+        assert tokens.find(old_token) == old_key
+        assert tokens.is_live(old_key)
+        issuer.rotate("third", keep=False)
+        with pytest.raises(Unavailable):
+            tokens.find(issuer.token())
+        await tokens.wait_for_refreshes()
+        assert tokens.find(issuer.token())
+        assert not tokens.is_live(old_key)
+        with pytest.raises(Unavailable):  # The cool-down of this test is 0.
+            tokens.find(old_token)
+        await tokens.wait_for_refreshes()
+
+    with_tokens(issuer, tmp_path, use)
+
+
+def test_invented_keys_cause_one_refresh_per_cool_down(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(tokens: AccessTokens) -> None:
+        fetches = issuer.paths.count(JWKS_PATH)
+        for number in range(50):
+            with pytest.raises(Refused, match="has a key"):
+                tokens.find(issuer.token(header={"kid": f"invented-{number}"}))
+        await tokens.wait_for_refreshes()
+        assert issuer.paths.count(JWKS_PATH) == fetches == 1
+
+    with_tokens(issuer, tmp_path, use)
+
+
+def test_the_keys_are_refreshed_regularly(issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing_keys, "REFRESH_INTERVAL_S", 0.05)
+    monkeypatch.setattr(signing_keys, "COOL_DOWN_S", 0.0)
+
+    async def use(tokens: AccessTokens) -> None:
+        key = tokens.find(issuer.token())
+        assert key is not None
+        issuer.rotate("second", keep=False)
+        async with asyncio.timeout(5):
+            await asyncio.to_thread(wait_until, lambda: not tokens.is_live(key), description="the key is removed")
+
+    with_tokens(issuer, tmp_path, use)
+
+
+def redirect(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(302)
+    handler.send_header("Location", "/jwks")
+    handler.end_headers()
+
+
+def never_answer(handler: BaseHTTPRequestHandler) -> None:
+    time.sleep(1.0)
+
+
+def send_slowly(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    for _ in range(20):
+        handler.wfile.write(b" ")
+        time.sleep(0.05)
+
+
+FAILURES: dict[str, tuple[Callable[[BaseHTTPRequestHandler], None], str]] = {
+    "status 500": (lambda handler: handler.send_error(500), "can't be fetched (HTTP Error 500"),
+    "redirect": (redirect, "can't be fetched (HTTP Error 302"),
+    "no answer": (never_answer, "can't be fetched (timed out)"),
+    "slow": (send_slowly, "can't be fetched (timed out)"),
+    "huge": (lambda handler: send(handler, b" " * 300_000), "is larger than 262,144 bytes"),
+    "not JSON": (lambda handler: send(handler, b"<html>"), "is not JSON"),
+    "deep": (lambda handler: send(handler, b"[" * 200_000), "is not JSON"),
+    "array": (lambda handler: send(handler, []), "is not a JSON object"),
+    "not a set": (lambda handler: send(handler, {"keys": {}}), "is not a JWK Set"),
+    "empty": (lambda handler: send(handler, {"keys": []}), "has no public key for signatures"),
+    "unusable": (
+        lambda handler: send(
+            handler,
+            {
+                "keys": [
+                    7,
+                    {"kty": "oct", "k": "c2VjcmV0"},
+                    {"kty": "RSA", "n": "AQAB", "e": "AQAB"},
+                    {"kty": "EC", "crv": "P-256"},
+                    {"kty": "EC", "crv": "P-256", "x": 7, "y": 7},
+                    dict(ECKey.generate_key("P-256", {"use": "enc"}).as_dict(private=False)),
+                ]
+            },
+        ),
+        "has no public key for signatures",
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_an_issuer_that_fails_at_the_start_makes_tokens_unavailable_until_it_works(
+    issuer: Issuer,
+    tmp_path: Path,
+    failure: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(signing_keys, "FETCH_S_MAX", 0.3)
+    monkeypatch.setattr(access_tokens, "FETCH_S_MAX", 3.0)
+    issuer.respond, message = FAILURES[failure]
+
+    async def use(tokens: AccessTokens) -> None:
+        for _ in range(3):
+            with pytest.raises(Unavailable) as error:
+                tokens.find(issuer.token())
+            assert error.value.reason is Reason.NOT_READY
+        issuer.respond = issuer.send_jwks
+        monkeypatch.setattr(signing_keys, "COOL_DOWN_S", 0.0)
+        for keys in tokens._signing_keys.values():
+            keys._next_refresh_at = 0.0
+        with pytest.raises(Unavailable):
+            tokens.find(issuer.token())
+        await tokens.wait_for_refreshes()
+        assert tokens.find(issuer.token())
+
+    with_tokens(issuer, tmp_path, use, jwks_url=f"{issuer.url}{JWKS_PATH}")
+    [record] = [record for record in caplog.records if record.getMessage() == "issuer_unreachable"]
+    assert message in vars(record)["detail"]
+    assert record.levelno == logging.WARNING
+
+
+def test_an_issuer_that_fails_later_changes_nothing(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signing_keys, "COOL_DOWN_S", 0.0)
+
+    async def use(tokens: AccessTokens) -> None:
+        token = issuer.token()
+        assert tokens.find(token)
+        issuer.respond = issuer.fail
+        with pytest.raises(Unavailable):
+            tokens.find(issuer.token(header={"kid": "other"}))
+        await tokens.wait_for_refreshes()
+        assert tokens.find(token)
+        assert tokens.find(issuer.token(jti="2"))
+
+    with_tokens(issuer, tmp_path, use)
+
+
+def test_a_slow_issuer_does_not_block_the_event_loop(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signing_keys, "COOL_DOWN_S", 0.0)
+
+    async def use(tokens: AccessTokens) -> None:
+        issuer.respond = never_answer
+        began_at = time.monotonic()
+        with pytest.raises(Unavailable):
+            tokens.find(issuer.token(header={"kid": "other"}))
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - began_at < 0.5
+
+    with_tokens(issuer, tmp_path, use)
+
+
+def test_a_configuration_of_another_issuer_is_not_used(
+    issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for configuration, message in (
+        ({"issuer": "https://evil.example", "jwks_uri": f"{issuer.url}{JWKS_PATH}"}, "describes another issuer"),
+        ({"issuer": issuer.url}, "has no jwks_uri"),
+        ({"issuer": issuer.url, "jwks_uri": "http://10.0.0.1/jwks"}, "has no jwks_uri with HTTPS"),
+        ({"issuer": issuer.url, "jwks_uri": "file:///etc/passwd"}, "has no jwks_uri with HTTPS"),
+    ):
+        issuer.respond = lambda handler, configuration=configuration: send(handler, configuration)  # type: ignore[misc]
+        with pytest.raises(Unavailable):
+            find(issuer, tmp_path, issuer.token())
+        assert message in vars(caplog.records[-1])["detail"]
+    assert JWKS_PATH not in issuer.paths
+
+
+def test_the_number_of_remembered_tokens_is_limited(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_tokens, "VERIFIED_MAX", 3)
+
+    async def use(tokens: AccessTokens) -> None:
+        keys = [tokens.find(issuer.token(jti=str(number))) for number in range(5)]
+        assert [key is not None and tokens.is_live(key) for key in keys] == [False, False, True, True, True]
+
+    with_tokens(issuer, tmp_path, use)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[[issuers]\n", "is not TOML"),
+        ("\x00", "is not TOML"),
+        ("issuer = 1\n", "issuer: is not a field. The fields are issuers."),
+        ("issuers = 1\n", "issuers: 1 is not a list of tables, [[issuers]]."),
+        ('[[issuers]]\naudience = "a"\n', "issuers[0].issuer: is missing."),
+        (f'[[issuers]]\nissuer = "{ISSUER}"\n', "issuers[0].audience: is missing."),
+        (f'[[issuers]]\nissuer = "{ISSUER}"\naudience = ""\n', 'issuers[0].audience: "" is not a text.'),
+        (
+            f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\njwks_uri = "x"\n',
+            "issuers[0].jwks_uri: is not a field. The fields are issuer, audience, jwks_url,",
+        ),
+        *(
+            (f'[[issuers]]\nissuer = "{url}"\naudience = "a"\n', "is not an https:// URL")
+            for url in ("http://login.example.com", "login.example.com", "https://", "ftp://127.0.0.1", "https://a?b=c")
+        ),
+        *(
+            (f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\nalgorithms = {value}\n', "is not a list of RS256")
+            for value in ('["HS256"]', '["none"]', "[]", '"RS256"')
+        ),
+        (
+            f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\norigins = ["*"]\n',
+            'issuers[0].origins[0]: "*" is not a list of origins',
+        ),
+        (f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\n' * 2, "is given twice. Delete one of the two."),
+    ],
+)
+def test_an_invalid_file_is_a_clear_error(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "identity.toml"
+    path.write_text(content)
+    with pytest.raises(Misconfigured) as error:
+        read_identity(path)
+    assert str(error.value).startswith("identity.toml: ")
+    assert message in str(error.value)
+
+
+def test_a_missing_file_has_no_issuers_and_an_unreadable_one_is_an_error(tmp_path: Path) -> None:
+    assert read_identity(tmp_path / "identity.toml").issuers == []
+    with pytest.raises(Misconfigured, match="Is a directory"):
+        read_identity(tmp_path)
