@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.durable_files import rename_new
+from embedsink.durable_files import create_folder, rename_new
 from tests.support.programs import require
 
 
@@ -51,3 +51,13 @@ def test_the_entry_of_each_new_folder_is_synced_after_its_creation(tmp_path: Pat
     # An interrupted call may have created the folder without a sync.
     subprocess.run([*strace, sys.executable, "-c", create], cwd=tmp_path, check=True)
     assert f"<{tmp_path / 'a' / 'b'}>)" in trace.read_text()
+
+
+def test_a_folder_in_a_parent_that_can_not_be_read_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "parent" / "folder"
+    create_folder(folder)
+    folder.parent.chmod(0o711)
+    # Root may read every folder.
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr("embedsink.durable_files.sync_folder", lambda path: pytest.fail("the parent is opened"))
+    create_folder(folder)

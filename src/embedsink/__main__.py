@@ -10,7 +10,7 @@ def run() -> None:
     # half a second and 60 MiB, and no command uses pandas. None makes the import fail.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
-        # Imported here, so that Ctrl-C meanwhile writes no traceback.
+        # Import here, so that Ctrl-C during these imports writes no traceback.
         from embedsink.cli.app import main
         from embedsink.json_logging import log_as_json
 

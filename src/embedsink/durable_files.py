@@ -46,13 +46,14 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def create_folder(folder: Path, *, mode: int = 0o777) -> None:
-    """Create a folder and its missing parents, and return when their entries are durable.
+    """Create a folder and its missing parents, and return when the entries of the new folders are durable.
 
-    A folder that exists is kept, and its entry is synced too, because an earlier call may have been interrupted.
+    An existing folder is kept. Its own entry is synced too, because an earlier call may have been interrupted; the
+    entries of existing parents are not.
 
     Args:
         folder: the folder.
-        mode: the permissions of a new folder, which the umask limits. The umask alone limits those of new parents.
+        mode: the permissions of a new folder, before the umask applies. New parents get the default permissions.
 
     Raises:
         OSError: the folder can't be created. FileExistsError: it is a file.
@@ -60,8 +61,11 @@ def create_folder(folder: Path, *, mode: int = 0o777) -> None:
     absolute = folder.absolute()  # `Path(".").parent` is `.` itself.
     new_folders = [path for path in (absolute, *absolute.parents) if not path.exists()]
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    # Only a user who may write to the parent can have been interrupted while creating the folder.
+    if not new_folders and os.access(absolute.parent, os.R_OK | os.W_OK):
+        new_folders = [absolute]
     # If a folder's entry in its parent is lost, so are the files in the folder.
-    for path in dict.fromkeys((absolute, *new_folders)):
+    for path in new_folders:
         sync_folder(path.parent)
 
 

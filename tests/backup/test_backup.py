@@ -64,7 +64,7 @@ def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
     finally:
         os.umask(old)
     new = tmp_path / "parent" / "new"
-    assert stat.S_IMODE(new.parent.stat().st_mode) == 0o777 & ~umask
+    assert stat.S_IMODE(new.parent.stat().st_mode) == 0o750
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [new, *new.iterdir()]}
     assert modes == dict.fromkeys(["new", "journal", "damaged", "dashboards"], 0o750) | {
         "keys.json": 0o600,

@@ -113,7 +113,12 @@ PATHS = [
 def test_a_page_names_the_path_of_every_operation(path: str) -> None:
     with_values = r"[^/`\s]+".join(re.escape(part) for part in re.split(r"\{\w+\}", path))
     documented = re.compile(rf"(?<![\w/]){with_values}(?![\w/])")
-    assert any(documented.search(page.read_text(encoding="utf-8")) for page in PAGES)
+    pages = [
+        page
+        for page in PAGES
+        if page.parent.name != "decisions" and page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")
+    ]
+    assert any(documented.search(page.read_text(encoding="utf-8")) for page in pages)
 
 
 @pytest.mark.parametrize("report", report_names())

@@ -22,7 +22,7 @@ class ForkedProgram:
     """A forked program, with the methods of `subprocess.Popen` that tests use."""
 
     def __init__(self, words: Sequence[str], log: Path, environment: Mapping[str, str], injected: str) -> None:
-        log.touch()
+        log.touch()  # Tests may read the log before the program opens it.
         umask = os.umask(0)
         os.umask(umask)  # There is no call that only reads it.
         # As a daemon, it ends with pytest even if its test failed to stop it.
@@ -76,7 +76,8 @@ def start_program(
         wrapper: a command that runs the program's command, such as `strace`. Then the program imports its modules
             itself.
         injected: Python code that runs before the command. Without a wrapper, all modules are imported before it runs.
-            So it must replace attributes of modules and classes.
+            To replace a function, set it on its class or in the module that calls it: modules keep the names that
+            they have imported.
     """
     if not wrapper:
         return ForkedProgram(words, log, environment, injected)
@@ -88,7 +89,7 @@ def start_program(
 
 
 def _run(words: list[str], log: Path, environment: dict[str, str], injected: str, umask: int) -> None:
-    os.umask(umask)  # The process that forks has the umask of its own start.
+    os.umask(umask)  # The fork server keeps the umask with which it was started.
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())

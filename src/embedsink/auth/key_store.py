@@ -168,7 +168,7 @@ def _retained_keys(keys: list[Key], now: float) -> list[Key]:
 
 
 def _open_private(path: Path) -> TextIO:
-    """Open a file for writing; create it if it is missing. Only the owner can read and write it, under any umask."""
+    """Open a file for writing; create it if it is missing. Under any umask, only the owner can read and write it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     os.fchmod(descriptor, 0o600)  # The umask may have removed permissions of the owner.
     if os.geteuid() == 0:

@@ -12,7 +12,7 @@ from embedsink.backup.repository import LOST_AND_FOUND, Repository
 from embedsink.data_folder import DataFolder
 from embedsink.durable_files import create_folder, sync_folder
 from embedsink.errors import Misconfigured
-from embedsink.permissions import FILE_MODE, FOLDER_MODE
+from embedsink.permissions import FILE_MODE, FOLDER_MODE, restricted_umask
 
 _KEYS_MODE = 0o600  # Only the owner may read the digests of the tokens.
 
@@ -99,9 +99,8 @@ class _StagingFolder:
         """Create the staging folder, and a missing data folder. Raise Misconfigured if the data folder has content."""
         if not self._is_new_data_folder:
             self._refuse_nonempty()
-        create_folder(self._data_folder, mode=FOLDER_MODE)
-        if self._is_new_data_folder:
-            self._data_folder.chmod(FOLDER_MODE)  # exact: no umask applies
+        with restricted_umask():  # as `DataFolder.create` does
+            create_folder(self._data_folder, mode=FOLDER_MODE)
         self._staging_folder.mkdir(mode=FOLDER_MODE)
         sync_folder(self._data_folder)
         return self

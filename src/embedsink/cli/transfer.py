@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,7 +85,7 @@ def import_file(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="NDJSON of envelopes or deliveries, optionally gzipped. It may be a pipe.",
+            help="NDJSON of envelopes or deliveries, optionally gzipped.",
             exists=True,
             dir_okay=False,
         ),
@@ -106,6 +105,9 @@ def import_file(
     """
     from embedsink.transfer.bulk_import import ImportCounts
 
+    if not file.is_file():
+        # Ctrl-C can't interrupt a thread that reads a pipe.
+        raise UsageError(f"{file}: is not a regular file. Write its content to a file, and import that.")
     counts = ImportCounts()
     try:
         if url is not None:
@@ -138,25 +140,22 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
         # The counts are those of the file, so first load what the journal already has.
-        if not bulk_import.has_loaded_earlier_events(engine):
+        if not bulk_import.has_loaded_journal(engine) and not engine.loader.status.error:
             print_message("Loading earlier events …")
             await bulk_import.wait_for_earlier_events(engine)
-        has_loaded_earlier_events = bulk_import.has_loaded_earlier_events(engine)
+        has_loaded_earlier_events = bulk_import.has_loaded_journal(engine)
         status = engine.loader.status
         earlier_duplicate_count, earlier_conflict_count = status.duplicate_count, status.conflict_count
         with _numbered_lines(file, settings.body_bytes_max) as lines:
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
-    if has_loaded_earlier_events:
+    if has_loaded_earlier_events and bulk_import.has_loaded_journal(engine):
         counts.add_loaded(
             duplicate_count=status.duplicate_count - earlier_duplicate_count,
             conflict_count=status.conflict_count - earlier_conflict_count,
         )
     else:
-        print_message(
-            "Duplicates and id conflicts were not counted, because earlier events were not loaded when the import "
-            "began."
-        )
+        print_message("Duplicates and id conflicts were not counted, because events were not loaded in time.")
     if status.error:
         fail(f"{status.error} The journal has all imported events; `embedsink serve` loads them.")
 
@@ -191,7 +190,8 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
         print_message(f"  … and {unlisted_count:,} more.")
     if counts.duplicate:
         # Accepted and rejected envelopes can both be duplicates.
-        print_message(f"Duplicates among these: {counts.duplicate:,}. They do not count again.")
+        total = counts.accepted + counts.rejected
+        print_message(f"Duplicates, which do not count again: {counts.duplicate:,} of these {total:,} envelopes.")
     if counts.rejected:
         print_message(f"List the rejections: `embedsink quarantine list {source}`.")
     if counts.unsent:
@@ -207,7 +207,7 @@ def _numbered_lines(file: Path, line_bytes_max: int) -> Iterator[Iterator[tuple[
     from embedsink.transfer.import_file import read_lines
 
     with _progress_bar() as progress, progress.open(file, "rb", description="Importing") as binary_file:
-        yield read_lines(BufferedReader(binary_file), bytes_max=line_bytes_max)  # type: ignore[arg-type]  # has readinto
+        yield read_lines(binary_file, bytes_max=line_bytes_max)
 
 
 def _progress_bar() -> "Progress":

@@ -52,9 +52,9 @@ class DashboardRegistry:
         with engine.store.reader(EVERYTHING, is_short=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
         errors = lint(self.by_name, reports.values())
-        built_in_errors = [error for name, error in errors.items() if name not in self._operator_names]
-        if built_in_errors:
-            raise built_in_errors[0]
+        built_in_error = next((error for name, error in errors.items() if name not in self._operator_names), None)
+        if built_in_error is not None:
+            raise built_in_error
         for name, error in errors.items():
             self._add_error(name, error)
         # Replace the dict instead of changing it, because other threads may be iterating over it.

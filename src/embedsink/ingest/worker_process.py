@@ -75,7 +75,7 @@ class IngestWorker:
         self._is_closed = True
         if self._run_task is not None:
             self._run_task.cancel()
-            await asyncio.wait({self._run_task})
+            await asyncio.wait({self._run_task})  # Unlike `await`, this does not raise the error of a failed task.
         for _, on_result in self._queue.drain():
             on_result(_stopping_error())
         await self._process.stop()

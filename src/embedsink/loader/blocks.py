@@ -136,7 +136,7 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspect_offs
 
 
 def _is_free(block: Block, block_bytes: int, free_numbers: Collection[int]) -> bool:
-    """Return whether a suspect block is free. A `Block` for the missing end of a file is free if all its blocks are."""
+    """Return whether a suspect block is free. The missing end of a file is one `Block`, which is free if all are."""
     first_number = (block.offset - _HEADERS_BYTES) // block_bytes
     count = block.byte_count // block_bytes
     # Compare the counts first: the missing end of a file may have a huge number of blocks.

@@ -344,7 +344,7 @@ class Loader:
         self._pending.add_loaded(segments)
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.add(counts)
-        # Set this after the counts: an import reads the counts when this number is reached.
+        # Set `last_number` after the counts: an import reads the counts once it has reached the last segment.
         self.last_number = max(self.last_number, segments[-1].number)
         self._publisher.is_dirty = True
         self._on_loaded()

@@ -84,7 +84,7 @@ class LoadNotifier:
     def note_acknowledged(self, deployment: int | None) -> None:
         """Record that the newest segment has durable events of a deployment; None for events without a deployment."""
         if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
-            # Limit the memory: replace all entries by the newest number, which none of them exceeds.
+            # Limit the memory: replace all entries with the newest number, which no entry exceeds.
             self._acknowledged_numbers.clear()
             self._default_number = self._journal.last_number
         self._acknowledged_numbers[deployment] = self._journal.last_number

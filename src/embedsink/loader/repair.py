@@ -47,8 +47,7 @@ def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], N
 
 def _repair_block(block: Block, file: BinaryIO, copy_files: Iterable[BinaryIO]) -> bool:
     """Replace a damaged block with the original from the first copy that has it. Return whether a copy has it."""
-    # One `Block` stands for the missing end of a file and may be huge, so limit the read. `_is_original` rejects such a
-    # block.
+    # The `Block` of the missing end of a file may be huge, so limit the read. `_is_original` rejects that block.
     damaged = os.pread(file.fileno(), min(block.byte_count, BLOCK_BYTES[-1]), block.offset)
     for copy_file in copy_files:
         content = os.pread(copy_file.fileno(), len(damaged), block.offset)

@@ -106,17 +106,17 @@ async def import_to_folder(engine: Engine, deliveries: Iterable[Delivery], count
             await writing  # Also after an error, so that `counts` includes every durable batch.
 
 
-def has_loaded_earlier_events(engine: Engine) -> bool:
-    """Return whether the loader has loaded all segments of earlier processes. Call this before an import."""
+def has_loaded_journal(engine: Engine) -> bool:
+    """Return whether the loader has loaded all segments of the journal."""
     return engine.loader.last_number >= engine.journal.last_number
 
 
 async def wait_for_earlier_events(engine: Engine) -> None:
-    """Wait until all segments of earlier processes are loaded or loading failed, at most `EARLIER_EVENTS_S_MAX`."""
+    """Wait until the journal is loaded or loading fails, at most `EARLIER_EVENTS_S_MAX`. Call this before an import."""
     give_up_at = time.monotonic() + EARLIER_EVENTS_S_MAX
-    while (  # noqa: ASYNC110  no event is set after an error
-        not has_loaded_earlier_events(engine) and not engine.loader.status.error and time.monotonic() < give_up_at
-    ):
+    while not has_loaded_journal(engine):
+        if engine.loader.status.error or time.monotonic() > give_up_at:
+            return
         await asyncio.sleep(_LOADING_CHECK_S)
 
 

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from io import BufferedReader
 from typing import Any, BinaryIO
 from uuid import UUID, uuid5
 
@@ -103,17 +102,19 @@ class Delivery:
         return f"line {line:,}: {reason}: {detail}"
 
 
-def read_lines(file: BufferedReader, *, bytes_max: int) -> Iterator[tuple[int, bytes]]:
+def read_lines(file: BinaryIO, *, bytes_max: int) -> Iterator[tuple[int, bytes]]:
     """Yield the number, from 1, and the content of each line that is not blank. Decompress gzip, detected by content.
 
     Args:
-        file: an open file at its start. It may be a pipe.
+        file: a file that is open for reading, at the start.
         bytes_max: the maximum length of a line. A longer line is cut to `bytes_max + 1` bytes, enough to reject it.
 
     Raises:
         EmbedsinkError: the gzip stream is damaged or cut off.
     """
-    if not file.peek().startswith(_GZIP_MAGIC):
+    is_compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    file.seek(0)
+    if not is_compressed:
         yield from _numbered_lines(file, bytes_max)
         return
     number = 0

@@ -166,8 +166,8 @@ class InflightBytes:
         # Senders without a key have their own `InflightBytes`, and may use all of it.
         key_bytes_max = self._key_bytes_max if sender.key_id else self._bytes_max
         key_bytes_free = key_bytes_max - self._by_key[sender.key_id]
-        # An address may hold as many bytes as its key still has free, but always one body. So bytes remain for the
-        # key's next address.
+        # An address may hold one body, or as many bytes as its key still has free, whichever is more. So bytes remain
+        # for the key's next address.
         sender_bytes_max = max(key_bytes_free, self._body_bytes_max)
         if (
             self._total + byte_count > self._bytes_max
