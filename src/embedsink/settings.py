@@ -176,6 +176,19 @@ class Settings(BaseModel):
             "Example: https://app.example.com https://intranet.example.com"
         },
     )
+    proxy_addresses: str = Field(
+        "any",
+        pattern=r"^(any|[0-9a-f.:/]+( [0-9a-f.:/]+)*)$",
+        description="Addresses or networks of the proxies that `--behind-proxy` trusts, separated by spaces, or `any`.",
+        json_schema_extra={
+            "allowed": "`any` or a list of addresses and networks separated by spaces. Example: 10.0.0.5 fd00::/8"
+        },
+    )
+    hsts_max_age_s: int = Field(
+        31_536_000,
+        ge=0,
+        description="How long browsers use only HTTPS for this host after a visit (HSTS); 0 for no such header.",
+    )
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often the server checks `keys.json` for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="How long the server waits for open requests after SIGTERM.")
 

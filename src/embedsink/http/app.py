@@ -35,7 +35,7 @@ from embedsink.http.query_params import QueryLimits
 from embedsink.http.resources import all_routes, describe_api
 from embedsink.http.section_cache import SectionCache
 from embedsink.http.sessions import Sessions
-from embedsink.http.transport import Transport
+from embedsink.http.transport import ProxyNetworks, Transport, parse_networks
 from embedsink.settings import Settings
 
 
@@ -45,6 +45,7 @@ class _Components(TypedDict):
     ingest_endpoint: IngestEndpoint
     admission: Admission
     transport: Transport
+    proxies: ProxyNetworks | None
     sessions: Sessions
     dashboards: DashboardRegistry
     section_cache: SectionCache
@@ -105,7 +106,7 @@ def create_app(
         demo: the additions of `embedsink demo`.
 
     Raises:
-        Misconfigured: a built-in dashboard is invalid.
+        Misconfigured: a built-in dashboard, or `EMBEDSINK_PROXY_ADDRESSES`, is invalid.
     """
     components = _create_components(folder, settings, transport, demo)
     create_engine = partial(
@@ -182,6 +183,7 @@ def _create_components(folder: DataFolder, settings: Settings, transport: Transp
         ingest_endpoint=ingest_endpoint,
         admission=ingest_endpoint.admission,
         transport=transport,
+        proxies=parse_networks(settings.proxy_addresses),
         sessions=Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none"),
         dashboards=dashboards,
         section_cache=SectionCache(),

@@ -23,6 +23,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.http.app import Demo, create_app
+from embedsink.http.certificate import check_certificate, watch_certificate
 from embedsink.http.transport import Transport
 from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_protocol_factory
 from embedsink.http.wire.listener import HANDSHAKES_MAX, Listener
@@ -66,26 +67,9 @@ class ListenOptions:
             )
 
     def check_certificate(self) -> None:
-        """Raise Misconfigured if a certificate and a private key are given, and can't be read or don't match."""
-        if self.certificate is None or self.private_key is None:
-            return
-        try:
-            # OpenSSL asks for a password only if the private key is encrypted.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-                self.certificate, self.private_key, password=self._refuse_password
-            )
-        except OSError as error:  # Includes SSLError.
-            is_unreadable = error.errno and not isinstance(error, ssl.SSLError)
-            cause = error.strerror if is_unreadable else "not a matching pair in PEM"
-            raise Misconfigured(
-                f"--certificate {self.certificate} --private-key {self.private_key}: {cause}. "
-                "Give a certificate and its private key, each in PEM."
-            ) from None
-
-    def _refuse_password(self) -> str:
-        """Raise Misconfigured. `load_cert_chain` calls this for the password of an encrypted private key."""
-        # A server that restarts automatically can't ask for a password.
-        raise Misconfigured(f"--private-key {self.private_key}: is encrypted. Decrypt it: `openssl pkey -in … -out …`.")
+        """Raise Misconfigured if a certificate and a private key are given, and can't be loaded."""
+        if self.certificate is not None and self.private_key is not None:
+            check_certificate(self.certificate, self.private_key)
 
     @contextmanager
     def bound_sockets(self, *, read_timeout_s: float = 60.0) -> Iterator[list[socket.socket]]:
@@ -203,6 +187,7 @@ def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: L
         log_config=None,
         access_log=False,
         server_header=False,
+        headers=_common_headers(settings, options),
         backlog=CONNECTIONS_WAITING_MAX,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
@@ -214,6 +199,13 @@ def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: L
             request_bytes_max=8 * settings.body_bytes_max,
         ),
     )
+
+
+def _common_headers(settings: Settings, options: ListenOptions) -> list[tuple[str, str]]:
+    """Return the headers of all responses: HSTS if clients use HTTPS (RFC 6797). Browsers ignore it over plain HTTP."""
+    if (options.transport is Transport.ANYTHING and options.certificate is None) or settings.hsts_max_age_s == 0:
+        return []
+    return [("Strict-Transport-Security", f"max-age={settings.hsts_max_age_s}")]
 
 
 class _StartErrorMiddleware:
@@ -246,11 +238,23 @@ class _StartErrorMiddleware:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, except that a shutdown ends live streams."""
+    """uvicorn's server, except that a shutdown ends live streams, and that a changed certificate is loaded."""
+
+    _certificate_watch: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        certificate, private_key = self.config.ssl_certfile, self.config.ssl_keyfile
+        if self.config.ssl is not None and certificate is not None and private_key is not None:
+            self._certificate_watch = asyncio.create_task(
+                watch_certificate(self.config.ssl, Path(certificate), Path(private_key))
+            )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Live streams don't end on their own, and would delay the shutdown until its timeout.
         self.lifespan.state["engine"].load_notifier.close()
+        if self._certificate_watch is not None:
+            self._certificate_watch.cancel()
         await super().shutdown(sockets)
 
 

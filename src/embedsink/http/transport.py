@@ -1,11 +1,12 @@
 """How a request reached the server: its encryption, and the site of the page that sent it."""
 
+import ipaddress
 from enum import Enum
 
 from starlette.requests import Request
 from starlette.types import Scope
 
-from embedsink.errors import Refused
+from embedsink.errors import Misconfigured, Refused
 from embedsink.net import is_loopback
 from embedsink.reasons import Reason
 
@@ -16,6 +17,34 @@ class Transport(Enum):
     ANYTHING = "any connection, because only this machine can reach the server"
     ENCRYPTED = "HTTPS"
     FORWARDED = "HTTPS to a proxy that sets X-Forwarded-Proto"
+
+
+ProxyNetworks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+
+
+def parse_networks(addresses: str) -> ProxyNetworks | None:
+    """Return the networks in `EMBEDSINK_PROXY_ADDRESSES`; None for any address.
+
+    Raises:
+        Misconfigured: an entry is neither an address nor a network.
+    """
+    if addresses == "any":
+        return None
+    try:
+        return tuple(map(ipaddress.ip_network, addresses.split()))
+    except ValueError as error:
+        raise Misconfigured(
+            f"EMBEDSINK_PROXY_ADDRESSES: {error}. Write addresses or networks, such as 10.0.0.5 or 10.0.0.0/8."
+        ) from None
+
+
+def connection_transport(transport: Transport, proxies: ProxyNetworks | None, address: str) -> Transport:
+    """Return the transport for a connection from this address. Only a trusted proxy may state how a request came."""
+    if transport is not Transport.FORWARDED or proxies is None:
+        return transport
+    parsed_address = ipaddress.ip_address(address.partition("%")[0])  # without the zone
+    is_trusted = any(parsed_address in network for network in proxies)
+    return transport if is_trusted else Transport.ENCRYPTED
 
 
 def check_transport(scope: Scope) -> None:

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from embedsink.http.cors import INGEST_PATH
+from embedsink.http.transport import connection_transport
 from embedsink.http.wire.raw_response import RawResponse
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,11 @@ class IngestProtocol(HttpToolsProtocol):
         self.flow = _PipelineFlowControl(transport, self.pipeline)
         # Each request gets a copy of `app_state` as its state.
         self.app_state = {**self.app_state, "abort": self._abort, "delay_response": self.delay_response}
+        if self.client is not None and "transport" in self.app_state:  # A test may use it without the application.
+            transport_of_peer = connection_transport(
+                self.app_state["transport"], self.app_state["proxies"], self.client[0]
+            )
+            self.app_state["transport"] = transport_of_peer
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify all requests in progress. uvicorn notifies only the last."""
