@@ -12,7 +12,7 @@ CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 # From the bottom up.
 LAYERS = [
     {"reasons", "net", "durable_files", "permissions", "browser"},
-    {"errors", "clock_watch"},
+    {"errors", "key_scope", "clock_watch"},
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
     {"settings", "store"},
     {"ingest", "loader", "reports"},

@@ -37,5 +37,6 @@ from counts
 left join session_context_between(first_at, end_at) as context
     on counts.key_id = context.key_id and counts.session = context.session_digest
 where is_in_deployments(coalesce(counts.deployment, context.deployment))
+  and is_in_tenants(coalesce(counts.tenant, context.tenant))
   and is_of_tenant(coalesce(counts.tenant, context.tenant))
   and is_on_surface(counts.surface);

@@ -4,6 +4,7 @@ create or replace view event_before as
 select occurred_at
 from event
 where (getvariable('until') is null or occurred_at < getvariable('until')::timestamp)
-  and is_in_deployments(deployment);
+  and is_in_deployments(deployment)
+  and is_in_tenants(tenant);
 
 comment on view event_before is 'Events before `until` of the deployments in scope, by their own deployment.';

@@ -10,6 +10,7 @@ with resolved as (
 select *
 from resolved
 where is_in_deployments(deployment)
+  and is_in_tenants(null)
   and is_in_period(received_at);
 
 comment on view loss_in_scope is 'Losses in scope, as forwarders reported them; a loss has neither surface nor tenant.';

@@ -7,6 +7,7 @@ with newest as (
     select ingest_seq
     from quarantine
     where is_in_deployments(deployment)
+      and is_in_tenants(tenant)
       and is_in_period(received_at)
       and is_of_tenant(tenant)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)

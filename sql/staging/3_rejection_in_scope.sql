@@ -5,6 +5,7 @@ create or replace view rejection_in_scope as
 select ingest_seq, received_at, key_id, deployment, session, viewer, tenant, reason, replayed_at
 from quarantine
 where is_in_deployments(deployment)
+  and is_in_tenants(tenant)
   and is_in_period(received_at)
   and is_of_tenant(tenant);
 

@@ -4,6 +4,7 @@ create or replace view sync_in_scope as
 select *
 from sync
 where is_in_deployments(deployment)
+  and is_in_tenants(null)
   and is_in_period(completed_at)
   and (getvariable('sync_job_ids') is null or list_contains(getvariable('sync_job_ids')::varchar[], sync_job_id));
 

@@ -8,6 +8,7 @@ with rejected as (
     select *, try_cast(raw as json) as body
     from quarantine
     where is_in_deployments(deployment)
+      and is_in_tenants(tenant)
       and is_of_tenant(tenant)
 ),
 ingested as (
@@ -21,6 +22,7 @@ ingested as (
         viewer, tenant, page, seq
     from action
     where is_in_deployments(deployment)
+      and is_in_tenants(tenant)
       and is_of_tenant(tenant)
     union all by name
     select

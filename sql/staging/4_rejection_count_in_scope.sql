@@ -12,6 +12,7 @@ union all by name
 select began_at as received_at, reason, rejected_count, replayed_count, last_received_at
 from rejection_count
 where is_in_deployments(deployment)
+  and is_in_tenants(null)
   and is_in_period(began_at)
   and is_of_tenant(null);
 

@@ -7,12 +7,13 @@ with mention as (
         unnest(getvariable('key_deployments')::bigint[]) as deployment,
         'key' as kind,
         null::timestamp as received_at
+    where is_in_tenants(null)
     union all
     select deployment, 'event', received_at from event_at_any_time
     union all
-    select deployment, 'action', received_at from action
+    select deployment, 'action', received_at from action where is_in_tenants(tenant)
     union all
-    select deployment, 'sync', received_at from sync
+    select deployment, 'sync', received_at from sync where is_in_tenants(null)
 )
 select
     deployment,

@@ -17,8 +17,8 @@ from (
         nullif(sum(counted_only_count), 0)::bigint as quarantined
     from loaded_segment
     where coalesce(
-        getvariable('deployments')::varchar, getvariable('tenant')::varchar, getvariable('session')::varchar,
-        getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
+        getvariable('deployments')::varchar, getvariable('tenants')::varchar, getvariable('tenant')::varchar,
+        getvariable('session')::varchar, getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
         getvariable('until')::varchar, getvariable('outcome')::varchar
     ) is null
       and (getvariable('after') is null or segment > printf('%012d', getvariable('after')::bigint // 4294967296) || '~')
@@ -37,6 +37,7 @@ union all by name
 select 'sync' as outcome, count(*) as row_count
 from sync
 where is_in_deployments(deployment)
+  and is_in_tenants(null)
   and (getvariable('after') is null or ingest_seq > getvariable('after')::bigint)
   and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint)
   and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)

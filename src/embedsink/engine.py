@@ -300,6 +300,7 @@ class Engine:
             accepted=result.accepted_count,
             quarantined=rejected_count,
             deployment=result.deployment,
+            tenant=result.tenant,
         )
 
     def _has_quarantine_space(self, key_id: str, byte_count: int, count: int) -> bool:
@@ -308,7 +309,14 @@ class Engine:
         return has_headroom and self._quarantine_budget.is_within_budget(key_id, byte_count=byte_count, count=count)
 
     def submit_counted(
-        self, lines: bytes, on_durable: OnDurable, *, accepted: int, quarantined: int, deployment: int | None = None
+        self,
+        lines: bytes,
+        on_durable: OnDurable,
+        *,
+        accepted: int,
+        quarantined: int,
+        deployment: int | None = None,
+        tenant: str | None = None,
     ) -> None:
         """Submit lines to the journal, and count their envelopes when they are durable.
 
@@ -318,6 +326,7 @@ class Engine:
             accepted: the number of accepted envelopes in the lines.
             quarantined: the number of quarantined envelopes in the lines.
             deployment: the deployment of all envelopes in the lines; None if unknown.
+            tenant: the tenant of all envelopes in the lines; None if unknown.
 
         Raises:
             Unavailable: nothing is stored.
@@ -327,7 +336,7 @@ class Engine:
             if failure is None:
                 self.counters["accepted"] += accepted
                 self.counters["quarantined"] += quarantined
-                self.load_notifier.note_acknowledged(deployment)
+                self.load_notifier.note_acknowledged(deployment, tenant)
             on_durable(failure)
 
         self.journal.submit(lines, count_envelopes)

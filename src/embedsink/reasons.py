@@ -72,4 +72,4 @@ class Reason(StrEnum):
 
     # The request or one envelope: a 403 if an envelope names a deployment outside the key's scope, a rejection if it
     # names none.
-    OUT_OF_SCOPE = "out_of_scope", 403, "The deployment is missing or outside the key's scope."
+    OUT_OF_SCOPE = "out_of_scope", 403, "The deployment or tenant is missing or outside the key's scope."

@@ -93,7 +93,7 @@ def test_a_valid_token_becomes_a_key(issuer: Issuer, tmp_path: Path) -> None:
     token = issuer.token(scope="openid embedsink:read embedsink:sync", exp=expires_at)
     key = find(issuer, tmp_path, token, origins=["https://app.example.com"])
     assert key.kinds == {KeyKind.READ, KeyKind.SYNC}
-    assert (key.label, key.deployments) == ("user-1", None)
+    assert (key.label, key.scope.deployments) == ("user-1", None)
     assert key.origins == {"https://app.example.com"}
     assert key.expires_at == expires_at + LEEWAY_S
     assert key.key_id.startswith("t_")
@@ -258,7 +258,7 @@ def test_scopes_are_permissions(issuer: Issuer, tmp_path: Path, scope: Any, kind
 def test_a_claim_limits_a_token_to_deployments(
     issuer: Issuer, tmp_path: Path, value: Any, deployments: set[int] | None
 ) -> None:
-    assert find(issuer, tmp_path, issuer.token(d=value), deployments_claim="d").deployments == deployments
+    assert find(issuer, tmp_path, issuer.token(d=value), deployments_claim="d").scope.deployments == deployments
 
 
 @pytest.mark.parametrize(
@@ -268,6 +268,21 @@ def test_a_token_with_a_wrong_claim_of_deployments_is_refused(issuer: Issuer, tm
     assert_refused(
         issuer, tmp_path, issuer.token(d=value), 'no list of deployments in its claim "d"', deployments_claim="d"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "tenants"), [("acme", {"acme"}), (["acme", "globex"], {"acme", "globex"}), ("*", None), (["*"], None)]
+)
+def test_a_claim_limits_a_token_to_tenants(
+    issuer: Issuer, tmp_path: Path, value: Any, tenants: set[str] | None
+) -> None:
+    scope = find(issuer, tmp_path, issuer.token(t=value), tenants_claim="t").scope
+    assert (scope.deployments, scope.tenants) == (None, tenants)
+
+
+@pytest.mark.parametrize("value", [None, [], "", [""], 7, ["acme", 7], {"acme": 1}, True])
+def test_a_token_with_a_wrong_claim_of_tenants_is_refused(issuer: Issuer, tmp_path: Path, value: Any) -> None:
+    assert_refused(issuer, tmp_path, issuer.token(t=value), 'no list of tenants in its claim "t"', tenants_claim="t")
 
 
 def test_a_token_is_valid_until_its_expiry_plus_the_leeway(issuer: Issuer, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX, normalize_origin, parse_deployment, parse_duration
 from embedsink.auth.tokens import looks_like_key, new_token
 from embedsink.errors import Misconfigured
+from embedsink.key_scope import KeyScope
 from tests.support.envelopes import parse_body, view
 from tests.support.programs import require
 
@@ -162,7 +163,7 @@ def test_a_created_key_is_read_back_unchanged(file: KeyStore) -> None:
         now=NOW,
     )
     assert KeyStore(file.path).keys() == [key]
-    assert key.deployments == frozenset({12, 14})
+    assert key.scope.deployments == frozenset({12, 14})
     assert key.origins == {PAGE, "http://localhost:8080"}
     assert key.created_at == pytest.approx(NOW, abs=0.001)
     assert key.expires_at == pytest.approx(NOW + DAY_S, abs=0.001)
@@ -327,7 +328,8 @@ def test_a_deployment_beyond_64_bits_in_the_file_is_refused(file: KeyStore) -> N
 def test_keys_and_events_accept_the_same_deployments(file: KeyStore) -> None:
     for deployment in (-DEPLOYMENT_MAX, -1, 0, DEPLOYMENT_MAX):
         assert parse_body({"context": {"deployment": deployment}, "events": [view()]}).accepted
-        assert file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)[0].deployments == frozenset({deployment})
+        key, _ = file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)
+        assert key.scope == KeyScope(frozenset({deployment}))
         assert parse_deployment(str(deployment)) == deployment
     for deployment in (-DEPLOYMENT_MAX - 1, DEPLOYMENT_MAX + 1):
         assert not parse_body({"context": {"deployment": deployment}, "events": [view()]}).accepted
@@ -387,7 +389,7 @@ def test_revoking_an_unknown_token_does_not_repeat_it(file: KeyStore) -> None:
 def test_a_key_is_limited_to_its_deployments_if_it_has_any(file: KeyStore) -> None:
     unscoped, _ = file.create(KeyKind.READ, now=NOW)
     scoped, _ = file.create(KeyKind.READ, deployments=[12], now=NOW)
-    assert (unscoped.deployments, scoped.deployments) == (None, frozenset({12}))
+    assert (unscoped.scope.deployments, scoped.scope.deployments) == (None, frozenset({12}))
 
 
 @pytest.mark.parametrize(
@@ -645,7 +647,7 @@ def remove_a_field(entry: dict[str, object]) -> None:
     del entry["revoked_at"]
 
 
-FIELDS = "key_id, kind, label, deployments, origins, created_at, expires_at, revoked_at, digest"
+FIELDS = "key_id, kind, label, deployments, tenants, origins, created_at, expires_at, revoked_at, digest"
 
 
 @pytest.mark.parametrize(
@@ -677,7 +679,7 @@ def test_a_file_of_an_earlier_commit_is_read_and_written_back_unchanged(file: Ke
     shutil.copy(EARLIER_FILE, file.path)
     ingest, read, sync, admin = file.keys()
     assert [key.kind for key in (ingest, read, sync, admin)] == list(KeyKind)
-    assert ingest.deployments == frozenset({-3, 14})
+    assert ingest.scope.deployments == frozenset({-3, 14})
     assert ingest.origins == frozenset({PAGE, "http://localhost:8080"})
     assert sync.revoked_at == pytest.approx(NOW + 4, abs=0.001)
     file.create(KeyKind.READ, now=NOW)
@@ -777,7 +779,7 @@ def test_keys_that_do_not_match_their_checksum_are_refused_with_instructions(fil
         file.keys()
     rewrite(file, lambda entry: None)
     [key] = file.keys()
-    assert key.deployments == frozenset({13})
+    assert key.scope.deployments == frozenset({13})
 
 
 def test_a_file_without_a_checksum_is_valid_and_gets_one_at_the_next_change(file: KeyStore) -> None:

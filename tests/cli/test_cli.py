@@ -322,7 +322,7 @@ def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Pat
     assert looks_like_key(token)
     assert token not in result.stderr
     [key] = KeyStore(DataFolder(tmp_path / "new").keys).keys()
-    assert (key.deployments, key.origins, key.label) == (
+    assert (key.scope.deployments, key.origins, key.label) == (
         frozenset({3, 4}),
         frozenset({"https://app.example.com"}),
         "the app",

@@ -6,6 +6,7 @@ import pytest
 
 from embedsink.dashboards.period import Period, period_of
 from embedsink.errors import Refused
+from embedsink.key_scope import KeyScope
 from embedsink.reasons import Reason
 
 NOW = datetime(2026, 11, 21, 18, 30, 15, tzinfo=UTC)
@@ -88,14 +89,16 @@ def test_nothing_is_compared_with_compare_off_or_without_a_previous_period() -> 
 
 
 def test_filters_apply_to_both_periods() -> None:
-    parsed = period_of({"surface": "app", "tenant": "acme"}, deployments=["2"], allowed=frozenset({1, 2}), now=NOW)
+    parsed = period_of(
+        {"surface": "app", "tenant": "acme"}, deployments=["2"], allowed=KeyScope(frozenset({1, 2})), now=NOW
+    )
     for scope in (parsed.scope, parsed.before):
         assert scope is not None
         assert (scope.surface, scope.tenant, scope.deployments) == ("app", "acme", frozenset({2}))
 
 
 def test_a_key_sees_its_deployments_without_a_filter() -> None:
-    parsed = period_of({}, allowed=frozenset({7}), now=NOW)
+    parsed = period_of({}, allowed=KeyScope(frozenset({7})), now=NOW)
     assert parsed.before is not None
     assert parsed.scope.deployments == parsed.before.deployments == frozenset({7})
 
@@ -120,5 +123,5 @@ def test_an_invalid_period_is_refused(params: dict[str, str], message: str) -> N
 
 def test_another_deployment_is_out_of_scope() -> None:
     with pytest.raises(Refused) as error:
-        period_of({}, deployments=["3"], allowed=frozenset({1}), now=NOW)
+        period_of({}, deployments=["3"], allowed=KeyScope(frozenset({1})), now=NOW)
     assert error.value.reason is Reason.OUT_OF_SCOPE

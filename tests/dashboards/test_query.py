@@ -14,6 +14,7 @@ from embedsink.dashboards.model import Section
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import TileData, query_section
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import KeyScope
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING, Reader
@@ -154,7 +155,7 @@ def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Sto
     section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
     params = {"since": "2026-11-05", "until": "2026-11-07"}
     # Another deployment's first event is from the 2nd, and this deployment's is from the 4th.
-    period = period_of(params, allowed=frozenset({2}), now=NOW)
+    period = period_of(params, allowed=KeyScope(frozenset({2})), now=NOW)
     with store.reader(EVERYTHING) as reader:
         tiles = query_section(reader, section, period, reports=reports, now=NOW)
     assert (tiles["a"].value_before, tiles["a"].change) == (1, NO_COMPARISON)

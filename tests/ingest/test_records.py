@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from embedsink.ingest.records import body_rejection_line, delivery_lines, replay_line
+from embedsink.key_scope import KeyScope
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.reasons import Reason
 from tests.support.envelopes import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, parse_body, view
@@ -245,7 +246,7 @@ def test_text_that_resembles_a_key_is_stored_unchanged(text: str) -> None:
 
 
 def test_the_deployment_from_a_key_is_stored_in_the_context() -> None:
-    parsed = parse_body(view(id=ID)).restrict_to(frozenset({12}))
+    parsed = parse_body(view(id=ID)).restrict_to(KeyScope(frozenset({12})))
     (line,) = [json.loads(line) for line in encoded(parsed).split(b"\n")[:-1]]
 
     assert line["context"] == {"deployment": 12}

@@ -22,6 +22,7 @@ from embedsink.errors import Unavailable
 from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.ingest.worker import LENGTHS, decode_result, encode_job, serve
 from embedsink.ingest.worker_process import IngestWorker
+from embedsink.key_scope import KeyScope
 from embedsink.protocol.delivery import Rules
 from tests.support.envelopes import ID, KEY, view
 from tests.support.servers import wait_until
@@ -31,7 +32,7 @@ RULES = Rules()
 
 
 def job(body: bytes, **members: object) -> ParseJob:
-    plain = ParseJob(body, "", False, 1_763_596_800_000, "k_1", None)
+    plain = ParseJob(body, "", False, 1_763_596_800_000, "k_1", KeyScope())
     return replace(plain, **members)  # type: ignore[arg-type]
 
 
@@ -45,9 +46,9 @@ JOBS = {
     "gzip": job(gzip.compress(json.dumps([view(id=ID)]).encode()), encoding="gzip"),
     "a bomb": job(gzip.compress(bytes(2 * MIB)), encoding="gzip"),
     "lines": job(json.dumps(view(id=ID)).encode() + b"\n{", is_ndjson=True),
-    "scoped": job(json.dumps([view(id=ID)]).encode(), deployments=frozenset({12})),
+    "scoped": job(json.dumps([view(id=ID)]).encode(), scope=KeyScope(frozenset({12}))),
     "out of scope": job(
-        json.dumps({"context": {"deployment": 13}, "events": [view(id=ID)]}).encode(), deployments=frozenset({12})
+        json.dumps({"context": {"deployment": 13}, "events": [view(id=ID)]}).encode(), scope=KeyScope(frozenset({12}))
     ),
 }
 

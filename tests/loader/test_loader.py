@@ -35,7 +35,7 @@ from embedsink.store import database
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
 from embedsink.store.ledger import LoadCounts
-from embedsink.store.reader import Reader
+from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from embedsink.store.verify import read_every_row
@@ -261,7 +261,7 @@ def test_a_snapshot_is_complete_while_a_reader_has_a_transaction_open(folder: Da
     with opened(folder) as loader:
         add_segment(folder, 1, count=3_000)
         load_all(loader)
-        reader = loader._store.reader({"deployments": None})
+        reader = loader._store.reader(EVERYTHING)
         rows = reader.rows("event")
         next(rows)
         add_segment(folder, 20)
@@ -804,7 +804,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_continues(
     with opened(folder) as loader:
         add_segment(folder, 1)
         load_all(loader)
-        reader = loader._store.reader({"deployments": None})
+        reader = loader._store.reader(EVERYTHING)
         add_segment(folder, 2)
         with monkeypatch.context() as patch:
 
@@ -891,7 +891,7 @@ def test_successful_loads_do_not_hide_failing_snapshots(folder: DataFolder, monk
 
 def test_closing_the_store_does_not_wait_for_a_long_query(folder: DataFolder) -> None:
     with opened(folder) as loader:
-        reader = loader._store.reader({"deployments": None})
+        reader = loader._store.reader(EVERYTHING)
         asking = threading.Thread(target=lambda: ask_for_long(reader))
         asking.start()
         time.sleep(0.3)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from embedsink.errors import Refused
+from embedsink.key_scope import KeyScope
 from embedsink.protocol import delivery_fields
 from embedsink.protocol.delivery import ParsedDelivery, Rules
 from embedsink.protocol.error_messages import describe_error
@@ -396,24 +397,51 @@ def ready(deployment: int | None) -> dict[str, Any]:
     ],
 )
 def test_deployments_come_from_the_context_and_from_ready_events(body: Any, deployments: set[int]) -> None:
-    assert parse_body(body).deployments == deployments
+    parsed = parse_body(body)
+    parsed.restrict_to(KeyScope(frozenset(deployments | {99})))
+    for missing in deployments:
+        with pytest.raises(Refused, match=f": {missing} is outside the key's scope"):
+            parsed.restrict_to(KeyScope(frozenset(deployments - {missing} | {99})))
 
 
 def test_an_invalid_delivery_has_the_deployment_of_its_context() -> None:
-    assert parse_body({"context": {"deployment": 12}, "events": [BAD], "sentAt": "now"}).deployments == {12}
+    with pytest.raises(Refused, match=r"context\.deployment: 12 is outside"):
+        parse_body({"context": {"deployment": 12}, "events": [BAD], "sentAt": "now"}).restrict_to(
+            KeyScope(frozenset({7}))
+        )
+
+
+def test_tenants_are_restricted_as_deployments_are() -> None:
+    acme, two = KeyScope(tenants=frozenset({"acme"})), KeyScope(tenants=frozenset({"acme", "globex"}))
+    assert parse_body(GOOD).restrict_to(acme).context == {"tenant": "acme"}
+    both = KeyScope(frozenset({7}), frozenset({"acme"}))
+    assert parse_body(GOOD).restrict_to(both).context == {"deployment": 7, "tenant": "acme"}
+    ready_of_globex = ready(7) | {"payload": ready(7)["payload"] | {"embedTenant": "globex"}}
+    for body, path in (
+        ({"context": {"tenant": "globex"}, "events": [GOOD]}, "context.tenant"),
+        (ready_of_globex, "payload.embedTenant"),
+    ):
+        with pytest.raises(Refused, match=f'^{path}: "globex" is outside the key.s scope. Use a key for that tenant.$'):
+            parse_body(body).restrict_to(acme)
+        parse_body(body).restrict_to(two)
+    parsed = parse_body([GOOD, ready_of_globex]).restrict_to(two)
+    assert outcomes(parsed) == [(0, "out_of_scope"), (1, "accepted")]
+    assert (
+        parsed.rejected[0].detail == "context.tenant: is missing, and the key covers several tenants. Send the tenant."
+    )
 
 
 def test_a_key_supplies_the_deployment_if_the_context_has_none() -> None:
     context = {"deployment": None, "viewer": "u"}
-    assert parse_body(GOOD).restrict_to(frozenset({12})).context == {"deployment": 12}
-    assert parse_body({"context": context, "events": [GOOD]}).restrict_to(frozenset({12})).context == {
+    assert parse_body(GOOD).restrict_to(KeyScope(frozenset({12}))).context == {"deployment": 12}
+    assert parse_body({"context": context, "events": [GOOD]}).restrict_to(KeyScope(frozenset({12}))).context == {
         "deployment": 12,
         "viewer": "u",
     }
     named = parse_body({"context": context | {"deployment": 0}, "events": [GOOD]})
-    assert named.restrict_to(frozenset({0})).context == {"deployment": 0, "viewer": "u"}
+    assert named.restrict_to(KeyScope(frozenset({0}))).context == {"deployment": 0, "viewer": "u"}
     with pytest.raises(Refused, match="deployment: 0 is outside"):
-        named.restrict_to(frozenset({12}))
+        named.restrict_to(KeyScope(frozenset({12})))
 
 
 def test_a_deployment_outside_the_scope_is_refused_with_its_path() -> None:
@@ -423,11 +451,11 @@ def test_a_deployment_outside_the_scope_is_refused_with_its_path() -> None:
         ({"context": {"deployment": 8}, "events": [ready(7)]}, "context.deployment: 8 is outside"),
     ):
         with pytest.raises(Refused, match=f"^{problem} the key's scope. Use a key for that deployment.$"):
-            parse_body(body).restrict_to(frozenset({12, 13}))
+            parse_body(body).restrict_to(KeyScope(frozenset({12, 13})))
 
 
 def test_envelopes_without_a_deployment_are_rejected_for_a_key_with_several() -> None:
-    parsed = parse_body([GOOD, ready(7), BAD, ready(None)]).restrict_to(frozenset({7, 8}))
+    parsed = parse_body([GOOD, ready(7), BAD, ready(None)]).restrict_to(KeyScope(frozenset({7, 8})))
 
     assert outcomes(parsed) == [(0, "out_of_scope"), (1, "accepted"), (2, "wrong_source"), (3, "out_of_scope")]
     assert [one.index for one in parsed.rejected] == [0, 2, 3]
@@ -438,4 +466,4 @@ def test_envelopes_without_a_deployment_are_rejected_for_a_key_with_several() ->
 def test_a_context_with_a_deployment_needs_none_in_the_envelopes() -> None:
     parsed = parse_body({"context": {"deployment": 0}, "events": [GOOD]})
 
-    assert parsed.restrict_to(frozenset({0, 8})) == parsed
+    assert parsed.restrict_to(KeyScope(frozenset({0, 8}))) == parsed

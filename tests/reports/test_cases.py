@@ -18,7 +18,7 @@ import yaml
 from embedsink.journal.segment import inspect
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import Reader
+from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.sql_files import LAYERS, read_sql, read_views, sql_folder
 from embedsink.store.view_catalog import Column
 from tests.support.given import ACTIONS, REQUIRED, instant, write_segment
@@ -78,7 +78,7 @@ def reader_of(report: str, case: dict[str, Any], store: Store, folder: Path) -> 
 
 
 def scope_of(case: dict[str, Any]) -> dict[str, object]:
-    scope: dict[str, object] = {"now": case.get("now"), "deployments": None} | case.get("scope", {})
+    scope: dict[str, object] = {**EVERYTHING, "now": case.get("now")} | case.get("scope", {})
     instants = {name: instant(scope[name]) for name in ("since", "until", "now") if scope.get(name) is not None}
     return scope | instants
 
@@ -121,7 +121,7 @@ def test_the_first_case_has_no_events(report: str) -> None:
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_report_describes_itself_and_its_columns(report: str, store: Store) -> None:
-    with store.reader({"deployments": None}) as reader:
+    with store.reader(EVERYTHING) as reader:
         title, question, grain = reader.comment(report).splitlines()
         assert not title.endswith(".")
         assert question.endswith("?")
@@ -140,7 +140,7 @@ def test_report_and_its_columns_are_documented(report: str, store: Store) -> Non
     section = re.search(rf"(?ms)^### `{report}`$(.*?)(?=^##)", text + "\n## end")
     assert section, f"docs/reports.md has no section `{report}`"
     listed = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \|", section[1])
-    with store.reader({"deployments": None}) as reader:
+    with store.reader(EVERYTHING) as reader:
         assert listed == [(column.name, column.type.lower()) for column in reader.columns(report)]
         assert section[1].split("\n\n")[1] == reader.comment(report).splitlines()[1]
 
@@ -217,10 +217,10 @@ def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) 
     )
 
 
-def test_the_deployment_scope_is_enforced_in_one_view() -> None:
-    assert [name for name, sql in read_views().items() if "list_contains(getvariable('deployments')" in sql] == [
-        "is_in_deployments"
-    ]
+@pytest.mark.parametrize("variable", ["deployments", "tenants"])
+def test_the_scope_of_a_key_is_enforced_in_one_view(variable: str) -> None:
+    pattern = f"list_contains(getvariable('{variable}')"
+    assert [name for name, sql in read_views().items() if pattern in sql] == [f"is_in_{variable}"]
 
 
 def test_no_view_uses_asof_full_join() -> None:

@@ -20,7 +20,7 @@ from embedsink.reports.catalog import EVENT_VIEW, all_reports, report_names, vis
 from embedsink.reports.format import Format
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import Reader
+from embedsink.store.reader import EVERYTHING, Reader
 from tests.reports.test_format_writers import arrow_rows, parquet, written
 from tests.support.given import ACTIONS, REQUIRED, write_segment
 from tests.support.stores import open_copy, open_store
@@ -66,7 +66,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 
 
 def scope_of(zone: str | None, interval: str = "day") -> dict[str, object]:
-    return {"deployments": None, "timezone": zone, "interval": interval}
+    return {**EVERYTHING, "timezone": zone, "interval": interval}
 
 
 @pytest.mark.slow

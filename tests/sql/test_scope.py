@@ -1,4 +1,4 @@
-"""A reader sees only the requested deployments, regardless of the contents of `ready` events."""
+"""A reader sees only the deployments and tenants of its scope, regardless of the contents of `ready` events."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -36,6 +36,7 @@ def _resolve(event: Event, name: str, events: list[Event]) -> object:
 def is_in_scope(event: Event, scope: dict[str, Any]) -> bool:
     return (
         ("deployments" not in scope or event["deployment"] in scope["deployments"])
+        and ("tenants" not in scope or event["tenant"] in scope["tenants"])
         and scope.get("surface", event["surface"]) == event["surface"]
         and scope.get("tenant", event["tenant"]) == event["tenant"]
         and scope.get("since", datetime.min) <= event["occurred_at"] < scope.get("until", datetime.max)
@@ -79,6 +80,7 @@ scopes = st.fixed_dictionaries(
     {},
     optional={
         "deployments": st.lists(st.sampled_from([1, 2, 3]), max_size=2),
+        "tenants": st.lists(st.sampled_from(["a", "b", "c"]), max_size=2),
         "tenant": st.sampled_from(["a", "b"]),
         "surface": st.sampled_from(["app", "chat"]),
         "since": instants,

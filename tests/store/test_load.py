@@ -22,6 +22,7 @@ from embedsink.reasons import Reason
 from embedsink.store import database
 from embedsink.store.duckdb_errors import SqlFailed, StoreTooSmall
 from embedsink.store.limits import StoreLimits
+from embedsink.store.reader import EVERYTHING
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
@@ -293,7 +294,7 @@ def test_a_sync_is_a_row_with_its_files_and_is_no_envelope(loaded_store: LoadedS
         )
     ]
     assert loaded_store.query("select position, path from sync_file order by position") == [(0, "b.yml"), (1, "a.yml")]
-    with loaded_store.store.reader({"deployments": [1]}) as reader:
+    with loaded_store.store.reader({**EVERYTHING, "deployments": [1]}) as reader:
         [[row]] = reader.rows("sync_result")
     assert row[-1] == ["b.yml", "a.yml"]
 

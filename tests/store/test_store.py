@@ -39,7 +39,7 @@ def test_rows_are_stored_in_the_order_of_arrival(loaded_store: LoadedStore, page
         "timestamp '2026-11-20' as occurred_at, occurred_at as received_at, 'k' as key_id, 12 as deployment, i as seq, "
         "'view' as type, 'dashboard' as surface from range(300_000, 0, -1) t(i)"
     )
-    with loaded_store.store.reader({"deployments": [12], "hides_ingest_seq": True}) as reader:
+    with loaded_store.store.reader({**EVERYTHING, "deployments": [12], "hides_ingest_seq": True}) as reader:
         selection = SelectQuery("event_in_scope", columns=("ingest_seq", "seq"), **page)
         if selection.is_page:
             reader.page(selection)

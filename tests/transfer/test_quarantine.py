@@ -82,7 +82,7 @@ def test_a_replay_accepts_valid_inputs_within_the_scope_of_their_key(quick: Serv
     ):
         reject(quick, envelope, key=key)
     # Simulates a key whose entry was deleted from keys.json.
-    digest = next(digest for digest, key in quick.engine.keys._keys.items() if key.deployments == frozenset({7}))
+    digest = next(digest for digest, key in quick.engine.keys._keys.items() if key.scope.deployments == frozenset({7}))
     del quick.engine.keys._keys[digest]
 
     assert len(quick.rows("/api/v1/quarantine", key=admin, count=45)) == 45

@@ -21,11 +21,12 @@ from embedsink.auth.parsing import LABEL_CHARACTERS_MAX, parse_deployment
 from embedsink.auth.signing_keys import FETCH_S_MAX, SigningKeys
 from embedsink.auth.tokens import digest_of, looks_like_jwt
 from embedsink.errors import Misconfigured, Refused, Unavailable, preview
+from embedsink.key_scope import KeyScope
 from embedsink.reasons import Reason
 
 SCOPES = {f"embedsink:{kind}": kind for kind in KeyKind}
-# In the claim with the deployments, this text allows all of them.
-ALL_DEPLOYMENTS = "*"
+# In the claim with the deployments or with the tenants, this text allows all of them.
+EVERYTHING = "*"
 # The tolerated difference between the clocks of the issuer and of this server.
 LEEWAY_S = 60
 TOKEN_CHARACTERS_MAX = 16_384
@@ -182,7 +183,7 @@ def _validate_claims(claims: dict[str, Any], issuer: Issuer, now: float) -> None
 
 
 def _to_key(claims: Mapping[str, Any], issuer: Issuer, digest: str) -> Key:
-    """Return the key of a token's claims. Raise Refused if the claim with the deployments is invalid."""
+    """Return the key of a token's claims. Raise Refused if a claim with the scope is invalid."""
     subject = claims["sub"]
     expires_at = float(min(claims["exp"], _EXPIRES_AT_MAX)) + LEEWAY_S
     return Key(
@@ -190,7 +191,10 @@ def _to_key(claims: Mapping[str, Any], issuer: Issuer, digest: str) -> Key:
         key_id=f"t_{sha256(json.dumps([issuer.issuer, subject]).encode()).hexdigest()[:12]}",
         kinds=_parse_scopes(claims.get(issuer.scope_claim)),
         label=subject[:LABEL_CHARACTERS_MAX],
-        deployments=_parse_deployments(claims, issuer.deployments_claim),
+        scope=KeyScope(
+            deployments=_parse_deployments(claims, issuer.deployments_claim),
+            tenants=_parse_tenants(claims, issuer.tenants_claim),
+        ),
         origins=frozenset(issuer.origins),
         created_at=0.0,
         expires_at=expires_at,
@@ -214,9 +218,8 @@ def _parse_deployments(claims: Mapping[str, Any], name: str | None) -> frozenset
     """
     if name is None:
         return None
-    value = claims.get(name)
-    entries = value if isinstance(value, list) else [value]
-    if entries == [ALL_DEPLOYMENTS]:
+    entries = _entries_of(claims, name)
+    if entries == [EVERYTHING]:
         return None
     try:
         deployments = frozenset(parse_deployment(str(entry)) for entry in entries)  # "None" and "True" are refused.
@@ -225,6 +228,24 @@ def _parse_deployments(claims: Mapping[str, Any], name: str | None) -> frozenset
     if not deployments:
         raise _invalid_error(f"has no list of deployments in its claim {preview(name)}")
     return deployments
+
+
+def _parse_tenants(claims: Mapping[str, Any], name: str | None) -> frozenset[str] | None:
+    """Return the tenants in the claim with this name, as `_parse_deployments` does."""
+    if name is None:
+        return None
+    entries = _entries_of(claims, name)
+    if entries == [EVERYTHING]:
+        return None
+    if not entries or not all(isinstance(entry, str) and entry for entry in entries):
+        raise _invalid_error(f"has no list of tenants in its claim {preview(name)}")
+    return frozenset(entries)
+
+
+def _entries_of(claims: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the entries of a claim that is a list, or a single value."""
+    value = claims.get(name)
+    return value if isinstance(value, list) else [value]
 
 
 def _invalid_error(problem: str) -> Refused:

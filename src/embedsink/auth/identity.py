@@ -52,6 +52,7 @@ class Issuer(BaseModel):
             forbids.
         scope_claim: the claim with the scopes: a text with spaces, or a list.
         deployments_claim: the claim with the deployments that a token is limited to; None if tokens are not limited.
+        tenants_claim: the claim with the tenants that a token is limited to; None if tokens are not limited.
         origins: the origins of the pages that may use the tokens; empty for any origin.
     """
 
@@ -68,6 +69,7 @@ class Issuer(BaseModel):
     token_type: Literal["at+jwt", "JWT"] = Field("at+jwt", description='"at+jwt" or "JWT"')
     scope_claim: _Text = Field("scope", description=_CLAIM_DESCRIPTION)
     deployments_claim: _Text | None = Field(None, description=_CLAIM_DESCRIPTION)
+    tenants_claim: _Text | None = Field(None, description=_CLAIM_DESCRIPTION)
     origins: list[_Origin] = Field([], description="a list of origins, such as https://app.example.com")
 
 

@@ -73,7 +73,7 @@ class KeyCache:
 
     def deployments(self) -> list[int]:
         """Return the deployments in the scopes of live keys, sorted. A deployment is repeated for each of its keys."""
-        scopes = [key.deployments for key in self._live_keys() if key.deployments is not None]
+        scopes = [key.scope.deployments for key in self._live_keys() if key.scope.deployments is not None]
         return sorted(chain.from_iterable(scopes))
 
     def _live_keys(self) -> list[Key]:

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from embedsink.auth.keys import Key, KeyKind, format_time
-from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, normalize_origin
+from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, TENANT_CHARACTERS_MAX, normalize_origin
 from embedsink.errors import Misconfigured, preview
+from embedsink.key_scope import KeyScope
 
 
 def _parse_time(text: object) -> float:
@@ -45,16 +46,21 @@ def _parse_origin(origin: str) -> str:
 
 _PrintableLine = Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX), AfterValidator(_check_printable)]
 _Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
+_Tenant = Annotated[str, Field(min_length=1, max_length=TENANT_CHARACTERS_MAX), AfterValidator(_check_printable)]
 _Origin = Annotated[str, AfterValidator(_parse_origin)]
 _Time = Annotated[float, BeforeValidator(_parse_time)]
 
 _LINE_DESCRIPTION = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
 _TIME_DESCRIPTION = "a time with a zone, such as 2026-11-21T09:30:00Z"
+_TENANTS_DESCRIPTION = f"a list of tenants of at most {TENANT_CHARACTERS_MAX} characters, or null for all of them"
 _DEPLOYMENTS_DESCRIPTION = f"a list of deployments up to {DEPLOYMENT_MAX:,}, or null for all of them"
 
 
 class KeyEntry(BaseModel):
-    """One entry of `keys.json`. All fields are required. Error messages end with the `description` of the field."""
+    """One entry of `keys.json`. Error messages end with the `description` of the field.
+
+    All fields are required, except `tenants`, which files of earlier versions lack.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -63,6 +69,7 @@ class KeyEntry(BaseModel):
     label: _PrintableLine = Field(description=_LINE_DESCRIPTION)
     # An empty list is refused: a reader could take it for all deployments or for none.
     deployments: list[_Deployment] | None = Field(min_length=1, description=_DEPLOYMENTS_DESCRIPTION)
+    tenants: list[_Tenant] | None = Field(None, min_length=1, description=_TENANTS_DESCRIPTION)
     origins: list[_Origin] = Field(description="a list of origins")
     created_at: _Time = Field(description=_TIME_DESCRIPTION)
     expires_at: _Time | None = Field(description=f"{_TIME_DESCRIPTION}, or null")
@@ -72,11 +79,14 @@ class KeyEntry(BaseModel):
 
 def to_entry(key: Key) -> dict[str, Any]:
     """Return a key as an entry of `keys.json`."""
+    # Without a limit to tenants, earlier versions can read the entry.
+    tenants = {} if key.scope.tenants is None else {"tenants": sorted(key.scope.tenants)}
     return {
         "key_id": key.key_id,
         "kind": key.kind.value,
         "label": key.label,
-        "deployments": None if key.deployments is None else sorted(key.deployments),
+        "deployments": None if key.scope.deployments is None else sorted(key.scope.deployments),
+        **tenants,
         "origins": sorted(key.origins),
         "created_at": format_time(key.created_at),
         "expires_at": None if key.expires_at is None else format_time(key.expires_at),
@@ -140,7 +150,10 @@ def _to_key(entry: KeyEntry) -> Key:
         key_id=entry.key_id,
         kinds=frozenset({entry.kind}),
         label=entry.label,
-        deployments=None if entry.deployments is None else frozenset(entry.deployments),
+        scope=KeyScope(
+            deployments=None if entry.deployments is None else frozenset(entry.deployments),
+            tenants=None if entry.tenants is None else frozenset(entry.tenants),
+        ),
         origins=frozenset(entry.origins),
         created_at=entry.created_at,
         expires_at=entry.expires_at,

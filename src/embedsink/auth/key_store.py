@@ -14,6 +14,7 @@ from embedsink.auth.keys import Key, KeyKind, format_time
 from embedsink.auth.tokens import digest_of, new_token
 from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured, preview, suggestion
+from embedsink.key_scope import KeyScope
 
 # Ended keys are revoked or expired. An audit of what they wrote needs them, so they are retained within these limits.
 ENDED_DAYS_MAX = 400
@@ -35,6 +36,7 @@ class KeyStore:
         kind: KeyKind,
         *,
         deployments: Iterable[int] | None = None,
+        tenants: Iterable[str] | None = None,
         origins: Iterable[str] = (),
         expires_at: float | None = None,
         label: str = "",
@@ -54,7 +56,10 @@ class KeyStore:
             key_id=f"k_{secrets.token_hex(6)}",
             kinds=frozenset({kind}),
             label=label,
-            deployments=None if deployments is None else frozenset(deployments),
+            scope=KeyScope(
+                deployments=None if deployments is None else frozenset(deployments),
+                tenants=None if tenants is None else frozenset(tenants),
+            ),
             origins=frozenset(origins),
             created_at=now,
             expires_at=expires_at,

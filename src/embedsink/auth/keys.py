@@ -1,8 +1,10 @@
-"""A key: what the holder of a credential may do, for which deployments, from which pages and until when (spec 5)."""
+"""A key: what the holder of a credential may do, in which scope, from which pages and until when (spec 5)."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+
+from embedsink.key_scope import KeyScope
 
 
 class KeyKind(StrEnum):
@@ -22,7 +24,7 @@ class Key:
         key_id: the name in lists and logs. It grants nothing. All access tokens of a subject have the same.
         kinds: the permissions. An API key has exactly one.
         label: a note for people; the subject of an access token.
-        deployments: the deployments that the key is limited to; None for all (spec 5.3).
+        scope: the deployments and tenants that the key is limited to.
         origins: the origins that may use the key; empty for any origin and for programs. A sync key has none.
         created_at: the time of creation.
         expires_at: the time from which the key is refused; None for never.
@@ -33,7 +35,7 @@ class Key:
     key_id: str
     kinds: frozenset[KeyKind]
     label: str
-    deployments: frozenset[int] | None
+    scope: KeyScope
     origins: frozenset[str]
     created_at: float
     expires_at: float | None

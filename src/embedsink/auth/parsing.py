@@ -1,4 +1,4 @@
-"""Strict parsers for what people type: durations, deployments, labels and origins."""
+"""Strict parsers for what people type: durations, deployments, tenants, labels and origins."""
 
 import re
 
@@ -8,6 +8,7 @@ from embedsink.errors import Misconfigured, preview
 DEPLOYMENT_MAX = 2**53 - 1
 DURATION_DAYS_MAX = 36_500
 LABEL_CHARACTERS_MAX = 100
+TENANT_CHARACTERS_MAX = 200
 PORT_MAX = 65_535
 
 _ORIGIN = re.compile(
@@ -64,6 +65,19 @@ def parse_label(text: str) -> str:
     if len(text) > LABEL_CHARACTERS_MAX or not text.isprintable():
         raise Misconfigured(
             f"label: {preview(text)} is not one line of at most {LABEL_CHARACTERS_MAX} characters. Shorten it."
+        )
+    return text
+
+
+def parse_tenant(text: str) -> str:
+    """Return the tenant of a key unchanged, if it is one printable line.
+
+    Raises:
+        Misconfigured: the tenant is empty or too long, or has a character that can't be printed.
+    """
+    if not 1 <= len(text) <= TENANT_CHARACTERS_MAX or not text.isprintable():
+        raise Misconfigured(
+            f"tenant: {preview(text)} is not one line of 1 to {TENANT_CHARACTERS_MAX} characters. Correct it."
         )
     return text
 

@@ -11,7 +11,7 @@ import typer
 
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.parsing import normalize_origin, parse_deployment, parse_duration, parse_label
+from embedsink.auth.parsing import normalize_origin, parse_deployment, parse_duration, parse_label, parse_tenant
 from embedsink.auth.tokens import TOKEN_PREFIX
 from embedsink.cli.options import DATA, Data, UsageError, examples, option_parser
 from embedsink.cli.output import print_message
@@ -22,7 +22,7 @@ app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, ri
 
 _STDIN_BYTES_MAX = 4_096
 
-COLUMNS = ("key_id", "kind", "state", "deployments", "origins", "created_at", "expires_at", "label")
+COLUMNS = ("key_id", "kind", "state", "deployments", "tenants", "origins", "created_at", "expires_at", "label")
 
 Kind = Annotated[
     KeyKind,
@@ -37,6 +37,15 @@ AllowedDeployments = Annotated[
         metavar="N",
         help="Allow this deployment only. Repeatable. Default: all.",
         parser=option_parser("--deployment", parse_deployment),
+    ),
+]
+AllowedTenants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tenant",
+        metavar="NAME",
+        help="Allow this tenant only. Repeatable. Default: all.",
+        parser=option_parser("--tenant", parse_tenant),
     ),
 ]
 AllowedOrigins = Annotated[
@@ -66,6 +75,7 @@ Label = Annotated[
     epilog=examples(
         "embedsink keys create --kind ingest --origin https://app.example.com --data data",
         "embedsink keys create --kind read --deployment 12 --deployment 13 --expires 90d --label 'the BI team'",
+        "embedsink keys create --kind read --tenant acme --label 'the customer acme'",
         "embedsink keys create --kind sync --deployment 12 --label 'the dbt pipeline'",
         "EMBEDSINK_KEY=$(embedsink keys create --kind admin)",
     )
@@ -73,6 +83,7 @@ Label = Annotated[
 def create(
     kind: Kind,
     deployments: AllowedDeployments = None,
+    tenants: AllowedTenants = None,
     origins: AllowedOrigins = None,
     lifetime_s: Lifetime = None,
     label: Label = "",
@@ -87,6 +98,7 @@ def create(
     key, token = KeyStore(folder.keys).create(
         kind,
         deployments=deployments or None,  # Some versions of Typer give an empty list.
+        tenants=tenants or None,
         origins=origins or (),
         expires_at=None if lifetime_s is None else now + lifetime_s,
         label=label,
@@ -154,10 +166,12 @@ def _purpose(key: Key) -> str:
         KeyKind.SYNC: "record dbt syncs",
         KeyKind.ADMIN: "administer the server",
     }[key.kind]
-    if key.deployments is None:
-        return purpose
-    noun = "deployment" if len(key.deployments) == 1 else "deployments"
-    return f"{purpose} for {noun} {_comma_separated(key.deployments)}"
+    limits = [
+        f"{noun if len(values) == 1 else f'{noun}s'} {_comma_separated(values)}"
+        for noun, values in (("deployment", key.scope.deployments), ("tenant", key.scope.tenants))
+        if values is not None
+    ]
+    return f"{purpose} for {' and '.join(limits)}" if limits else purpose
 
 
 def _script_tag_advice(token: str) -> str:
@@ -181,7 +195,8 @@ def _key_row(key: Key, now: float) -> tuple[object, ...]:
         key.key_id,
         key.kind,
         _key_state(key, now),
-        "all" if key.deployments is None else _comma_separated(key.deployments),
+        "all" if key.scope.deployments is None else _comma_separated(key.scope.deployments),
+        "all" if key.scope.tenants is None else _comma_separated(key.scope.tenants),
         _comma_separated(key.origins) if key.origins else "any",
         _format_time(key.created_at),
         "" if key.expires_at is None else _format_time(key.expires_at),

@@ -6,9 +6,10 @@ from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from embedsink.errors import Refused
+from embedsink.key_scope import KeyScope
 from embedsink.reasons import Reason
 from embedsink.reports.parameters import parse_choice, parse_switch
-from embedsink.reports.scope import Scope, parse_scope
+from embedsink.reports.scope import EVERYTHING_ALLOWED, Scope, parse_scope
 from embedsink.store.timezones import naive_utc
 
 # The lengths of rolling periods in local days, including today. One day means the last 24 hours.
@@ -44,7 +45,7 @@ class _ScopeParser:
 
     shared: dict[str, str | None]
     deployments: Sequence[str]
-    allowed: frozenset[int] | None
+    allowed: KeyScope
     now: datetime
 
     def parse(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
@@ -66,7 +67,7 @@ def period_of(
     params: Mapping[str, str | None],
     *,
     deployments: Sequence[str] = (),
-    allowed: frozenset[int] | None = None,
+    allowed: KeyScope = EVERYTHING_ALLOWED,
     now: datetime,
 ) -> Period:
     """Return the period that query parameters select, and the previous period.
@@ -74,7 +75,7 @@ def period_of(
     Args:
         params: `period`, or `since` and `until`; `compare`, `surface`, `tenant`, `timezone`. None means missing.
         deployments: the requested deployments.
-        allowed: the deployments of the reader's key; None for all.
+        allowed: the scope of the reader's key.
         now: the current time, with a zone.
 
     Raises:

@@ -14,16 +14,20 @@ from embedsink.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class EtagCheck:
-    """The entity tag of a response, and whether the client already has that response."""
+    """The entity tag of a response, and whether the client already has that response.
+
+    A key that is limited to tenants gets no tag (`is_hidden`), because loads of other tenants change it.
+    """
 
     tag: str
     is_not_modified: bool
+    is_hidden: bool = False
 
     @classmethod
     def of(cls, request: Request, key: Key, *, depends_on_clock: bool) -> Self:
         """Return the check for a request. Call this before the query: rows that are loaded later must change the tag.
 
-        The tag depends on the URL, the key's deployments, and the last load of these deployments. The tag also changes:
+        The tag depends on the URL, the key's scope, and the last load of the key's deployments. The tag also changes:
 
         - every minute, if the response depends on the clock;
         - every day, if the key is limited to deployments: changes to old rows of a session longer than
@@ -33,17 +37,19 @@ class EtagCheck:
         now = datetime.now(UTC)
         if depends_on_clock:
             time_part = now.strftime("%Y-%m-%dT%H:%M")
-        elif key.deployments is not None:
+        elif key.scope.deployments is not None:
             time_part = now.strftime("%Y-%m-%d")
         else:
             time_part = ""
-        parts = (engine.store.revisions.of(key.deployments), *representation_key(request, key), time_part)
+        parts = (engine.store.revisions.of(key.scope.deployments), *representation_key(request, key), time_part)
         tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
+        if key.scope.tenants is not None:
+            return cls(tag, is_not_modified=False, is_hidden=True)
         return cls(tag, is_not_modified(request, tag))
 
     def headers(self) -> dict[str, str]:
-        """Return the `ETag` header."""
-        return {"ETag": self.tag}
+        """Return the `ETag` header, unless the tag is hidden."""
+        return {} if self.is_hidden else {"ETag": self.tag}
 
     def not_modified_response(self, headers: dict[str, str]) -> Response:
         """Return the 304 response."""
@@ -51,9 +57,8 @@ class EtagCheck:
 
 
 def representation_key(request: Request, key: Key) -> tuple[str, ...]:
-    """Return the path, the query and the key's deployments, which identify a response until the next load."""
-    deployments = None if key.deployments is None else sorted(key.deployments)
-    return request.url.path, repr(sorted(request.query_params.multi_items())), repr(deployments)
+    """Return the path, the query and the key's scope, which identify a response until the next load."""
+    return request.url.path, repr(sorted(request.query_params.multi_items())), repr(key.scope.variables())
 
 
 def content_etag(content: bytes) -> str:

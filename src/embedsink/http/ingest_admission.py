@@ -100,7 +100,7 @@ class RequestMeta:
     def parse_job(self, body: bytes) -> ParseJob:
         """Return the parameters for parsing a body."""
         key = self.valid_key
-        return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
+        return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.scope)
 
 
 class Admission:

@@ -18,6 +18,7 @@ from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.execute import run_query
 from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, parse_event_filter
+from embedsink.key_scope import KeyScope
 from embedsink.reports.parameters import parse_switch
 from embedsink.reports.recent_events import ROWS_MAX, IngestedCounts, SegmentRange, count_ingested, newest_ingested
 from embedsink.store.reader import Reader
@@ -34,6 +35,8 @@ RESUME_SEGMENTS_MAX = 3_600
 RECENT_DAYS = 7
 # In a busy hour, this many of the newest segments contain all recent rows that a client requests.
 NEWEST_SEGMENTS = 10
+# An ingest_seq is a segment number and, in this many bits, a line number (sql/README.md).
+_LINE_BITS = 32
 RETRY_MS = 1_000  # the time after which browsers reconnect
 
 
@@ -45,14 +48,14 @@ class LiveFilter:
         filter_variables: the session variables of the scope and the filter, sorted by name, so that streams with the
             same filter share queries.
         is_narrowed: whether the stream shows less than all events.
-        deployments: the key's scope; None for a key without a scope, whose message ids are segment numbers.
+        scope: the scope of the key. Without a limit, message ids are segment numbers.
         wants_rows: whether messages contain the loaded rows.
         recent_count: the number of rows to begin with.
     """
 
     filter_variables: tuple[tuple[str, object], ...]
     is_narrowed: bool
-    deployments: frozenset[int] | None = None
+    scope: KeyScope
     wants_rows: bool = False
     recent_count: int = 0
 
@@ -72,8 +75,8 @@ class LiveFilter:
         variables = parse_event_filter(query, key) | {"service_name": service_name}
         return cls(
             filter_variables=tuple(sorted(variables.items())),  # hashable, so that equal filters share queries
-            is_narrowed=key.deployments is not None or any(name in query for name in EVENT_FILTERS),
-            deployments=key.deployments,
+            is_narrowed=key.scope.is_limited or any(name in query for name in EVENT_FILTERS),
+            scope=key.scope,
             wants_rows=parse_switch("rows", query.get("rows"), default=False),
             recent_count=parse_bounded_integer("recent", query.get("recent"), default=0, maximum=ROWS_MAX),
         )
@@ -101,17 +104,21 @@ class LiveStream:
         # `_visible_position`, which changes only with a message: the newest segment that the key may learn of.
         if resume_after is None:
             self._position = self._notifier.position
-            self._visible_position = _find_visible_position(engine, filter, self._position)
+            self._visible_position = self._notifier.position_at_start  # `messages` replaces it.
             self._recent_count = filter.recent_count
         else:
             self._position = self._visible_position = resume_after
             self._recent_count = 0  # A client that resumes already has the recent rows.
+        self._is_new = resume_after is None
         self._wakeup = wakeup
         self._last_activity_at = time.monotonic()  # when a message or a heartbeat was last sent
 
     async def messages(self) -> AsyncGenerator[bytes]:
         """Yield messages until the server stops, or the stream reaches its maximum duration."""
         ends_at = time.monotonic() + self._engine.settings.live_timeout_s
+        if self._is_new:
+            span = SegmentRange(0, self._position)
+            self._visible_position = await _find_visible_position(self._engine, self._filter, span, key_id=self._key_id)
         yield self._connected_message()
         if self._recent_count:
             yield self._message("recent", {"rows": await self._recent_rows()})
@@ -143,8 +150,11 @@ class LiveStream:
             # Keep the visible position: clients detect gaps by comparing `after` with the id of their last message.
             return None
         previous_id = self._message_id()
-        self._visible_position = _find_visible_position(self._engine, self._filter, span.last)
-        return self._message("loaded", {"after": previous_id, "segment": self._message_id()} | loaded)
+        self._visible_position = await _find_visible_position(self._engine, self._filter, span, key_id=self._key_id)
+        ids = {"after": previous_id, "segment": self._message_id()}
+        if self._filter.scope.tenants is not None:
+            loaded = loaded | {"revision": self._revision()}
+        return self._message("loaded", ids | loaded)
 
     async def _wait(self, ends_at: float) -> None:
         """Wait until the next poll. If nothing was loaded, wait longer: for a load, a heartbeat or the end."""
@@ -168,25 +178,30 @@ class LiveStream:
     def _recent_spans(self) -> list[SegmentRange]:
         """Return two ranges to search for recent rows: the newest few segments, and then the largest allowed range."""
         newest = SegmentRange(max(0, self._position - NEWEST_SEGMENTS), self._position)
-        if self._filter.deployments is None:
+        if not self._filter.scope.is_limited:
             return [newest, SegmentRange(max(0, self._position - RESUME_SEGMENTS_MAX), self._position)]
-        # A limit in segments would reveal how much other deployments send. `_query_recent` limits the days instead.
+        # A limit in segments would reveal how much others send. `_query_recent` limits the days instead.
         return [newest, SegmentRange(0, self._position)]
 
     def _message_id(self) -> int | str:
         """Return the visible position as a message id.
 
-        For a key with a scope, encrypt the position: the plain number would show how much was loaded for other
-        deployments.
+        For a key with a scope, encrypt the position: the plain number would show how much was loaded for others.
         """
-        if self._filter.deployments is None:
+        if not self._filter.scope.is_limited:
             return self._visible_position
         return f"{self._engine.number_cipher.encrypt(self._visible_position):016x}"
 
     def _connected_message(self) -> bytes:
         """Return the first message, which also sets the time after which browsers reconnect."""
-        content = {"revision": revision_of(self._engine, self._filter.deployments), "segment": self._message_id()}
+        content = {"revision": self._revision(), "segment": self._message_id()}
         return b"retry: %d\n%b" % (RETRY_MS, self._message("connected", content))
+
+    def _revision(self) -> str:
+        """Return a text that changes whenever rows in the key's scope may have changed, and reveals nothing else."""
+        if self._filter.scope.tenants is not None:
+            return _digest_of(str(self._message_id()))  # The revisions of the store are those of deployments.
+        return _digest_of(self._engine.store.revisions.of(self._filter.scope.deployments))
 
     def _message(self, name: str, content: Any) -> bytes:
         """Return a message in the format of server-sent events, with the content as one line of JSON."""
@@ -200,28 +215,41 @@ class LiveStream:
         return b":\n\n"
 
 
-def revision_of(engine: Engine, deployments: frozenset[int] | None) -> str:
-    """Return a text that changes whenever rows of these deployments may have changed, and reveals nothing else."""
-    return blake2s(engine.store.revisions.of(deployments).encode(), digest_size=8).hexdigest()
+async def _find_visible_position(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> int:
+    """Return the newest segment of a span that the key may learn of.
 
-
-def _find_visible_position(engine: Engine, filter: LiveFilter, position: int) -> int:
-    """Return the newest segment up to `position` that the key may learn of.
-
-    Without a scope, this is `position`. With a scope, this is the newest segment with rows of the key's deployments,
-    because later segments contain only rows of other deployments. Without such a segment since the start of the
-    server, this is the position at the start.
+    Without a scope, this is the end of the span. With a scope, this is the newest segment with rows in the scope,
+    because later segments contain only rows of others. Without such a segment since the start of the server, this is
+    the position at the start.
     """
-    if filter.deployments is None:
-        return position
-    newest_with_rows = engine.store.revisions.segment_of_last_change(filter.deployments)
-    # Segments after `position` may already be loaded.
-    return min(position, max(engine.load_notifier.position_at_start, newest_with_rows))
+    if not filter.scope.is_limited:
+        return span.last
+    if filter.scope.tenants is not None:
+        newest_with_rows = await _find_newest_segment(engine, filter, span, key_id=key_id)
+    else:
+        newest_with_rows = engine.store.revisions.segment_of_last_change(filter.scope.deployments or ())
+    # Segments after the span may already be loaded.
+    return min(span.last, max(engine.load_notifier.position_at_start, newest_with_rows))
+
+
+async def _find_newest_segment(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> int:
+    """Return the number of the newest segment of a span with a row in the key's scope; 0 without one.
+
+    The revisions of the store are those of deployments, so this queries the store.
+    """
+    variables = {
+        **filter.scope.variables(),
+        **span.variables(),
+        "since": naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS),
+    }
+    rows = await run_query(engine, engine.limiters.reports.slot(key_id), variables, partial(newest_ingested, limit=1))
+    return rows[0]["ingest_seq"] >> _LINE_BITS if rows else 0
 
 
 async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> dict[str, Any] | None:
     """Return the content of a `loaded` message; None if the filter excludes the whole load."""
-    revision = revision_of(engine, filter.deployments)  # Before the query: later loads must change the revision.
+    # Read this before the query: later loads must change the revision.
+    revision = _digest_of(engine.store.revisions.of(filter.scope.deployments))
     read = partial(_read_load, wants_rows=filter.wants_rows)
     # After a long absence of the client, the query takes as long as a report.
     is_short_span = span.last - span.after <= RESUME_SEGMENTS_MAX
@@ -246,7 +274,7 @@ async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, 
     # Use a report's slot: in many segments, a search for rare events takes as long as a report.
     read = partial(newest_ingested, limit=filter.recent_count)
     variables = filter.variables | span.variables()
-    if filter.deployments is not None:  # The span may contain all segments, so limit the search by days.
+    if filter.scope.is_limited:  # The span may contain all segments, so limit the search by days.
         variables["since"] = naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS)
     return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
 
@@ -257,6 +285,10 @@ def _read_load(reader: Reader, *, wants_rows: bool) -> tuple[IngestedCounts, lis
         counts = count_ingested(reader)
         rows = newest_ingested(reader) if wants_rows else []
     return counts, rows
+
+
+def _digest_of(text: str) -> str:
+    return blake2s(text.encode(), digest_size=8).hexdigest()
 
 
 async def _wait_for_event(event: asyncio.Event, timeout_s: float) -> None:

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from embedsink.auth.keys import Key
 from embedsink.errors import Refused, nearest, preview, suggestion
+from embedsink.key_scope import KeyScope
 from embedsink.protocol.messages import ACTIONS, EVENTS
 from embedsink.reasons import Reason
 from embedsink.reports.csv_writer import CsvOptions
@@ -93,7 +94,7 @@ def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
     """
     params = {name: query.get(name) for name in PARAMETERS}
-    return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.deployments)
+    return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.scope)
 
 
 def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
@@ -105,8 +106,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     scope = parse_report_scope(query, key)
     return {
         "hides_ingest_seq": scope.hides_ingest_seq,  # true for a key with a scope
-        # A tuple, so that equal filters have equal hashes.
-        "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
+        **KeyScope(scope.deployments, scope.tenants).variables(),
         "since": scope.since,
         "until": scope.until,
         "tenant": scope.tenant,

@@ -71,7 +71,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
     # The numbers in a cursor would reveal the activity of other deployments, so encrypt them for a limited key.
-    cipher = None if key.deployments is None else engine.number_cipher
+    cipher = engine.number_cipher if key.scope.is_limited else None
     page = parse_page(query, rows.name, cipher)
     csv_options = parse_csv_options(query)
     etag = EtagCheck.of(request, key, depends_on_clock=rows.depends_on_clock or scope.is_relative)

@@ -201,7 +201,7 @@ class DbtSyncs:
     def _query_store(self, job: Job) -> StoredResult | None:
         """Return the result of a job in the store, or None. This blocks, so a thread calls it."""
         deployment, job_id = job
-        scope = {"deployments": [deployment], "sync_job_ids": [job_id]}
+        scope = {**EVERYTHING, "deployments": [deployment], "sync_job_ids": [job_id]}
         with self._store.reader(scope, is_short=True) as reader:
             rows = reader.dicts(_RESULT_VIEW)
         return _to_result(rows[0]) if rows else None

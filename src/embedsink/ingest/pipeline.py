@@ -12,6 +12,7 @@ from uuid_utils import uuid7
 
 from embedsink.errors import Refused
 from embedsink.ingest.records import accepted_lines, body_rejection_line, rejection_lines
+from embedsink.key_scope import KeyScope
 from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX, ParsedDelivery, Rejection, Rules
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -40,7 +41,7 @@ class ParseJob:
         is_ndjson: whether each line is an envelope.
         received_at: the time of the server's clock, in epoch milliseconds.
         key_id: the id of the sender's key.
-        deployments: the deployments that the key is limited to; None for all.
+        scope: the scope of the sender's key.
     """
 
     body: bytes
@@ -48,7 +49,7 @@ class ParseJob:
     is_ndjson: bool
     received_at: int
     key_id: str
-    deployments: frozenset[int] | None
+    scope: KeyScope
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class ParseResult:
         listed_rejections: the entries for the response's `rejected` list.
         body_token: the API key in the body.
         deployment: the deployment of the context.
+        tenant: the tenant of the context.
         refusal: the error if the whole request is refused. An unreadable body is also a rejection.
         body_bytes: the size of the body after decompression.
     """
@@ -76,6 +78,7 @@ class ParseResult:
     listed_rejections: list[dict[str, Any]] = field(default_factory=list)
     body_token: str | None = None
     deployment: int | None = None
+    tenant: str | None = None
     refusal: Refused | None = None
     body_bytes: int = 0
 
@@ -91,18 +94,16 @@ def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> Par
         # The sender's rate is charged for decompressed bytes. Decompression stops at the limit.
         body_bytes = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
         return _encode_refused(body, job, refusal, body_bytes)
-    return encode_delivery(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
+    return encode_delivery(parsed, len(body), key_id=job.key_id, scope=job.scope)
 
 
-def encode_delivery(
-    parsed: ParsedDelivery, body_bytes: int, *, key_id: str, deployments: frozenset[int] | None
-) -> ParseResult:
-    """Restrict a delivery to the deployments that the key allows, and encode its journal lines.
+def encode_delivery(parsed: ParsedDelivery, body_bytes: int, *, key_id: str, scope: KeyScope) -> ParseResult:
+    """Restrict a delivery to the scope of its key, and encode its journal lines.
 
-    If the delivery names another deployment, the result has a refusal and no lines.
+    If the delivery names another deployment or tenant, the result has a refusal and no lines.
     """
     try:
-        delivery = parsed.restrict_to(deployments)
+        delivery = parsed.restrict_to(scope)
     except Refused as refusal:
         return ParseResult(body_token=parsed.key, refusal=refusal, body_bytes=body_bytes)
     result = ParseResult(
@@ -110,6 +111,7 @@ def encode_delivery(
         accepted_count=len(delivery.accepted),
         body_token=parsed.key,
         deployment=delivery.context.get("deployment"),
+        tenant=delivery.context.get("tenant"),
         body_bytes=body_bytes,
     )
     if delivery.rejected:

@@ -22,6 +22,7 @@ import orjson
 from embedsink.concurrency.priority import lower_priority
 from embedsink.errors import Refused
 from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
+from embedsink.key_scope import KeyScope
 from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
@@ -31,14 +32,13 @@ LENGTHS = struct.Struct("!II")
 
 def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
     """Return the message of a job in two parts: the lengths with the head, and the body."""
-    deployments = None if job.deployments is None else sorted(job.deployments)
     head = orjson.dumps(
         {
             "encoding": job.encoding,
             "is_ndjson": job.is_ndjson,
             "received_at": job.received_at,
             "key_id": job.key_id,
-            "deployments": deployments,
+            "scope": job.scope.variables(),
         }
     )
     return LENGTHS.pack(len(head), len(job.body)) + head, job.body
@@ -94,9 +94,8 @@ def _read_exactly(stream: BinaryIO, byte_count: int) -> bytes:
 def _decode_job(head: bytes, body: bytes) -> ParseJob:
     """Return the job from a message of `encode_job`."""
     members: dict[str, Any] = orjson.loads(head)
-    if members["deployments"] is not None:
-        members["deployments"] = frozenset(members["deployments"])
-    return ParseJob(body, **members)
+    scope = {name: None if values is None else frozenset(values) for name, values in members.pop("scope").items()}
+    return ParseJob(body, scope=KeyScope(**scope), **members)
 
 
 def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:

@@ -5,11 +5,12 @@ A load sets the `asyncio.Event` of each listener, which then queries the store. 
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from embedsink.concurrency.limiter import is_reserved
 from embedsink.errors import Unavailable
 from embedsink.journal.writer import Journal
+from embedsink.key_scope import KeyScope
 from embedsink.loader.loader import Loader
 from embedsink.reasons import Reason
 
@@ -36,9 +37,9 @@ class LoadNotifier:
         self._listeners_max = listeners_max
         self._loop = asyncio.get_running_loop()
         self.position_at_start = self.position
-        # The newest segment with acknowledged events of each deployment. The key None is for events without one.
-        self._acknowledged_numbers: dict[int | None, int] = {}
-        # The number for all other deployments: segments of an earlier process may have their events.
+        # The newest segment with acknowledged events of each deployment and tenant; None for events without one.
+        self._acknowledged_numbers: dict[tuple[int | None, str | None], int] = {}
+        # The number for all others: segments of an earlier process may have their events.
         self._default_number = journal.last_number
         self._listeners: dict[asyncio.Event, str] = {}  # the id of each listener's key
 
@@ -81,24 +82,22 @@ class LoadNotifier:
         finally:
             del self._listeners[loaded]
 
-    def note_acknowledged(self, deployment: int | None) -> None:
-        """Record that the newest segment has durable events of a deployment; None for events without a deployment."""
+    def note_acknowledged(self, deployment: int | None, tenant: str | None) -> None:
+        """Record that the newest segment has durable events of a deployment and a tenant; None for events without."""
         if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
             # Limit the memory: replace all entries with the newest number, which no entry exceeds.
             self._acknowledged_numbers.clear()
             self._default_number = self._journal.last_number
-        self._acknowledged_numbers[deployment] = self._journal.last_number
+        self._acknowledged_numbers[deployment, tenant] = self._journal.last_number
 
-    async def wait_until_loaded(
-        self, timeout_s: float, *, key_id: str, deployments: Collection[int] | None = None
-    ) -> bool:
+    async def wait_until_loaded(self, timeout_s: float, *, key_id: str, scope: KeyScope) -> bool:
         """Wait until all events that were acknowledged before this call are in the store, or the timeout expires.
 
         Args:
             timeout_s: the longest wait in seconds.
             key_id: the id of the waiting client's key.
-            deployments: the deployments to wait for; None for all. Events that name no deployment are waited for too,
-                because their deployment is known only after loading.
+            scope: the events to wait for. Events that name no deployment or tenant are waited for too, because it is
+                known only after loading.
 
         Returns:
             Whether all these events are in the store.
@@ -106,7 +105,7 @@ class LoadNotifier:
         Raises:
             Unavailable: all slots are in use, the free slots are reserved for other keys, or the server is stopping.
         """
-        target_position = self._last_acknowledged_number(deployments)
+        target_position = self._last_acknowledged_number(scope)
         if self.position < target_position and timeout_s > 0:
             with self.listener(key_id) as loaded, contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -115,19 +114,13 @@ class LoadNotifier:
                         loaded.clear()
         return self.position >= target_position
 
-    def _last_acknowledged_number(self, deployments: Collection[int] | None) -> int:
-        """Return the number of the newest segment with acknowledged events of these deployments.
-
-        Args:
-            deployments: the deployments; None for all. Events that name no deployment are included.
-        """
-        if deployments is None:
+    def _last_acknowledged_number(self, scope: KeyScope) -> int:
+        """Return the number of the newest segment with acknowledged events that may be in a scope."""
+        if not scope.is_limited:
             return self._journal.last_number
-        # The key None is that of events that name no deployment. A deployment without an entry may have events in any
-        # segment up to `_default_number`.
-        return max(
-            self._acknowledged_numbers.get(deployment, self._default_number) for deployment in (None, *deployments)
-        )
+        # Events without an entry may be in any segment up to `_default_number`.
+        numbers = [number for names, number in self._acknowledged_numbers.items() if _may_include(scope, *names)]
+        return max(numbers, default=self._default_number)
 
     def _check_slots(self, key_id: str) -> None:
         """Raise Unavailable if this key may have no further listener, or if the server is stopping."""
@@ -151,3 +144,10 @@ class LoadNotifier:
         """Wake all listeners."""
         for loaded in self._listeners:
             loaded.set()
+
+
+def _may_include(scope: KeyScope, deployment: int | None, tenant: str | None) -> bool:
+    """Return whether a scope may include events that name this deployment and this tenant; None means none."""
+    has_deployment = deployment is None or scope.deployments is None or deployment in scope.deployments
+    has_tenant = tenant is None or scope.tenants is None or tenant in scope.tenants
+    return has_deployment and has_tenant

@@ -1,17 +1,16 @@
 """A delivery after validation: its context, its accepted envelopes and its rejections."""
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
-from embedsink.errors import Refused, redact_keys
+from embedsink.errors import Refused, preview, redact_keys
+from embedsink.key_scope import KeyScope
 from embedsink.protocol.messages import Catalog
 from embedsink.protocol.strict_json import encode, has_bad_text
 from embedsink.reasons import Reason
 
 REJECTIONS_LISTED_MAX = 20
 _ECHOED_ID_CHARACTERS_MAX = 64
-_DEPLOYMENT_MISSING = "context.deployment: is missing, and the key covers several deployments. Send the deployment."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,22 @@ class Problem(NamedTuple):
 
     reason: Reason
     detail: str
+
+
+class _ScopeMember(NamedTuple):
+    """A member of the context that a key's scope limits. A `ready` event may name it too, as `ready_name`."""
+
+    name: str
+    ready_name: str
+
+    @property
+    def missing(self) -> str:
+        """The detail of a rejection for a missing value."""
+        return f"context.{self.name}: is missing, and the key covers several {self.name}s. Send the {self.name}."
+
+
+_DEPLOYMENT = _ScopeMember("deployment", "deploymentId")
+_TENANT = _ScopeMember("tenant", "embedTenant")
 
 
 @dataclass(slots=True)
@@ -90,46 +105,41 @@ class ParsedDelivery:
         """The number of envelopes, accepted or rejected."""
         return len(self.accepted) + len(self.rejected)
 
-    @cached_property
-    def deployments(self) -> set[int]:
-        """The deployments that the context and the `ready` payloads name."""
-        deployments = {_ready_deployment(envelope) for envelope in self.accepted}
-        deployments.add(self.context.get("deployment"))
-        return {deployment for deployment in deployments if deployment is not None}
-
-    def restrict_to(self, allowed: frozenset[int] | None) -> "ParsedDelivery":
-        """Return the delivery, restricted to the deployments that the sender's key allows (spec 5.3).
+    def restrict_to(self, scope: KeyScope) -> "ParsedDelivery":
+        """Return the delivery, restricted to the scope of the sender's key (spec 5.3).
 
         If the context names no deployment and the key allows only one, the context gets that deployment. If the key
-        allows several, the envelopes that name no deployment are rejected.
-
-        Args:
-            allowed: the deployments that the key allows; None for all.
+        allows several, the envelopes that name no deployment are rejected. The same applies to tenants.
 
         Raises:
-            Refused: the delivery names a deployment that the key does not allow (reason `out_of_scope`).
+            Refused: the delivery names a deployment or a tenant that the key does not allow (reason `out_of_scope`).
         """
-        if allowed is None:
-            return self
-        self._check_deployments(allowed)
-        if self.context.get("deployment") is not None:
+        restricted = self
+        if scope.deployments is not None:
+            restricted = restricted._restrict(_DEPLOYMENT, scope.deployments)
+        if scope.tenants is not None:
+            restricted = restricted._restrict(_TENANT, scope.tenants)
+        return restricted
+
+    def _restrict(self, member: "_ScopeMember", allowed: frozenset[Any]) -> "ParsedDelivery":
+        """Return the delivery, restricted to these deployments or tenants.
+
+        Raises:
+            Refused: the context or a `ready` payload names another one.
+        """
+        named = self.context.get(member.name)
+        if named is not None and named not in allowed:
+            raise _scope_error(f"context.{member.name}", member, named)
+        for envelope in self.accepted:
+            ready_value = _ready_value(envelope, member)
+            if ready_value is not None and ready_value not in allowed:
+                raise _scope_error(f"payload.{member.ready_name}", member, ready_value)
+        if named is not None:
             return self
         if len(allowed) == 1:
-            [only_deployment] = allowed
-            return replace(self, context={**self.context, "deployment": only_deployment})
-        return self._reject_without_deployment()
-
-    def _check_deployments(self, allowed: frozenset[int]) -> None:
-        """Raise Refused if the context or a `ready` payload names a deployment that is not allowed."""
-        forbidden = self.deployments - allowed
-        if not forbidden:
-            return
-        if self.context.get("deployment") in forbidden:
-            path, deployment = "context.deployment", self.context["deployment"]
-        else:
-            path, deployment = "payload.deploymentId", min(forbidden)
-        message = f"{path}: {deployment} is outside the key's scope. Use a key for that deployment."
-        raise Refused(Reason.OUT_OF_SCOPE, message)
+            [only_value] = allowed
+            return replace(self, context={**self.context, member.name: only_value})
+        return self._reject_without(member)
 
     def with_defaults(self, context: dict[str, Any], sent_at: float | None) -> "ParsedDelivery":
         """Return the delivery, with these values for a missing context and a missing time of sending."""
@@ -139,8 +149,8 @@ class ParsedDelivery:
             sent_at=self.sent_at if self.sent_at is not None else sent_at,
         )
 
-    def _reject_without_deployment(self) -> "ParsedDelivery":
-        """Return the delivery after rejecting each envelope that names no deployment.
+    def _reject_without(self, member: "_ScopeMember") -> "ParsedDelivery":
+        """Return the delivery after rejecting each envelope that names no deployment, or no tenant.
 
         Call this only if the context of the delivery names none, because it would apply to all envelopes.
         """
@@ -150,9 +160,9 @@ class ParsedDelivery:
         accepted = []
         rejected = list(self.rejected)
         for index, envelope in zip(accepted_indexes, self.accepted, strict=True):
-            if _ready_deployment(envelope) is None:
+            if _ready_value(envelope, member) is None:
                 id_ = echoed_id(envelope)
-                rejected.append(Rejection(index, Reason.OUT_OF_SCOPE, _DEPLOYMENT_MISSING, encode(envelope), id_))
+                rejected.append(Rejection(index, Reason.OUT_OF_SCOPE, member.missing, encode(envelope), id_))
             else:
                 accepted.append(envelope)
         # Restore the order of the body. Only the rejection of a whole body has no index.
@@ -171,9 +181,13 @@ def echoed_id(envelope: Any) -> str | None:
     return redact_keys(value)
 
 
-def _ready_deployment(envelope: dict[str, Any]) -> int | None:
-    """Return the deployment that a valid `ready` event names (spec 6.4); None if it names none, or for other types."""
+def _ready_value(envelope: dict[str, Any], member: "_ScopeMember") -> Any:
+    """Return the value that a valid `ready` event names (spec 6.4); None if it names none, or for other types."""
     if not envelope["type"].endswith(":event:ready"):
         return None
-    deployment: int | None = envelope["payload"].get("deploymentId")
-    return deployment
+    return envelope["payload"].get(member.ready_name)
+
+
+def _scope_error(path: str, member: "_ScopeMember", value: Any) -> Refused:
+    message = f"{path}: {preview(value)} is outside the key's scope. Use a key for that {member.name}."
+    return Refused(Reason.OUT_OF_SCOPE, message)

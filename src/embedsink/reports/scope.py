@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from embedsink.auth.parsing import parse_deployment, parse_duration
 from embedsink.errors import PREVIEW_CHARACTERS_MAX, Misconfigured, Refused, preview
+from embedsink.key_scope import KeyScope
 from embedsink.reasons import Reason
 from embedsink.reports.parameters import parse_choice, parse_text
 from embedsink.store.timezones import naive_utc, timezone_names, utc_of
@@ -22,6 +23,7 @@ PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "
 # The minimum similarity of a suggested time zone: "berlin" suggests Europe/Berlin, but "posixrules" does not suggest
 # Asia/Jerusalem.
 _SIMILARITY_MIN = 0.51
+EVERYTHING_ALLOWED = KeyScope()
 # The placeholder of the IANA database for a machine whose time zone is not set.
 _UNSET_ZONE = "Factory"
 # A date, or a time of RFC 3339 whose seconds and offset are optional. Other forms of ISO 8601, such as weeks, ordinal
@@ -42,11 +44,11 @@ class Scope:
         surface: one of `SURFACES`.
         deployments: the deployments.
         tenant: one tenant.
+        tenants: the tenants that the reader's key is limited to; None for all.
         interval: one of `INTERVALS`; None means a day.
         timezone: the IANA time zone in which days begin; None means UTC.
         is_relative: whether `since` or `until` was an age such as `7d`.
-        hides_ingest_seq: whether the column `ingest_seq` is hidden. It would show a scoped key how much other
-            deployments send.
+        hides_ingest_seq: whether the column `ingest_seq` is hidden. It would show a limited key how much others send.
     """
 
     since: datetime | None = None
@@ -54,6 +56,7 @@ class Scope:
     surface: str | None = None
     deployments: frozenset[int] | None = None
     tenant: str | None = None
+    tenants: frozenset[str] | None = None
     interval: str | None = None
     timezone: str | None = None
     is_relative: bool = False
@@ -61,8 +64,7 @@ class Scope:
 
     def variables(self) -> dict[str, object]:
         """Return the session variables that the views read."""
-        deployments = None if self.deployments is None else sorted(self.deployments)
-        variables = asdict(self) | {"deployments": deployments}
+        variables = asdict(self) | KeyScope(self.deployments, self.tenants).variables()
         del variables["is_relative"]  # No view reads it.
         return variables
 
@@ -82,7 +84,7 @@ def parse_scope(
     params: Mapping[str, str | None],
     *,
     deployments: Iterable[str | int] = (),
-    allowed: frozenset[int] | None = None,
+    allowed: KeyScope = EVERYTHING_ALLOWED,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Scope:
     """Parse the parameters of a scope.
@@ -90,15 +92,17 @@ def parse_scope(
     Args:
         params: since, until, surface, tenant, interval and timezone. None means missing.
         deployments: the requested deployments. Empty means all that are allowed.
-        allowed: the deployments of the reader's key; None for all.
+        allowed: the scope of the reader's key.
         now: the clock, for ages such as `7d`.
 
     Raises:
-        Refused: a parameter is invalid (reason `bad_parameter`), or a deployment is outside the key's scope
+        Refused: a parameter is invalid (reason `bad_parameter`), or a deployment or a tenant is outside the key's scope
             (`out_of_scope`).
     """
-    requested_deployments = _parse_deployments(deployments, allowed)
+    requested_deployments = _parse_deployments(deployments, allowed.deployments)
     tenant = parse_text("tenant", params.get("tenant"))
+    if tenant is not None and allowed.tenants is not None and tenant not in allowed.tenants:
+        raise Refused(Reason.OUT_OF_SCOPE, f"tenant: {preview(tenant)} is outside the key's scope.")
     since, until = params.get("since"), params.get("until")
     timezone = _parse_timezone(params.get("timezone"))
     start = _parse_time_or_age("since", since, timezone, now)
@@ -113,9 +117,10 @@ def parse_scope(
         surface=parse_choice("surface", params.get("surface"), SURFACES),
         deployments=requested_deployments,
         tenant=tenant,
+        tenants=allowed.tenants,
         interval=parse_choice("interval", params.get("interval"), INTERVALS),
         timezone=timezone,
-        hides_ingest_seq=allowed is not None,  # It would show a scoped key how much other deployments send.
+        hides_ingest_seq=allowed.is_limited,  # It would show how much others send.
         is_relative=_is_age(since) or _is_age(until),
     )
 

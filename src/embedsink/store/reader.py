@@ -11,6 +11,7 @@ from typing import IO, Any, Self
 import duckdb
 
 from embedsink.errors import Misconfigured
+from embedsink.key_scope import KeyScope
 from embedsink.store.duckdb_errors import StoreBroken, unavailable_if_broken
 from embedsink.store.query import TEMP_PAGE, SelectQuery, page_from_clause, page_source, select_sql
 from embedsink.store.schema import roll_back
@@ -24,6 +25,7 @@ ROWS_OF_BATCH = 20_480
 # The variables that a scope may set. Views read them.
 VARIABLES = (
     "deployments",
+    "tenants",
     "since",
     "until",
     "surface",
@@ -61,8 +63,8 @@ _PYTHON_EXPRESSIONS = {"UUID": "{}::varchar"}
 # An option in a scope. It is not a session variable.
 HIDES_INGEST_SEQ = "hides_ingest_seq"
 OLDER_SNAPSHOT = "An older version of embedsink published it: start the server once, or run `embedsink snapshot`."
-# The scope of all deployments.
-EVERYTHING: Mapping[str, object] = {"deployments": None}
+# The scope of all deployments and tenants.
+EVERYTHING: Mapping[str, object] = KeyScope().variables()
 
 
 class Reader:
@@ -70,7 +72,8 @@ class Reader:
 
     Args:
         connection: a connection to the database.
-        scope: the variables to set, with `deployments`. If `hides_ingest_seq` is true, the column `ingest_seq` is null.
+        scope: the variables to set, with those of `KeyScope.variables`. If `hides_ingest_seq` is true, the column
+            `ingest_seq` is null.
         resources: the resources that closing the reader releases.
         views: a cache of the views, which all readers of one open database share.
     """
@@ -89,8 +92,9 @@ class Reader:
         self._variables: dict[str, Any] = {}
         self._hides_ingest_seq = False
         self._temp_table: TempTable | None = None
-        if "deployments" not in scope:
-            raise KeyError("deployments")  # Without a value, views would show every deployment.
+        for name in EVERYTHING:
+            if name not in scope:
+                raise KeyError(name)  # Without a value, views would show every deployment or tenant.
         # Set all variables, so that none is inherited from an earlier use of the connection.
         self._apply_variables({**dict.fromkeys(VARIABLES), **scope})
         self._set_rollup_variables()

@@ -235,8 +235,12 @@ def _join_small(batches: Iterable[_LineBatch]) -> Iterator[_LineBatch]:
 async def _append_durably(engine: Engine, batch: _LineBatch, counts: ImportCounts) -> None:
     """Append lines to the journal, wait until they are durable, and add the counts of these lines to `counts`."""
     if batch.lines:
-        outcomes = {"accepted": batch.counts.accepted, "quarantined": batch.counts.rejected}
-        await _append_with_retries(lambda on_durable: engine.submit_counted(batch.lines, on_durable, **outcomes))
+        accepted, quarantined = batch.counts.accepted, batch.counts.rejected
+        await _append_with_retries(
+            lambda on_durable: engine.submit_counted(
+                batch.lines, on_durable, accepted=accepted, quarantined=quarantined
+            )
+        )
     counts.add(batch.counts)
 
 

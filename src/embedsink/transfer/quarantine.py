@@ -16,6 +16,7 @@ from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, preview, suggestion
 from embedsink.ingest.records import delivery_lines, replay_line
 from embedsink.journal.writer import as_future
+from embedsink.key_scope import KeyScope
 from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -220,7 +221,7 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
         parsed = parsed.with_defaults(context, row["sent_at_ms"])
-        parsed = parsed.restrict_to(key.deployments if key else None)
+        parsed = parsed.restrict_to(key.scope if key else KeyScope())
     except Refused:
         return None
     is_valid = parsed.accepted and not parsed.rejected

@@ -3,6 +3,7 @@
 `http/pages/dashboards.py` has the HTML pages, and `http/dashboard_registry.py` the dashboards of the server.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -87,7 +88,8 @@ async def show_section(request: Request) -> Response:
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         return Response(orjson.dumps(content), media_type="application/json", headers=headers)
     tag, body = await cancel_on_disconnect(request, _cached_section(request, key, section))
-    return Response(body, media_type="application/json", headers=NO_CACHE | {"ETag": tag})
+    headers = NO_CACHE | replace(etag, tag=tag).headers()
+    return Response(body, media_type="application/json", headers=headers)
 
 
 def parse_period(request: Request, key: Key) -> Period:
@@ -101,7 +103,7 @@ def parse_period(request: Request, key: Key) -> Period:
     check_parameters(query, PERIOD_PARAMETERS)
     params = {name: query.get(name) for name in PERIOD_PARAMETERS}
     now = datetime.now(UTC)
-    return period_of(params, deployments=query.getlist("deployment"), allowed=key.deployments, now=now)
+    return period_of(params, deployments=query.getlist("deployment"), allowed=key.scope, now=now)
 
 
 def _section_etag_check(request: Request, key: Key) -> EtagCheck:
@@ -163,8 +165,8 @@ def _read_section(reader: Reader, *, request: Request, key: Key, section: Sectio
 
 def _visible_gauges(request: Request, key: Key, section: Section) -> dict[str, Any]:
     """Return the value of each gauge in a section, by tile id; None if the key must not see it."""
-    # Gauges are totals over all deployments, so a key with a scope must not see them.
-    return read_gauges(request.state.engine, section, is_hidden=key.deployments is not None)
+    # Gauges are totals over everything, so a limited key must not see them.
+    return read_gauges(request.state.engine, section, is_hidden=key.scope.is_limited)
 
 
 def _section_content(period: Period, *, now: datetime, charts: dict[str, Any]) -> dict[str, Any]:

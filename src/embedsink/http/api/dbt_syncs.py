@@ -109,7 +109,10 @@ def _parse_path(request: Request, key: Key) -> tuple[int, str]:
         deployment = parse_deployment(request.path_params["deploymentId"], name="deploymentId")
     except Misconfigured as error:
         raise Refused(Reason.BAD_PARAMETER, str(error)) from None
-    if key.deployments is not None and deployment not in key.deployments:
+    if key.scope.tenants is not None:
+        detail = "deploymentId: a dbt sync belongs to all tenants of a deployment. Use a key without tenants."
+        raise Refused(Reason.OUT_OF_SCOPE, detail)
+    if key.scope.deployments is not None and deployment not in key.scope.deployments:
         raise Refused(Reason.OUT_OF_SCOPE, f"deploymentId: {deployment} is outside the key's scope. Use a key for it.")
     # A key in a job id is redacted before the id is stored, so redact it here, too.
     return deployment, redact_keys(request.path_params["syncJobId"])

@@ -41,7 +41,7 @@ async def list_deployments(request: Request) -> Response:
     limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     engine: Engine = request.state.engine
     variables: dict[str, object] = {
-        "deployments": None if key.deployments is None else sorted(key.deployments),
+        **key.scope.variables(),
         "key_deployments": engine.keys.deployments(),  # counted by the view, for each deployment in scope
         "after": _parse_cursor(query.get("cursor")),
         "row_limit": limit + 1,  # One more row shows whether there is a next page.

@@ -94,7 +94,7 @@ class IngestEndpoint:
         delivery = None if meta.is_ndjson else parse_fast(content, now_ms(), rules)
         if delivery is not None:
             key = meta.valid_key
-            return encode_delivery(delivery, len(content), key_id=key.key_id, deployments=key.deployments)
+            return encode_delivery(delivery, len(content), key_id=key.key_id, scope=key.scope)
         # Don't run the full parser, which is slow, for a sender with too many rejections or large bodies.
         self.admission.rates.check_work(meta.sender)
         if _is_slow(content, is_ndjson=meta.is_ndjson):
@@ -151,7 +151,7 @@ class IngestEndpoint:
             raise result.refusal
         on_durable = _durable_callback(meta, result, reply)
         if result.rejected_count:
-            is_scoped = key.deployments is not None
+            is_scoped = key.scope.deployments is not None
             meta.engine.submit_with_rejections(result, on_durable, key_id=key.key_id, is_scoped=is_scoped)
         else:
             meta.engine.submit_counted(
@@ -160,6 +160,7 @@ class IngestEndpoint:
                 accepted=result.accepted_count,
                 quarantined=0,
                 deployment=result.deployment,
+                tenant=result.tenant,
             )
 
     def _charge_rejections(self, meta: RequestMeta, result: ParseResult) -> None:

@@ -77,8 +77,8 @@ async def show_snapshot(request: Request) -> Response:
     """Answer with the snapshot. The key must have no scope, because the snapshot contains all deployments."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, allowed=())
-    if key.deployments is not None:
-        detail = "analytics.duckdb: contains every deployment. Use a read key without a scope."
+    if key.scope.is_limited:
+        detail = "analytics.duckdb: contains every deployment and tenant. Use a read key without a scope."
         raise Refused(Reason.OUT_OF_SCOPE, detail)
     engine: Engine = request.state.engine
     try:

@@ -41,7 +41,7 @@ async def inspect(request: Request) -> Response:
     wait_s = parse_bounded_integer("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
     engine: Engine = request.state.engine
     is_complete = await cancel_on_disconnect(
-        request, engine.load_notifier.wait_until_loaded(wait_s, key_id=key.key_id, deployments=key.deployments)
+        request, engine.load_notifier.wait_until_loaded(wait_s, key_id=key.key_id, scope=key.scope)
     )
     require_key(request, KeyKind.READ)  # The key may have been revoked during the wait.
     counts, rejected = await cancel_on_disconnect(

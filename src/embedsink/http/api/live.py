@@ -63,8 +63,8 @@ def _parse_position(request: Request, engine: Engine, key: Key) -> int | None:
     last_id = request.headers.get("last-event-id") or request.query_params.get("after")
     if last_id is None:
         return None
-    if key.deployments is not None:
-        # The key has a scope, so the id is encrypted: a number would show how much other deployments send.
+    if key.scope.is_limited:
+        # The id is encrypted: a number would show how much others send.
         return _decrypt_id(last_id, engine)
     is_number = last_id.isascii() and last_id.isdigit() and len(last_id) <= _POSITION_DIGITS_MAX
     if not is_number:

@@ -79,9 +79,9 @@ async def replay(request: Request) -> Response:
 
 
 def _check_unscoped(key: Key) -> None:
-    """Raise Refused (`out_of_scope`) if the key is limited to deployments."""
-    if key.deployments is not None:
-        detail = "quarantine: contains rejections of all deployments. Use an admin key without a scope."
+    """Raise Refused (`out_of_scope`) if the key has a scope."""
+    if key.scope.is_limited:
+        detail = "quarantine: contains rejections of all deployments and tenants. Use an admin key without a scope."
         raise Refused(Reason.OUT_OF_SCOPE, detail)
 
 
