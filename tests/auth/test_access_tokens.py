@@ -14,11 +14,14 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from embedsink.auth import access_tokens, signing_keys
 from embedsink.auth.access_tokens import LEEWAY_S, AccessTokens
+from embedsink.auth.identity import Issuer as IssuerEntry
 from embedsink.auth.identity import read_identity
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.reasons import Reason
+from tests.docs.blocks import blocks
 from tests.support.issuer import AUDIENCE, JWKS_PATH, Issuer, encode_part, running_issuer, send
+from tests.support.paths import ROOT
 from tests.support.servers import wait_until
 
 ISSUER = "https://login.example.com/"
@@ -539,6 +542,18 @@ def test_an_invalid_file_is_a_clear_error(tmp_path: Path, content: str, message:
         read_identity(path)
     assert str(error.value).startswith("identity.toml: ")
     assert message in str(error.value)
+
+
+def test_the_documented_file_is_valid(tmp_path: Path) -> None:
+    [block] = blocks("toml")
+    (tmp_path / "identity.toml").write_text(block.text)
+    [documented] = read_identity(tmp_path / "identity.toml").issuers
+    assert (documented.issuer, documented.deployments_claim) == (ISSUER, "deployments")
+
+
+def test_every_field_of_the_file_is_documented() -> None:
+    page = (ROOT / "docs" / "identity.md").read_text(encoding="utf-8")
+    assert [name for name in IssuerEntry.model_fields if f"| `{name}` |" not in page] == []
 
 
 def test_a_missing_file_has_no_issuers_and_an_unreadable_one_is_an_error(tmp_path: Path) -> None:
