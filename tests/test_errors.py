@@ -81,6 +81,13 @@ def test_two_redacted_keys_stay_distinct() -> None:
     assert redact_keys(redact_keys(KEY)) == redact_keys(KEY)
 
 
+@pytest.mark.parametrize("text", ["{}", "Bearer {}", '{"token":"{}"}', "https://example.com/?t={}&x=1"])
+def test_a_jwt_is_redacted(text: str) -> None:
+    jwt = f"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ1c2VyLTEifQ.{'x-_9' * 64}"
+    digest = sha256(jwt.encode()).hexdigest()
+    assert redact_keys(text.replace("{}", jwt)) == text.replace("{}", f"jwt_…{digest[:8]}")
+
+
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])
 def test_other_text_is_not_redacted(text: str) -> None:
     assert redact_keys(text) == text

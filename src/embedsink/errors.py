@@ -4,6 +4,7 @@
     ├── Refused             the request is wrong; resending it unchanged fails again
     │   └── NothingAccepted     (client)
     ├── Unavailable         the request is valid; a retry may succeed
+    │   └── SigningKeysNotFetched   (auth)
     ├── Misconfigured       the operator has to change something
     │   ├── FolderTaken         (data_folder)
     │   └── BackupDamaged       (backup)
@@ -31,7 +32,11 @@ PREVIEW_CHARACTERS_MAX = 64
 _SIMILARITY_MIN = 0.6
 _WORD = re.compile(r"[^_]+")
 # At least 32 characters: `sales_admin_total` is a measure, not a credential.
-_KEY = re.compile(r"es_(ingest|read|sync|admin)_[0-9A-Za-z]{32,}")
+_KEY = re.compile(
+    r"es_(?P<kind>ingest|read|sync|admin)_[0-9A-Za-z]{32,}"
+    # A signed JWT (RFC 7515, section 3.1). Its header begins with `{"`.
+    r"|eyJ[0-9A-Za-z_-]+\.[0-9A-Za-z_-]+\.[0-9A-Za-z_-]+"
+)
 # Unlike `json.dumps`, an encoder can stop early.
 _ENCODER = json.JSONEncoder(default=str)
 
@@ -120,7 +125,7 @@ def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def redact_keys(text: str) -> str:
-    """Return the text with each embedsink key replaced by the kind and the first eight digits of the key's SHA-256.
+    """Return the text with each embedsink key and each JWT replaced by its kind and eight digits of its SHA-256.
 
     The digits grant no access. They identify the key in `keys.json`, which has the digests of all keys. Two different
     keys stay different, which matters if the keys are names in a JSON object.
@@ -128,7 +133,8 @@ def redact_keys(text: str) -> str:
 
     def redact(match: re.Match[str]) -> str:
         digest = sha256(match[0].encode()).hexdigest()
-        return f"es_{match[1]}_…{digest[:8]}"  # The first group is the kind.
+        prefix = "jwt" if match["kind"] is None else f"es_{match['kind']}"
+        return f"{prefix}_…{digest[:8]}"
 
     return _KEY.sub(redact, text)
 

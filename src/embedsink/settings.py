@@ -187,7 +187,7 @@ class Settings(BaseModel):
     hsts_max_age_s: int = Field(
         31_536_000,
         ge=0,
-        description="How long browsers use only HTTPS for this host after a visit (HSTS); 0 for no such header.",
+        description="How long browsers use only HTTPS for this host after a visit (HSTS); 0 to forget it.",
     )
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often the server checks `keys.json` for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="How long the server waits for open requests after SIGTERM.")

@@ -164,7 +164,7 @@ def test_a_created_key_is_read_back_unchanged(file: KeyStore) -> None:
     )
     assert KeyStore(file.path).keys() == [key]
     assert key.scope.deployments == frozenset({12, 14})
-    assert key.origins == {PAGE, "http://localhost:8080"}
+    assert key.origins == frozenset({PAGE, "http://localhost:8080"})
     assert key.created_at == pytest.approx(NOW, abs=0.001)
     assert key.expires_at == pytest.approx(NOW + DAY_S, abs=0.001)
 

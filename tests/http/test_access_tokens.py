@@ -3,11 +3,15 @@
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import embedsink
@@ -24,6 +28,16 @@ VIEWS = "/api/v1/reports/views.json"
 pytestmark = pytest.mark.server
 
 
+@contextmanager
+def server_that_trusts(issuer: Issuer, folder: Path, *, injected: str = "", **fields: Any) -> Iterator[RunningServer]:
+    """Run a server whose `identity.toml` has an issuer with these fields."""
+    data = folder / "data"
+    make_folder(data)
+    (data / "identity.toml").write_text(issuer.toml(**fields))
+    with running_server(data, injected=injected) as server:
+        yield server
+
+
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[Issuer]:
     with running_issuer() as issuer:
@@ -32,10 +46,9 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest.fixture(scope="module")
 def server(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    data = tmp_path_factory.mktemp("tokens") / "data"
-    make_folder(data)
-    (data / "identity.toml").write_text(issuer.toml(deployments_claim="deployments", origins=[PAGE]))
-    with running_server(data) as server:
+    folder = tmp_path_factory.mktemp("tokens")
+    with server_that_trusts(issuer, folder, deployments_claim="deployments", origins=[PAGE]) as server:
+        assert server.get(VIEWS, key=issuer.token(scope="embedsink:read", deployments="*")).status == 200
         yield server
 
 
@@ -121,6 +134,16 @@ def test_pages_of_the_origins_may_send_events(issuer: Issuer, server: RunningSer
     assert server.get(VIEWS, key=token(issuer, "read"), Origin="https://evil.example").status == 403
 
 
+def test_without_origins_only_programs_may_use_tokens(own_issuer: Issuer, tmp_path: Path) -> None:
+    with server_that_trusts(own_issuer, tmp_path) as server:
+        key = own_issuer.token(scope="embedsink:read embedsink:ingest")
+        assert server.get(VIEWS, key=key).status == 200
+        assert server.post(view(), key=key).status == 202
+        assert reason(server.post(view(), key=key, Origin=PAGE)) == (403, "wrong_origin")
+        assert reason(server.get(VIEWS, key=key, Origin=PAGE)) == (403, "wrong_origin")
+        assert httpx.options(f"{server.url}/api/v1/events", headers={"Origin": PAGE}).status_code == 403
+
+
 def test_a_body_and_a_login_accept_no_token(issuer: Issuer, server: RunningServer) -> None:
     key = token(issuer, "admin")
     assert reason(server.post({"key": key, "events": [view()]})) == (401, "no_credential")
@@ -155,11 +178,8 @@ def own_issuer() -> Iterator[Issuer]:
 
 
 def test_a_rotated_key_is_accepted_at_once_and_a_removed_key_is_refused(own_issuer: Issuer, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    make_folder(data)
-    (data / "identity.toml").write_text(own_issuer.toml())
     injected = "from embedsink.auth import signing_keys; signing_keys.COOL_DOWN_S = 0.1"
-    with running_server(data, injected=injected) as server:
+    with server_that_trusts(own_issuer, tmp_path, injected=injected) as server:
         old = own_issuer.token(scope="embedsink:read")
         assert server.get(VIEWS, key=old).status == 200
         with open_stream(server.url, old) as stream:
@@ -180,11 +200,8 @@ def test_a_rotated_key_is_accepted_at_once_and_a_removed_key_is_refused(own_issu
 
 
 def test_without_its_issuer_a_server_accepts_keys_and_answers_503_to_tokens(own_issuer: Issuer, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    make_folder(data)
     own_issuer.respond = own_issuer.fail
-    (data / "identity.toml").write_text(own_issuer.toml())
-    with running_server(data) as server:
+    with server_that_trusts(own_issuer, tmp_path) as server:
         key = own_issuer.token(scope="embedsink:read embedsink:ingest")
         for response in (server.get(VIEWS, key=key), server.post(view(), key=key)):
             assert reason(response) == (503, "not_ready")
@@ -194,16 +211,38 @@ def test_without_its_issuer_a_server_accepts_keys_and_answers_503_to_tokens(own_
         assert "issuer_unreachable" in server.log.read_text()
 
 
-def test_a_stream_ends_when_its_token_expires(own_issuer: Issuer, tmp_path: Path) -> None:
+def test_a_silent_issuer_delays_neither_keys_nor_the_shutdown(own_issuer: Issuer, tmp_path: Path) -> None:
     data = tmp_path / "data"
     make_folder(data)
+    is_over = threading.Event()
+
+    def trickle(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while not is_over.wait(0.1):
+            handler.wfile.write(b"X: 1\r\n")
+
+    own_issuer.respond = trickle
     (data / "identity.toml").write_text(own_issuer.toml())
-    injected = "from embedsink.auth import access_tokens; access_tokens.LEEWAY_S = 0"
+    injected = "from embedsink.auth import signing_keys as s; s.FETCH_S_MAX = 2.0; s.COOL_DOWN_S = 0.1"
     with running_server(data, injected=injected) as server:
-        key = own_issuer.token(scope="embedsink:read", exp=int(time.time()) + 3)
+        assert server.post(view(), key=server.key("ingest")).status == 202
+        key = own_issuer.token(scope="embedsink:read")
+        assert reason(server.get(VIEWS, key=key)) == (503, "not_ready")
+        wait_until(lambda: len(own_issuer.paths) > 1, description="the fetch is given up, and the next one starts")
+        stopped_at = time.monotonic()
+        server.stop()
+        assert time.monotonic() - stopped_at < 10
+        assert "did not respond within 2 s" in server.log.read_text()
+    is_over.set()
+
+
+def test_a_stream_ends_when_its_token_expires(own_issuer: Issuer, tmp_path: Path) -> None:
+    injected = "from embedsink.auth import claims; claims.LEEWAY_S = 0"
+    with server_that_trusts(own_issuer, tmp_path, injected=injected) as server:
+        key = own_issuer.token(scope="embedsink:read", exp=int(time.time()) + 10)
         with open_stream(server.url, key) as stream:
             stream.message("connected")
-            wait_until(lambda: stream.ended_at is not None, description="the stream has ended", timeout_s=10)
+            wait_until(lambda: stream.ended_at is not None, description="the stream has ended", timeout_s=20)
         assert reason(server.get(VIEWS, key=key)) == (401, "bad_credential")
 
 

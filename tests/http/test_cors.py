@@ -64,7 +64,7 @@ def test_a_refused_preflight_quotes_the_origin(one_origin_server: Server, key: s
         "detail"
     ]
     assert stranger == (
-        'origin: "https://evil.example.com" is not allowed by any ingest key. Create a key with --origin.'
+        'origin: "https://evil.example.com" is not an origin of any ingest key. Create a key with --origin.'
     )
     nobody = one_origin_server.request("OPTIONS", EVENTS)
     assert (nobody.status_code, problem(nobody)) == (403, "wrong_origin")

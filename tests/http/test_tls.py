@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
@@ -29,9 +29,10 @@ from tests.support.servers import free_port, running_server, wait_until
 from tests.support.stores import make_folder
 
 
-def other_certificate(name: str) -> tuple[str, str]:
+def other_certificate(name: str, key_type: str) -> tuple[str, str]:
     """Return a new private key and its certificate for this name, in PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    is_rsa = key_type == "RSA"
+    key = rsa.generate_private_key(65_537, 2_048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
     now = datetime.now(UTC)
@@ -41,7 +42,8 @@ def other_certificate(name: str) -> tuple[str, str]:
 
 
 @pytest.mark.server
-def test_a_changed_certificate_is_loaded_without_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key_type", ["RSA", "EC"])
+def test_a_changed_certificate_is_loaded_without_a_restart(tmp_path: Path, key_type: str) -> None:
     def served_certificate() -> str:
         return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
 
@@ -57,7 +59,7 @@ def test_a_changed_certificate_is_loaded_without_a_restart(tmp_path: Path) -> No
         with contextlib.closing(HTTPSConnection("127.0.0.1", port, context=context)) as connection:
             connection.request("GET", "/healthz")
             assert connection.getresponse().read()
-            private_key, certificate = other_certificate("new.example.com")
+            private_key, certificate = other_certificate("new.example.com", key_type)
             (tmp_path / "cert.pem").write_text(certificate)
             wait_until(lambda: "certificate_invalid" in log.read_text(), description="the pair does not match")
             time.sleep(0.2)
@@ -81,7 +83,7 @@ def test_a_changed_certificate_is_loaded_without_a_restart(tmp_path: Path) -> No
         ([], "31536000", None),
         (["--behind-proxy"], "31536000", "max-age=31536000"),
         (["--behind-proxy"], "60", "max-age=60"),
-        (["--behind-proxy"], "0", None),
+        (["--behind-proxy"], "0", "max-age=0"),
     ],
 )
 def test_responses_over_https_forbid_plain_http(

@@ -63,7 +63,7 @@ class Issuer:
     def token(self, *, header: dict[str, Any] | None = None, key: Key | None = None, **changes: Any) -> str:
         """Return a signed token: valid, but for the changes of its header, key and claims."""
         signing_key = self.signing_key if key is None else key
-        algorithm = {"RSA": "RS256", "EC": "ES256", "oct": "HS256"}[signing_key.key_type]
+        algorithm = {"RSA": "RS256", "EC": "ES256", "oct": "HS256", "OKP": "Ed25519"}[signing_key.key_type]
         all_headers = {"alg": algorithm, "typ": "at+jwt", "kid": signing_key.kid, **(header or {})}
         all_headers = {name: value for name, value in all_headers.items() if value is not None}
         # The functions of joserfc would refuse invalid headers.

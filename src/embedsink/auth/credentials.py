@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.keys import Key
-from embedsink.errors import Unavailable
 
 if TYPE_CHECKING:
     from embedsink.auth.access_tokens import AccessTokens  # loads cryptography, which few servers need
@@ -23,11 +22,11 @@ class Credentials:
         self._access_tokens = access_tokens
 
     def find(self, token: str) -> Key | None:
-        """Return the live key of an API key or an access token; None if no live API key has this token.
+        """Return the `Key` of a live API key or a valid access token; None if the text is neither.
 
         Raises:
             Refused: the text is an access token, and is not valid (`bad_credential`).
-            Unavailable: the signing keys of the access token's issuer must be fetched first (`not_ready`).
+            Unavailable: the signing keys of the token's issuer must be fetched first (`not_ready`).
         """
         key = self._keys.find(token)
         if key is None and self._access_tokens is not None:
@@ -43,19 +42,16 @@ class Credentials:
     def origins(self) -> frozenset[str] | None:
         """Return the origins whose pages may send events with a live credential; None for any origin."""
         key_origins = self._keys.origins()
-        if self._access_tokens is None:
+        if key_origins is None or self._access_tokens is None:
             return key_origins
-        token_origins = self._access_tokens.origins()
-        return None if key_origins is None or token_origins is None else key_origins | token_origins
+        return key_origins | self._access_tokens.origins()
 
     async def find_when_ready(self, token: str) -> Key | None:
-        """Return what `find` returns, after waiting a few seconds if the signing keys must be fetched first.
+        """Return what `find` returns. If signing keys must be fetched first, wait for them for a few seconds.
 
         Raises the exceptions of `find`.
         """
-        try:
-            return self.find(token)
-        except Unavailable:
-            if self._access_tokens is not None:
-                await self._access_tokens.wait_for_refreshes()
-            return self.find(token)
+        key = self._keys.find(token)
+        if key is None and self._access_tokens is not None:
+            return await self._access_tokens.find_when_ready(token)
+        return key

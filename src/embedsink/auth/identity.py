@@ -10,38 +10,44 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from embedsink.auth.parsing import normalize_origin
+from embedsink.auth.key_schema import Origin
 from embedsink.errors import Misconfigured, preview
 from embedsink.net import is_loopback
 
-# Asymmetric algorithms only: anyone who knows a public key could sign with it as the secret of a symmetric one.
+# No symmetric algorithms: an attacker could use a public key as the secret.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"]
 _URL_DESCRIPTION = "an https:// URL, or an http:// URL of this machine, without a query"
 _CLAIM_DESCRIPTION = "the name of a claim"
 
 
-def _check_url(url: str) -> str:
-    parts = urlsplit(url)
-    is_encrypted = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
-    if not is_encrypted or not parts.hostname or parts.query or parts.fragment or not url.isprintable():
+def check_url(url: object, *, allow_http: bool = True) -> str:
+    """Return a URL unchanged. Raise ValueError unless it is an HTTPS URL, or an HTTP URL of this machine.
+
+    Args:
+        url: the URL.
+        allow_http: whether to accept HTTP URLs of this machine.
+    """
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable():
         raise ValueError("not a URL")
+    parts = urlsplit(url)
+    is_loopback_url = parts.scheme == "http" and is_loopback(parts.hostname or "")
+    is_allowed = parts.scheme == "https" or (allow_http and is_loopback_url)
+    # Reading `port` raises ValueError if it is not a port.
+    if not is_allowed or not parts.hostname or parts.port == 0 or parts.username is not None:
+        raise ValueError("not a URL with HTTPS")
+    if parts.query or parts.fragment:
+        raise ValueError("has a query or a fragment")
     return url
 
 
-def _parse_origin(origin: str) -> str:
-    try:
-        return normalize_origin(origin)
-    except Misconfigured as error:
-        raise ValueError(str(error)) from None
-
-
-_Url = Annotated[str, AfterValidator(_check_url)]
-_Origin = Annotated[str, AfterValidator(_parse_origin)]
+_Url = Annotated[str, AfterValidator(check_url)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
 class Issuer(BaseModel):
-    """An issuer whose access tokens the server accepts (RFC 9068). Error messages end with a field's description.
+    """An issuer whose access tokens the server accepts (RFC 9068).
+
+    A field's description completes the error message "… is not".
 
     Args:
         issuer: the value of the claim `iss`.
@@ -53,7 +59,7 @@ class Issuer(BaseModel):
         scope_claim: the claim with the scopes: a text with spaces, or a list.
         deployments_claim: the claim with the deployments that a token is limited to; None if tokens are not limited.
         tenants_claim: the claim with the tenants that a token is limited to; None if tokens are not limited.
-        origins: the origins of the pages that may use the tokens; empty for any origin.
+        origins: the origins of the pages that may use the tokens. Programs may always use them.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -70,7 +76,7 @@ class Issuer(BaseModel):
     scope_claim: _Text = Field("scope", description=_CLAIM_DESCRIPTION)
     deployments_claim: _Text | None = Field(None, description=_CLAIM_DESCRIPTION)
     tenants_claim: _Text | None = Field(None, description=_CLAIM_DESCRIPTION)
-    origins: list[_Origin] = Field([], description="a list of origins, such as https://app.example.com")
+    origins: list[Origin] = Field([], description="a list of origins, such as https://app.example.com")
 
 
 class Identity(BaseModel):

@@ -67,9 +67,8 @@ class KeyCache:
     def origins(self) -> frozenset[str] | None:
         """Return the origins of all live ingest keys; None if any live ingest key allows all origins."""
         ingest_keys = [key for key in self._live_keys() if KeyKind.INGEST in key.kinds]
-        if any(not key.origins for key in ingest_keys):
-            return None
-        return frozenset(chain.from_iterable(key.origins for key in ingest_keys))
+        origins = [key.origins for key in ingest_keys if key.origins is not None]
+        return frozenset(chain.from_iterable(origins)) if len(origins) == len(ingest_keys) else None
 
     def deployments(self) -> list[int]:
         """Return the deployments in the scopes of live keys, sorted. A deployment is repeated for each of its keys."""

@@ -47,7 +47,7 @@ def _parse_origin(origin: str) -> str:
 _PrintableLine = Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX), AfterValidator(_check_printable)]
 _Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
 _Tenant = Annotated[str, Field(min_length=1, max_length=TENANT_CHARACTERS_MAX), AfterValidator(_check_printable)]
-_Origin = Annotated[str, AfterValidator(_parse_origin)]
+Origin = Annotated[str, AfterValidator(_parse_origin)]
 _Time = Annotated[float, BeforeValidator(_parse_time)]
 
 _LINE_DESCRIPTION = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
@@ -70,7 +70,7 @@ class KeyEntry(BaseModel):
     # An empty list is refused: a reader could take it for all deployments or for none.
     deployments: list[_Deployment] | None = Field(min_length=1, description=_DEPLOYMENTS_DESCRIPTION)
     tenants: list[_Tenant] | None = Field(None, min_length=1, description=_TENANTS_DESCRIPTION)
-    origins: list[_Origin] = Field(description="a list of origins")
+    origins: list[Origin] = Field(description="a list of origins")
     created_at: _Time = Field(description=_TIME_DESCRIPTION)
     expires_at: _Time | None = Field(description=f"{_TIME_DESCRIPTION}, or null")
     revoked_at: _Time | None = Field(description=f"{_TIME_DESCRIPTION}, or null")
@@ -87,7 +87,7 @@ def to_entry(key: Key) -> dict[str, Any]:
         "label": key.label,
         "deployments": None if key.scope.deployments is None else sorted(key.scope.deployments),
         **tenants,
-        "origins": sorted(key.origins),
+        "origins": sorted(key.origins or ()),
         "created_at": format_time(key.created_at),
         "expires_at": None if key.expires_at is None else format_time(key.expires_at),
         "revoked_at": None if key.revoked_at is None else format_time(key.revoked_at),
@@ -154,7 +154,7 @@ def _to_key(entry: KeyEntry) -> Key:
             deployments=None if entry.deployments is None else frozenset(entry.deployments),
             tenants=None if entry.tenants is None else frozenset(entry.tenants),
         ),
-        origins=frozenset(entry.origins),
+        origins=frozenset(entry.origins) or None,
         created_at=entry.created_at,
         expires_at=entry.expires_at,
         revoked_at=entry.revoked_at,

@@ -60,7 +60,7 @@ class KeyStore:
                 deployments=None if deployments is None else frozenset(deployments),
                 tenants=None if tenants is None else frozenset(tenants),
             ),
-            origins=frozenset(origins),
+            origins=frozenset(origins) or None,
             created_at=now,
             expires_at=expires_at,
             revoked_at=None,

@@ -21,11 +21,11 @@ class Key:
     """An API key or an access token, without the token itself, which is not stored. Times are epoch seconds.
 
     Args:
-        key_id: the name in lists and logs. It grants nothing. All access tokens of a subject have the same.
+        key_id: the name in lists and logs. It grants nothing. All access tokens of a subject have the same id.
         kinds: the permissions. An API key has exactly one.
         label: a note for people; the subject of an access token.
         scope: the deployments and tenants that the key is limited to.
-        origins: the origins that may use the key; empty for any origin and for programs. A sync key has none.
+        origins: the origins of the pages that may use the key; None for any origin. Programs may always use it.
         created_at: the time of creation.
         expires_at: the time from which the key is refused; None for never.
         revoked_at: the time of revocation; None if it was not revoked.
@@ -36,7 +36,7 @@ class Key:
     kinds: frozenset[KeyKind]
     label: str
     scope: KeyScope
-    origins: frozenset[str]
+    origins: frozenset[str] | None
     created_at: float
     expires_at: float | None
     revoked_at: float | None
@@ -61,7 +61,7 @@ class Key:
 
     def allows_origin(self, origin: str) -> bool:
         """Return whether a page of this origin may use the key."""
-        return not self.origins or origin in self.origins
+        return self.origins is None or origin in self.origins
 
 
 def format_time(seconds: float) -> str:

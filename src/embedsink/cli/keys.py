@@ -105,7 +105,7 @@ def create(
         now=now,
     )
     print_message(f"{key.key_id}: a key to {_purpose(key)}. Store it safely: it is not shown again.")
-    if key.kind is KeyKind.INGEST and key.origins:
+    if key.kind is KeyKind.INGEST and key.origins is not None:
         # Add the key to the tag only on a terminal that shows the key anyway. Otherwise stderr may be a log.
         is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
         print_message(_script_tag_advice(token if is_terminal else "THE-KEY-ON-STDOUT"))
@@ -197,7 +197,7 @@ def _key_row(key: Key, now: float) -> tuple[object, ...]:
         _key_state(key, now),
         "all" if key.scope.deployments is None else _comma_separated(key.scope.deployments),
         "all" if key.scope.tenants is None else _comma_separated(key.scope.tenants),
-        _comma_separated(key.origins) if key.origins else "any",
+        "any" if key.origins is None else _comma_separated(key.origins),
         _format_time(key.created_at),
         "" if key.expires_at is None else _format_time(key.expires_at),
         key.label,

@@ -15,7 +15,7 @@ from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
 
 _KEY_IN_URL = re.compile(rf"{TOKEN_PREFIX.pattern}|(?:^|[&;])access_token=")
-# One message for all invalid tokens, so that clients don't learn why a token is invalid.
+# One message for all invalid API keys, so that clients don't learn why a key is invalid.
 _INVALID_KEY_MESSAGE = "authorization: the key or token is malformed, unknown, expired or revoked. Get a valid one."
 # One message for valid and invalid keys: the server never looks up a key in a URL.
 _KEY_IN_URL_MESSAGE = (
@@ -81,7 +81,8 @@ def check_origin(key: Key, origin: str | None) -> None:
     if origin is not None and not key.allows_origin(origin):
         raise Refused(
             Reason.WRONG_ORIGIN,
-            f"origin: {preview(origin)} is not an origin of this key. Use another key, or create one with --origin.",
+            f"origin: {preview(origin)} is not an origin of this key or token. Use another one, or create a key with "
+            "--origin.",
         )
 
 

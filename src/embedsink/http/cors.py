@@ -14,8 +14,8 @@ INGEST_PATH = "/api/v1/events"
 def cors_headers(request: Request) -> dict[str, str]:
     """Return the CORS headers of an error response to an ingest request; none without `Origin` or for other paths.
 
-    If no live ingest key allows the origin, return only `Vary`. Without `Access-Control-Allow-Origin`, the page can't
-    read the response.
+    If neither a live ingest key nor an issuer allows the origin, return only `Vary`. Without
+    `Access-Control-Allow-Origin`, the page can't read the response.
     """
     origin = request.headers.get("origin")
     credentials = request.scope.get("state", {}).get("credentials")  # None before the application has started
@@ -42,10 +42,10 @@ def allow_origin_headers(origin: str) -> dict[str, str]:
 
 
 async def answer_preflight(request: Request) -> Response:
-    """Answer `OPTIONS` with 204. A preflight has no key, so the origins of all live ingest keys are allowed.
+    """Answer `OPTIONS` with 204. A preflight has no credential, so allow the origins of all of them.
 
     Raises:
-        Refused: the origin is missing, or no live ingest key allows it (`wrong_origin`).
+        Refused: the origin is missing, or no live ingest key and no issuer allows it (`wrong_origin`).
     """
     engine: Engine = request.state.engine
     origin = request.headers.get("origin")
@@ -57,7 +57,7 @@ async def answer_preflight(request: Request) -> Response:
     if not is_origin_allowed(origin, request.state.credentials):
         raise Refused(
             Reason.WRONG_ORIGIN,
-            f"origin: {preview(origin)} is not allowed by any ingest key. Create a key with --origin.",
+            f"origin: {preview(origin)} is not an origin of any ingest key. Create a key with --origin.",
         )
     return Response(
         status_code=204,

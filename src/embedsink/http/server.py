@@ -23,7 +23,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.http.app import Demo, create_app
-from embedsink.http.certificate import check_certificate, watch_certificate
+from embedsink.http.certificate import load_certificate, watch_certificate
 from embedsink.http.transport import Transport
 from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_protocol_factory
 from embedsink.http.wire.listener import HANDSHAKES_MAX, Listener
@@ -69,7 +69,7 @@ class ListenOptions:
     def check_certificate(self) -> None:
         """Raise Misconfigured if a certificate and a private key are given, and can't be loaded."""
         if self.certificate is not None and self.private_key is not None:
-            check_certificate(self.certificate, self.private_key)
+            load_certificate(self.certificate, self.private_key)
 
     @contextmanager
     def bound_sockets(self, *, read_timeout_s: float = 60.0) -> Iterator[list[socket.socket]]:
@@ -203,7 +203,7 @@ def _uvicorn_config(app: "_StartErrorMiddleware", settings: Settings, options: L
 
 def _common_headers(settings: Settings, options: ListenOptions) -> list[tuple[str, str]]:
     """Return the headers of all responses: HSTS if clients use HTTPS (RFC 6797). Browsers ignore it over plain HTTP."""
-    if (options.transport is Transport.ANYTHING and options.certificate is None) or settings.hsts_max_age_s == 0:
+    if options.transport is Transport.ANYTHING and options.certificate is None:
         return []
     return [("Strict-Transport-Security", f"max-age={settings.hsts_max_age_s}")]
 

@@ -208,14 +208,14 @@ def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
 def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
     """Parse a rejected delivery again.
 
-    Return None if an envelope is still invalid or outside the scope of the delivery's key, or that key was deleted.
+    Return None if an envelope is still invalid or outside the scope of the delivery's key, or the scope is unknown.
     """
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
     key = engine.keys.by_id(row["key_id"])
     is_import = row["key_id"] == IMPORT_KEY_ID  # An import has no key, and may contain all deployments.
     if key is None and not is_import:
-        return None  # The key was deleted, so its scope is unknown.
+        return None  # The key was deleted, or the credential was an access token.
     # The raw text of a rejected envelope lacks the context of its delivery. These columns have the context.
     context = {name: row[name] for name in _CONTEXT_FIELDS if row[name] is not None}
     try:

@@ -228,7 +228,7 @@ class _IngestApp:
 
 ROUTES = [Route(INGEST_PATH, _IngestApp(), methods=["POST", "OPTIONS"])]
 _ERROR_REASONS = (
-    *(reason for reason in ACCESS_REASONS if reason is not Reason.NOT_READY),
+    *ACCESS_REASONS,
     *BODY_REASONS,
     Reason.EMPTY,
     Reason.OUT_OF_SCOPE,
