@@ -48,21 +48,22 @@ def write_durably(path: Path, content: bytes) -> None:
 def create_folder(folder: Path, *, mode: int = 0o777) -> None:
     """Create a folder and its missing parents, and return when the entries of the new folders are durable.
 
-    An existing folder is kept. Its own entry is synced too, because an earlier call may have been interrupted; the
-    entries of existing parents are not.
+    An existing folder is kept. Its own entry is synced too, because an earlier call may have been interrupted, if this
+    user may write to the parent. The entries of existing parents are not synced.
 
     Args:
         folder: the folder.
-        mode: the permissions of a new folder, before the umask applies. New parents get the default permissions.
+        mode: the permissions of a new folder, before the umask applies. New parents get 0o777 before the umask.
 
     Raises:
-        OSError: the folder can't be created. FileExistsError: it is a file.
+        OSError: the folder can't be created, or its parent can't be read and so not be synced. FileExistsError: it is a
+            file.
     """
     absolute = folder.absolute()  # `Path(".").parent` is `.` itself.
     new_folders = [path for path in (absolute, *absolute.parents) if not path.exists()]
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     # Only a user who may write to the parent can have been interrupted while creating the folder.
-    if not new_folders and os.access(absolute.parent, os.R_OK | os.W_OK):
+    if not new_folders and os.access(absolute.parent, os.W_OK):
         new_folders = [absolute]
     # If a folder's entry in its parent is lost, so are the files in the folder.
     for path in new_folders:

@@ -783,7 +783,7 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: Run
     lines = second_import.stderr.splitlines()
     assert lines[1] == "accepted 1, rejected 1."
     assert lines[2].startswith("  line 2: not_json: ")
-    assert lines[3] == "Duplicates, which do not count again: 2 of these 2 envelopes."
+    assert lines[3] == "Duplicates, which do not count again: 2 of 2 envelopes."
     file.write_bytes(file.read_bytes()[:-9])
     damaged = run_command("import", file, *at)
     assert (damaged.returncode, "Traceback" in damaged.stderr) == (1, False)
@@ -828,10 +828,10 @@ def test_an_import_writes_to_the_journal_even_if_the_store_can_not_be_opened(
     logged = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     assert [line["event"] for line in logged] == ["loader_failed", "quarantine_count_failed"]
     for output in (result.stderr, second_import.stderr):
-        assert "Duplicates and id conflicts were not counted, because events were not loaded in time." in output
+        assert "Duplicates and id conflicts were not counted, because the loader has not loaded all events." in output
         assert "Loading earlier events" not in output
     third_import = run_command("import", file, "--data", folder.path)
-    assert third_import.stderr.splitlines()[-1] == "Duplicates, which do not count again: 1 of these 1 envelopes."
+    assert third_import.stderr.splitlines()[-1] == "Duplicates, which do not count again: 1 of 1 envelopes."
     assert run_command("report", "views", "--format", "csv", "--data", folder.path).stdout.endswith(",1,0,0\r\n")
 
 
@@ -839,7 +839,7 @@ def test_an_import_refuses_a_pipe(tmp_path: Path, run_command: RunCommand) -> No
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     result = run_command("import", pipe, "--data", tmp_path / "data")
-    assert_failed(result, f"{pipe}: is not a regular file. Write its content to a file", code=2)
+    assert_failed(result, f"{pipe}: is a pipe or a device. Write its content to a regular file", code=2)
 
 
 def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, run_command: RunCommand) -> None:

@@ -1,7 +1,6 @@
 """The quarantine: replay within the scope of the key, limits, retention and purge."""
 
 import json
-import shutil
 import threading
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID, uuid5
 
+import httpx
 import orjson
 import pytest
 from uuid_utils import uuid7
@@ -38,7 +38,7 @@ from embedsink.store.sql_files import read_sql
 from embedsink.transfer.quarantine import ReplayCounts
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import ID, event_or_action, view
-from tests.support.servers import wait_until
+from tests.support.servers import running_server, wait_until
 
 
 def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
@@ -362,16 +362,19 @@ def test_only_an_unscoped_admin_key_may_purge(quick: Server) -> None:
         assert problem(quick.request("DELETE", "/api/v1/quarantine", key=key)) == reason
 
 
+@pytest.mark.server
 def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Path) -> None:
-    with open_server(tmp_path, segment_seal_s=0.05) as server:
-        admin = server.key("admin")
-        server.post([view(), 1], key=server.key())
-        assert purged(server, admin) == 1
-        shutil.copytree(tmp_path, tmp_path.with_name("killed"))
-    (tmp_path / "store.duckdb").unlink()
-    for path in (tmp_path.with_name("killed"), tmp_path):
-        with open_server(path, segment_seal_s=0.05) as server:
-            admin = server.key("admin")
+    data = tmp_path / "data"
+    with running_server(data, EMBEDSINK_SEGMENT_SEAL_S="0.05") as running:
+        admin = running.key("admin")
+        assert running.post([view(), 1], key=running.key()).status == 202
+        authorization = {"Authorization": f"Bearer {admin}"}
+        assert httpx.delete(f"{running.url}/api/v1/quarantine", headers=authorization).json()["purged"] == 1
+        running.kill()
+    for is_rebuilt in (False, True):
+        if is_rebuilt:
+            (data / "store.duckdb").unlink()
+        with open_server(data, segment_seal_s=0.05) as server:
             assert reasons(server, admin) == {"not_an_object": 1}
             assert server.get("/api/v1/quarantine", key=admin).json() == []
 

@@ -107,7 +107,7 @@ def import_file(
 
     if not file.is_file():
         # Ctrl-C can't interrupt a thread that reads a pipe.
-        raise UsageError(f"{file}: is not a regular file. Write its content to a file, and import that.")
+        raise UsageError(f"{file}: is a pipe or a device. Write its content to a regular file, and import that.")
     counts = ImportCounts()
     try:
         if url is not None:
@@ -155,7 +155,7 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
             conflict_count=status.conflict_count - earlier_conflict_count,
         )
     else:
-        print_message("Duplicates and id conflicts were not counted, because events were not loaded in time.")
+        print_message("Duplicates and id conflicts were not counted, because the loader has not loaded all events.")
     if status.error:
         fail(f"{status.error} The journal has all imported events; `embedsink serve` loads them.")
 
@@ -191,7 +191,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
     if counts.duplicate:
         # Accepted and rejected envelopes can both be duplicates.
         total = counts.accepted + counts.rejected
-        print_message(f"Duplicates, which do not count again: {counts.duplicate:,} of these {total:,} envelopes.")
+        print_message(f"Duplicates, which do not count again: {counts.duplicate:,} of {total:,} envelopes.")
     if counts.rejected:
         print_message(f"List the rejections: `embedsink quarantine list {source}`.")
     if counts.unsent:
