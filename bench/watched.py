@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from itertools import cycle, islice
 
-import httpx
+import httpx2
 
 from bench.background import background
 from bench.options import REPOSITORY, DataRoot, Rounds, Seconds
@@ -57,9 +57,9 @@ class _Reader:
 
     def run(self, block_ended: threading.Event) -> None:
         """Request the sections after each load until the event is set."""
-        client = httpx.Client(base_url=self._server.url, headers=self._headers, trust_env=False, timeout=30)
+        client = httpx2.Client(base_url=self._server.url, headers=self._headers, trust_env=False, timeout=30)
         with client, client.stream("GET", LIVE_PATH) as stream:
-            if stream.status_code != httpx.codes.OK:
+            if stream.status_code != httpx2.codes.OK:
                 raise BenchError(f"{LIVE_PATH}: {stream.status_code}.")
             # The last segment is loaded after the burst, so each reader gets one more line and checks `block_ended`.
             for line in stream.iter_lines():
@@ -68,13 +68,13 @@ class _Reader:
                 if line == "event: loaded":
                     block_ended.wait(self._request_all(client))
 
-    def _request_all(self, client: httpx.Client) -> float:
+    def _request_all(self, client: httpx2.Client) -> float:
         """Request each section. Return the seconds that it took."""
         started_at = time.monotonic()
         for path in self._sections:
             condition = {"If-None-Match": self._etags[path]} if path in self._etags else {}
             response = client.get(path, headers=condition)
-            if response.status_code not in (httpx.codes.OK, httpx.codes.NOT_MODIFIED):
+            if response.status_code not in (httpx2.codes.OK, httpx2.codes.NOT_MODIFIED):
                 raise BenchError(f"{path}: {response.status_code} {response.text[:300]}")
             self._etags[path] = response.headers.get("etag", "")
             self.response_count += 1

@@ -13,6 +13,7 @@
     ├── StoreRefused        (store) the store can't do this at the moment; a retry may succeed
     │   └── StoreTooSmall       its memory limit is too low for the operation
     ├── SqlFailed           (store) the SQL is invalid, or fails on these rows
+    ├── LoginFailed         (auth)
     ├── Unreachable         (client)
     └── NotEmbedsink        (client)
 

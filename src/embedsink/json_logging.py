@@ -114,7 +114,7 @@ def log_as_json(level: int) -> None:
     handler.setFormatter(JsonLines())
     handler.addFilter(LineLimit())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # It logs every request.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # It logs every request.
 
 
 def _shorten_values(fields: dict[str, Any], characters_max: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ A test compares the table in docs/configuration.md with this module.
 import os
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from embedsink.errors import Misconfigured, nearest, preview
 from embedsink.protocol.delivery import Rules
@@ -167,6 +167,12 @@ class Settings(BaseModel):
         "time to first value exclude longer gaps.",
     )
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
+    login_client_secret: SecretStr | None = Field(
+        None, description="The secret of this server at the identity provider of `[login]` in `identity.toml`."
+    )
+    login_idle_timeout_s: int = Field(
+        7_200, ge=60, description="How long a login lasts without use. An open live dashboard counts as use."
+    )
     frame_origins: str = Field(
         "none",
         pattern=r"^(none|https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)$",

@@ -16,15 +16,12 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from embedsink.auth import access_tokens, signing_keys
 from embedsink.auth.access_tokens import AccessTokens
-from embedsink.auth.claims import LEEWAY_S
-from embedsink.auth.identity import Issuer as IssuerEntry
 from embedsink.auth.identity import read_identity
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.errors import Misconfigured, Refused, Unavailable
+from embedsink.auth.signed_tokens import LEEWAY_S
+from embedsink.errors import Refused, Unavailable
 from embedsink.reasons import Reason
-from tests.docs.blocks import blocks
 from tests.support.issuer import AUDIENCE, JWKS_PATH, Issuer, encode_part, running_issuer, send
-from tests.support.paths import ROOT
 from tests.support.servers import wait_until
 
 ISSUER = "https://login.example.com/"
@@ -613,68 +610,3 @@ def test_the_number_of_remembered_tokens_is_limited(
         assert [key is not None and tokens.is_live(key) for key in keys] == [True] * 5
 
     with_tokens(issuer, tmp_path, use)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[[issuers]\n", "is not TOML"),
-        ("\x00", "is not TOML"),
-        ("issuer = 1\n", "issuer: is not a field. The fields are issuers."),
-        ("issuers = 1\n", "issuers: 1 is not a list of tables, [[issuers]]."),
-        ('[[issuers]]\naudience = "a"\n', "issuers[0].issuer: is missing."),
-        (f'[[issuers]]\nissuer = "{ISSUER}"\n', "issuers[0].audience: is missing."),
-        (f'[[issuers]]\nissuer = "{ISSUER}"\naudience = ""\n', 'issuers[0].audience: "" is not a text.'),
-        (
-            f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\njwks_uri = "x"\n',
-            "issuers[0].jwks_uri: is not a field. The fields are issuer, audience, jwks_url,",
-        ),
-        *(
-            (f'[[issuers]]\nissuer = "{url}"\naudience = "a"\n', "is not an https:// URL")
-            for url in (
-                "http://login.example.com",
-                "login.example.com",
-                "https://",
-                "ftp://127.0.0.1",
-                "https://a?b=c",
-                "https://a:99999",
-                "https://a:b@c",
-                "https://zürich.example",
-            )
-        ),
-        *(
-            (f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\nalgorithms = {value}\n', "is not a list of RS256")
-            for value in ('["HS256"]', '["none"]', "[]", '"RS256"')
-        ),
-        (
-            f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\norigins = ["*"]\n',
-            'issuers[0].origins[0]: "*" is not a list of origins',
-        ),
-        (f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "a"\n' * 2, "is given twice. Delete one of the two."),
-    ],
-)
-def test_an_invalid_file_is_a_clear_error(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "identity.toml"
-    path.write_text(content)
-    with pytest.raises(Misconfigured) as error:
-        read_identity(path)
-    assert str(error.value).startswith("identity.toml: ")
-    assert message in str(error.value)
-
-
-def test_the_documented_file_is_valid(tmp_path: Path) -> None:
-    [block] = blocks("toml")
-    (tmp_path / "identity.toml").write_text(block.text)
-    [documented] = read_identity(tmp_path / "identity.toml").issuers
-    assert (documented.issuer, documented.deployments_claim) == (ISSUER, "deployments")
-
-
-def test_every_field_of_the_file_is_documented() -> None:
-    page = (ROOT / "docs" / "identity.md").read_text(encoding="utf-8")
-    assert [name for name in IssuerEntry.model_fields if f"| `{name}` |" not in page] == []
-
-
-def test_a_missing_file_has_no_issuers_and_an_unreadable_one_is_an_error(tmp_path: Path) -> None:
-    assert read_identity(tmp_path / "identity.toml").issuers == []
-    with pytest.raises(Misconfigured, match="Is a directory"):
-        read_identity(tmp_path)

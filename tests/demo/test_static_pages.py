@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from starlette.applications import Starlette
 
@@ -23,13 +23,13 @@ def folder(tmp_path: Path) -> Path:
 
 def ask(
     folder: Path, path: str, *, loopback_only: bool = False, host: str = "engine.example", known: str = ""
-) -> httpx.Response:
+) -> httpx2.Response:
     headers = demo_headers(frames="https://embed.example", framed_by="'none'")
     routes = page_routes("/demo/", read_pages(folder), headers, loopback_only=loopback_only)
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
 
-    async def get() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://engine.example") as client:
+    async def get() -> httpx2.Response:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://engine.example") as client:
             return await client.get(path, headers={"Host": host, "If-None-Match": known})
 
     return asyncio.run(get())

@@ -19,7 +19,7 @@ HELD_ELSEWHERE = {
     "ndjson": "docs/test_wire sends them",
     "http": "messages of docs/wire.md: http/api/test_dbt_syncs, test_deployments, test_live; http/test_problems",
     "yaml": "test_shell checks it with promtool",
-    "toml": "auth/test_access_tokens reads it",
+    "toml": "auth/test_identity reads it",
     "nginx": "running it needs a proxy with a certificate",
     "ini": "running it needs systemd; its command is checked here",
     "": "a header of a policy: browser/test_pages loads a page with it",

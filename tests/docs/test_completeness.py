@@ -42,6 +42,8 @@ def page(name: str) -> str:
 
 def shown(default: object) -> str:
     """Return a default as docs/configuration.md shows it."""
+    if default is None:
+        return "none"
     if isinstance(default, int):
         return f"{default:,}"
     return f"{default:g}" if isinstance(default, float) else f"`{default}`"

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import embedsink
@@ -141,7 +141,7 @@ def test_without_origins_only_programs_may_use_tokens(own_issuer: Issuer, tmp_pa
         assert server.post(view(), key=key).status == 202
         assert reason(server.post(view(), key=key, Origin=PAGE)) == (403, "wrong_origin")
         assert reason(server.get(VIEWS, key=key, Origin=PAGE)) == (403, "wrong_origin")
-        assert httpx.options(f"{server.url}/api/v1/events", headers={"Origin": PAGE}).status_code == 403
+        assert httpx2.options(f"{server.url}/api/v1/events", headers={"Origin": PAGE}).status_code == 403
 
 
 def test_a_body_and_a_login_accept_no_token(issuer: Issuer, server: RunningServer) -> None:
@@ -237,7 +237,7 @@ def test_a_silent_issuer_delays_neither_keys_nor_the_shutdown(own_issuer: Issuer
 
 
 def test_a_stream_ends_when_its_token_expires(own_issuer: Issuer, tmp_path: Path) -> None:
-    injected = "from embedsink.auth import claims; claims.LEEWAY_S = 0"
+    injected = "from embedsink.auth import claims, signed_tokens as s; claims.LEEWAY_S = s.LEEWAY_S = 0"
     with server_that_trusts(own_issuer, tmp_path, injected=injected) as server:
         key = own_issuer.token(scope="embedsink:read", exp=int(time.time()) + 10)
         with open_stream(server.url, key) as stream:

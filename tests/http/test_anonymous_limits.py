@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import embedsink.http.anonymous_limits
@@ -184,9 +184,9 @@ def test_dbt_syncs_are_parsed_one_at_a_time_and_refused_ones_are_charged(
     with open_server(tmp_path, rate_address_bytes_per_s=256 * KIB) as server:
         key = server.key("sync")
 
-        async def put_all() -> list[httpx.Response]:
+        async def put_all() -> list[httpx2.Response]:
             content = {"content-type": "application/json", "content-encoding": encoding}
-            headers = httpx.Headers({"authorization": f"Bearer {key}"} | content).raw
+            headers = httpx2.Headers({"authorization": f"Bearer {key}"} | content).raw
             address = "/api/v1/deployments/1/dbt-sync/job/result"
             return await asyncio.gather(
                 *(server._request("PUT", address, list(headers), {"content": body}) for _ in range(10))

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from embedsink.auth.key_store import KeyStore
@@ -100,7 +100,7 @@ def sync_of(deployment: int) -> dict[str, Any]:
     }
 
 
-def ask(server: Server, route: Route, deployment: int, key: str | None) -> httpx.Response:
+def ask(server: Server, route: Route, deployment: int, key: str | None) -> httpx2.Response:
     path = route.path.format(deployment)
     if route.body is None:
         return server.request(route.method, path, key=key)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import embedsink.http.api.events
@@ -54,45 +54,45 @@ async def body_in_parts() -> AsyncIterator[bytes]:
         yield b" " * MIB
 
 
-def two_credentials(server: Server, _: Path) -> httpx.Response:
+def two_credentials(server: Server, _: Path) -> httpx2.Response:
     key = server.key()
     return server.post({"events": [view()], "key": key}, key=key)
 
 
-def wrong_origin(server: Server, _: Path) -> httpx.Response:
+def wrong_origin(server: Server, _: Path) -> httpx2.Response:
     return server.post(view(), key=server.key(origins=[PAGE]), origin="https://evil.example.com")
 
 
-def plain_http(_: Server, path: Path) -> httpx.Response:
+def plain_http(_: Server, path: Path) -> httpx2.Response:
     with open_server(path, https_only=True) as server:
         return server.post(view(), key=server.key())
 
 
-def body_too_slow(_: Server, path: Path) -> httpx.Response:
+def body_too_slow(_: Server, path: Path) -> httpx2.Response:
     with open_server(path, body_timeout_s=0.1) as server:
         return server.post(slow_body(), key=server.key())
 
 
-def rate_limited(_: Server, path: Path) -> httpx.Response:
+def rate_limited(_: Server, path: Path) -> httpx2.Response:
     with open_server(path, rate_events_per_s=1) as server:
         key = server.key()
         assert server.post([view(), view()], key=key).status_code == 202
         return server.post(view(), key=key)
 
 
-def overloaded(_: Server, path: Path) -> httpx.Response:
+def overloaded(_: Server, path: Path) -> httpx2.Response:
     with open_server(path, body_bytes_max=4 * MIB, inflight_bytes_max=MIB) as server:
         return server.post(body_in_parts(), key=server.key())
 
 
-def storage_low(_: Server, path: Path) -> httpx.Response:
+def storage_low(_: Server, path: Path) -> httpx2.Response:
     with open_server(path, free_bytes_min=2**62) as server:
         key = server.key()
         server.get("/readyz")  # this write makes the journal measure the free space
         return server.post(view(), key=key)
 
 
-def storage_failed(_: Server, path: Path) -> httpx.Response:
+def storage_failed(_: Server, path: Path) -> httpx2.Response:
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -101,14 +101,14 @@ def storage_failed(_: Server, path: Path) -> httpx.Response:
         return server.post(view(), key=server.key())
 
 
-def not_ready(_: Server, path: Path) -> httpx.Response:
+def not_ready(_: Server, path: Path) -> httpx2.Response:
     (path / "damaged").mkdir()
     (path / "damaged" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
     with open_server(path) as server:
         return server.get("/readyz")
 
 
-def internal_error(server: Server, _: Path) -> httpx.Response:
+def internal_error(server: Server, _: Path) -> httpx2.Response:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("internals")
 
@@ -117,12 +117,12 @@ def internal_error(server: Server, _: Path) -> httpx.Response:
         return server.post(view(), key=server.key())
 
 
-def record(result: dict[str, Any], server: Server) -> httpx.Response:
+def record(result: dict[str, Any], server: Server) -> httpx2.Response:
     path = "/api/v1/deployments/1/dbt-sync/job1/result"
     return server.request("PUT", path, key=server.key("sync"), json=result)
 
 
-def conflict(_: Server, path: Path) -> httpx.Response:
+def conflict(_: Server, path: Path) -> httpx2.Response:
     result = {
         "syncJobId": "job1",
         "generatedFiles": [],
@@ -136,14 +136,14 @@ def conflict(_: Server, path: Path) -> httpx.Response:
         return record(result | {"durationMs": 2}, server)
 
 
-def bad_range(_: Server, path: Path) -> httpx.Response:
+def bad_range(_: Server, path: Path) -> httpx2.Response:
     with open_server(path, snapshot_interval_s=NEVER_S) as server:
         server.folder.snapshot.write_bytes(b"1234567")
         headers = {"range": "bytes=999999999999-"}
         return server.get("/api/v1/analytics.duckdb", key=server.key("read"), headers=headers)
 
 
-REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
+REQUESTS: dict[Reason, Callable[[Server, Path], httpx2.Response]] = {
     Reason.TWO_CREDENTIALS: two_credentials,
     Reason.BAD_PARAMETER: lambda server, _: server.get("/api/v1/reports/views?surface=moon", key=server.key("read")),
     Reason.NO_CREDENTIAL: lambda server, _: server.post(view()),

@@ -5,7 +5,7 @@ import logging
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import embedsink.http.api.events
@@ -18,7 +18,7 @@ from tests.support.envelopes import view
 LONG = "a<b>\u202e\n" + "x" * 500
 
 
-def wrong_values(server: Server, value: str) -> list[httpx.Response]:
+def wrong_values(server: Server, value: str) -> list[httpx2.Response]:
     """Return responses to requests with an invalid value at each position that an error message may quote."""
     key, reader = server.key(), server.key("read")
     plain = re.sub(r"[^\x20-\x7e]", "?", value)
@@ -55,7 +55,7 @@ def wrong_values(server: Server, value: str) -> list[httpx.Response]:
     ]
 
 
-def details(response: httpx.Response) -> list[str]:
+def details(response: httpx2.Response) -> list[str]:
     body = response.json()
     listed = body.get("rejected", []) + body.get("errors", [])
     return [body["detail"], *(error["detail"] for error in listed)]
@@ -79,7 +79,7 @@ def test_a_detail_never_contains_a_key(server: Server, caplog: pytest.LogCapture
         assert secret not in str(
             [pair for pair in response.headers.items() if pair[0] != "access-control-allow-origin"]
         )
-    assert secret not in "\n".join(JsonLines().format(record) for record in caplog.records if record.name != "httpx")
+    assert secret not in "\n".join(JsonLines().format(record) for record in caplog.records if record.name != "httpx2")
 
 
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import re
 
-import httpx
+import httpx2
 import pytest
 from starlette.routing import Route
 
@@ -15,7 +15,7 @@ from tests.support.app import EVENTS, Server, problem
 PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
 
 
-def detail(response: httpx.Response) -> str:
+def detail(response: httpx2.Response) -> str:
     assert (response.status_code, problem(response)) == (400, "bad_parameter")
     detail_text: str = response.json()["detail"]
     return detail_text

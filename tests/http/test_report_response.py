@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-import httpx
+import httpx2
 import pytest
 
 import embedsink.http.etag
@@ -45,7 +45,7 @@ def send(server: Server, events: list[dict[str, Any]]) -> None:
         server.get("/api/v1/reports", key=reader)
 
 
-def get(server: Server, path: str, key: str | None = None, **headers: str) -> httpx.Response:
+def get(server: Server, path: str, key: str | None = None, **headers: str) -> httpx2.Response:
     header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=header_fields)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
@@ -54,9 +54,9 @@ class Server:
         KeyStore(self.folder.keys).revoke(token, now=time.time())
         self.engine.keys.refresh()
 
-    def request(self, method: str, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:
-        """Send a request from any thread; `options` are those of httpx."""
-        headers = list(httpx.Headers(options.pop("headers", {})).raw)
+    def request(self, method: str, path: str, *, key: str | None = None, **options: Any) -> httpx2.Response:
+        """Send a request from any thread; `options` are those of httpx2."""
+        headers = list(httpx2.Headers(options.pop("headers", {})).raw)
         if key is not None:
             headers.append((b"authorization", f"Bearer {key}".encode()))
         pending, loop = self._request(method, path, headers, options), self._runner.get_loop()
@@ -64,14 +64,14 @@ class Server:
             return asyncio.run_coroutine_threadsafe(pending, loop).result(WAIT_S_MAX)
         return self._runner.run(pending)
 
-    def get(self, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def get(self, path: str, *, key: str | None = None, **options: Any) -> httpx2.Response:
         """GET a path."""
         return self.request("GET", path, key=key, **options)
 
-    def get_concurrently(self, *requests: tuple[str, str]) -> list[httpx.Response]:
+    def get_concurrently(self, *requests: tuple[str, str]) -> list[httpx2.Response]:
         """GET paths concurrently, each with its key."""
 
-        async def gather() -> list[httpx.Response]:
+        async def gather() -> list[httpx2.Response]:
             bearers = ([(b"authorization", f"Bearer {key}".encode())] for _, key in requests)
             return await asyncio.gather(
                 *(self._request("GET", path, bearer, {}) for (path, _), bearer in zip(requests, bearers, strict=True))
@@ -81,7 +81,7 @@ class Server:
 
     def post(
         self, body: Any, *, key: str | None = None, type_: str = "application/json", **headers: str
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """POST a body to ingest: bytes unchanged, and any other value as JSON."""
         content = body if isinstance(body, bytes) or hasattr(body, "__aiter__") else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -167,11 +167,11 @@ class Server:
             assert time.monotonic() < end, f"{path}: still {len(rows_read)} rows"
             time.sleep(0.02)
 
-    async def _request(self, method: str, path: str, headers: Any, options: dict[str, Any]) -> httpx.Response:
+    async def _request(self, method: str, path: str, headers: Any, options: dict[str, Any]) -> httpx2.Response:
         # After the 500 response, Starlette raises the exception again, and a server logs it.
-        transport = httpx.ASGITransport(self.call_app, raise_app_exceptions=False)
+        transport = httpx2.ASGITransport(self.call_app, raise_app_exceptions=False)
         base_url = options.pop("base_url", "http://test")
-        async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
+        async with httpx2.AsyncClient(transport=transport, base_url=base_url) as client:
             return await client.request(method, path, headers=headers, **options)
 
 
@@ -209,7 +209,7 @@ def open_server(path: Path, *, https_only: bool = False, demo: Demo | None = Non
             runner.run(lifespan.__aexit__(None, None, None))
 
 
-def problem(response: httpx.Response) -> str:
+def problem(response: httpx2.Response) -> str:
     """Return the reason of an error response, after a check of its format (RFC 9457, section 3)."""
     assert response.headers["content-type"] == "application/problem+json", response.text
     body = response.json()

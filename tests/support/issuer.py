@@ -116,6 +116,9 @@ def running_issuer() -> Iterator[Issuer]:
     """Run an issuer."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             issuer.paths.append(self.path)
             with suppress(OSError):  # The client has given up.

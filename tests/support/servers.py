@@ -106,6 +106,7 @@ def running_server(
     wrapper: Sequence[str] = (),
     injected: str = "",
     checks_store: bool = True,
+    port: int | None = None,
     **env: str,
 ) -> Iterator[RunningServer]:
     """Start `embedsink serve` and wait until it is ready. At the end of the block, stop it and check its store.
@@ -116,10 +117,11 @@ def running_server(
         wrapper: a command that runs the server's command, such as `nice`.
         injected: Python code that runs before the command.
         checks_store: whether all checks of `sql/checks` must pass at the end. Use False in tests that damage the store.
+        port: the port; None for any free one.
         env: additional environment variables, such as `EMBEDSINK_EVENTS_MAX="10"`.
     """
     make_folder(data)
-    port = free_port()
+    port = port or free_port()
     environment = os.environ | TEST_SETTINGS | env
     log = data.parent / f"{data.name}.log"
     words = ["serve", "--data", str(data), "--port", str(port), *arguments]

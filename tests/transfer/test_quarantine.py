@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID, uuid5
 
-import httpx
+import httpx2
 import orjson
 import pytest
 from uuid_utils import uuid7
@@ -369,7 +369,7 @@ def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Pa
         admin = running.key("admin")
         assert running.post([view(), 1], key=running.key()).status == 202
         authorization = {"Authorization": f"Bearer {admin}"}
-        assert httpx.delete(f"{running.url}/api/v1/quarantine", headers=authorization).json()["purged"] == 1
+        assert httpx2.delete(f"{running.url}/api/v1/quarantine", headers=authorization).json()["purged"] == 1
         running.kill()
     for is_rebuilt in (False, True):
         if is_rebuilt:

@@ -1,23 +1,26 @@
-"""All credentials that a server accepts: API keys and access tokens. Both become a `Key`."""
+"""All credentials that a server accepts: API keys, access tokens, and sessions. Each becomes a `Key`."""
 
 from typing import TYPE_CHECKING
 
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.keys import Key
+from embedsink.auth.sessions import SessionKey, Sessions
 
 if TYPE_CHECKING:
     from embedsink.auth.access_tokens import AccessTokens  # loads cryptography, which few servers need
 
 
 class Credentials:
-    """The API keys of `keys.json`, and the access tokens of trusted issuers.
+    """The API keys of `keys.json`, the access tokens of trusted issuers, and the sessions of people who have logged in.
 
     Args:
         keys: the API keys.
+        sessions: the sessions, which browsers name in a cookie.
         access_tokens: the access tokens; None if `identity.toml` has no issuers.
     """
 
-    def __init__(self, keys: KeyCache, access_tokens: "AccessTokens | None" = None) -> None:
+    def __init__(self, keys: KeyCache, sessions: Sessions, access_tokens: "AccessTokens | None" = None) -> None:
+        self.sessions = sessions
         self._keys = keys
         self._access_tokens = access_tokens
 
@@ -34,7 +37,9 @@ class Credentials:
         return key
 
     def is_live(self, key: Key) -> bool:
-        """Return whether a key that `find` returned is still valid: neither revoked nor expired."""
+        """Return whether a key that `find`, or `find` of the sessions, returned is neither revoked nor expired."""
+        if isinstance(key, SessionKey):
+            return self.sessions.is_live(key)
         if self._keys.is_live(key):
             return True
         return self._access_tokens is not None and self._access_tokens.is_live(key)

@@ -1,9 +1,10 @@
-"""The trusted issuers of access tokens: the file `identity.toml` in the data folder.
+"""The identity providers that the server trusts: the file `identity.toml` in the data folder.
 
 The parser is strict: a typing error must not grant access.
 """
 
 import tomllib
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from embedsink.auth.key_schema import Origin
+from embedsink.auth.keys import KeyKind
 from embedsink.errors import Misconfigured, preview
 from embedsink.net import is_loopback
 
@@ -18,14 +20,16 @@ from embedsink.net import is_loopback
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"]
 _URL_DESCRIPTION = "an https:// URL, or an http:// URL of this machine, without a query"
 _CLAIM_DESCRIPTION = "the name of a claim"
+_ROLES_DESCRIPTION = "a list of groups or roles"
 
 
-def check_url(url: object, *, allow_http: bool = True) -> str:
+def check_url(url: object, *, allow_http: bool = True, allow_query: bool = False) -> str:
     """Return a URL unchanged. Raise ValueError unless it is an HTTPS URL, or an HTTP URL of this machine.
 
     Args:
         url: the URL.
         allow_http: whether to accept HTTP URLs of this machine.
+        allow_query: whether to accept a query.
     """
     if not isinstance(url, str) or not url.isascii() or not url.isprintable():
         raise ValueError("not a URL")
@@ -35,48 +39,80 @@ def check_url(url: object, *, allow_http: bool = True) -> str:
     # Reading `port` raises ValueError if it is not a port.
     if not is_allowed or not parts.hostname or parts.port == 0 or parts.username is not None:
         raise ValueError("not a URL with HTTPS")
-    if parts.query or parts.fragment:
+    if (parts.query and not allow_query) or parts.fragment:
         raise ValueError("has a query or a fragment")
     return url
 
 
 _Url = Annotated[str, AfterValidator(check_url)]
+_ServerUrl = Annotated[Origin, AfterValidator(check_url)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
-class Issuer(BaseModel):
-    """An issuer whose access tokens the server accepts (RFC 9068).
-
-    A field's description completes the error message "… is not".
+class Provider(BaseModel):
+    """An identity provider. A field's description completes the error message "… is not".
 
     Args:
         issuer: the value of the claim `iss`.
-        audience: a value that the claim `aud` must contain. It identifies this server.
-        jwks_url: the URL of the issuer's JWK Set (RFC 7517); None to read it from the issuer's OpenID configuration.
         algorithms: the accepted signature algorithms (RFC 7518, RFC 9864).
-        token_type: the media type in the header `typ`, without `application/`. Some issuers send `JWT`, which RFC 9068
-            forbids.
-        scope_claim: the claim with the scopes: a text with spaces, or a list.
-        deployments_claim: the claim with the deployments that a token is limited to; None if tokens are not limited.
-        tenants_claim: the claim with the tenants that a token is limited to; None if tokens are not limited.
-        origins: the origins of the pages that may use the tokens. Programs may always use them.
+        deployments_claim: the claim with the deployments that a person or token is limited to; None for no limit.
+        tenants_claim: the claim with the tenants that a person or token is limited to; None for no limit.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     issuer: _Url = Field(description=_URL_DESCRIPTION)
-    audience: _Text = Field(description="a text")
-    jwks_url: _Url | None = Field(None, description=_URL_DESCRIPTION)
     algorithms: list[Algorithm] = Field(
         ["RS256", "PS256", "ES256"],
         min_length=1,
         description="a list of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and Ed25519",
     )
-    token_type: Literal["at+jwt", "JWT"] = Field("at+jwt", description='"at+jwt" or "JWT"')
-    scope_claim: _Text = Field("scope", description=_CLAIM_DESCRIPTION)
     deployments_claim: _Text | None = Field(None, description=_CLAIM_DESCRIPTION)
     tenants_claim: _Text | None = Field(None, description=_CLAIM_DESCRIPTION)
+
+
+class Issuer(Provider):
+    """An issuer whose access tokens the server accepts (RFC 9068).
+
+    Args:
+        audience: a value that the claim `aud` must contain. It identifies this server.
+        jwks_url: the URL of the issuer's JWK Set (RFC 7517); None to read it from the issuer's OpenID configuration.
+        token_type: the media type in the header `typ`, without `application/`. Some issuers send `JWT`, which RFC 9068
+            forbids.
+        scope_claim: the claim with the scopes: a text with spaces, or a list.
+        origins: the origins of the pages that may use the tokens. Programs may always use them.
+    """
+
+    audience: _Text = Field(description="a text")
+    jwks_url: _Url | None = Field(None, description=_URL_DESCRIPTION)
+    token_type: Literal["at+jwt", "JWT"] = Field("at+jwt", description='"at+jwt" or "JWT"')
+    scope_claim: _Text = Field("scope", description=_CLAIM_DESCRIPTION)
     origins: list[Origin] = Field([], description="a list of origins, such as https://app.example.com")
+
+
+class Login(Provider):
+    """The OpenID provider with which people log in to the dashboards (OpenID Connect Core 1.0).
+
+    Args:
+        client_id: the id of this server at the provider.
+        server_url: the origin of this server, as browsers see it.
+        scopes: the scopes that the server requests; `openid` is required.
+        role_claim: the claim with the groups or roles of a person: a text, or a list.
+        readers: the values of `role_claim` that permit reading.
+        admins: the values of `role_claim` that permit everything.
+    """
+
+    client_id: _Text = Field(description="a text")
+    server_url: _ServerUrl = Field(description="the origin of this server, such as https://events.example.com")
+    scopes: list[_Text] = Field(["openid", "profile", "email"], description="a list of scopes")
+    role_claim: _Text = Field("groups", description=_CLAIM_DESCRIPTION)
+    readers: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
+    admins: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
+
+    def kinds(self, roles: Collection[object]) -> frozenset[KeyKind]:
+        """Return the permissions of a person with these values of `role_claim`."""
+        kinds = {KeyKind.READ: self.readers, KeyKind.ADMIN: self.admins}
+        return frozenset(kind for kind, permitted in kinds.items() if any(role in permitted for role in roles))
 
 
 class Identity(BaseModel):
@@ -85,6 +121,10 @@ class Identity(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     issuers: list[Issuer] = Field([], description="a list of tables, [[issuers]]")
+    login: Login | None = Field(None, description="a table, [login]")
+
+
+_MODELS: Mapping[object, type[BaseModel]] = {"issuers": Issuer, "login": Login}
 
 
 def read_identity(path: Path) -> Identity:
@@ -104,6 +144,11 @@ def read_identity(path: Path) -> Identity:
         raise Misconfigured(f"{path.name}: {_error_message(error)} Correct the file.") from None
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
         raise Misconfigured(f"{path.name}: is not TOML ({error}). Correct the file.") from None
+    login = identity.login
+    if login is not None and not login.readers and not login.admins:
+        raise Misconfigured(f"{path.name}: login: permits no person to log in. Add groups to readers or admins.")
+    if login is not None and "openid" not in login.scopes:
+        raise Misconfigured(f'{path.name}: login.scopes: lacks "openid", which OpenID Connect requires. Add it.')
     names = [issuer.issuer for issuer in identity.issuers]
     for name in names:
         if names.count(name) > 1:
@@ -117,7 +162,7 @@ def _error_message(error: ValidationError) -> str:
     detail = next((detail for detail in errors if detail["type"] == "extra_forbidden"), errors[0])
     location = detail["loc"]
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
-    model = Issuer if len(location) > 1 else Identity
+    model = _MODELS[location[0]] if len(location) > 1 else Identity
     fields = model.model_fields
     if detail["type"] == "extra_forbidden":
         return f"{path}: is not a field. The fields are {', '.join(fields)}."

@@ -3,20 +3,19 @@
 import asyncio
 import json
 import logging
-import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import ceil
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 from joserfc.errors import JoseError
 from joserfc.jwk import Key, RSAKey, import_key
 
-from embedsink.auth.identity import Issuer, check_url
-from embedsink.errors import EmbedsinkError
+from embedsink.auth.identity import check_url
+from embedsink.errors import EmbedsinkError, preview
 from embedsink.net import is_loopback
 
 log = logging.getLogger(__name__)
@@ -37,15 +36,19 @@ class SigningKeys:
     """The signing keys of one issuer.
 
     Args:
-        issuer: the issuer.
+        issuer: the URL of the issuer.
         clock: returns the time in epoch seconds.
+        jwks_url: the URL of the JWK Set; None to read it from the issuer's configuration.
     """
 
-    def __init__(self, issuer: Issuer, clock: Callable[[], float]) -> None:
+    def __init__(self, issuer: str, clock: Callable[[], float], *, jwks_url: str | None = None) -> None:
         self.issuer = issuer
+        # The issuer's configuration, if it was needed (OpenID Connect Discovery 1.0, section 3).
+        self.configuration: dict[str, Any] = {}
         # The start of the last successful fetch, in epoch seconds; None before it.
         self.fetched_at: float | None = None
         self._clock = clock
+        self._jwks_url = jwks_url
         self._keys: dict[str, Key] = {}  # by thumbprint (RFC 7638)
         self._cool_down_ends_at = 0.0  # in monotonic seconds
         self._is_requested = asyncio.Event()
@@ -75,13 +78,7 @@ class SigningKeys:
 
     async def run(self) -> None:
         """Fetch the keys at once, regularly, and on request, until this task is cancelled."""
-        # A proxy would send a request for this machine to its own loopback address.
-        is_proxy_allowed = not is_loopback(urlsplit(self.issuer.issuer).hostname or "")
-        # Compressed responses may be small and their content huge, so ask for none.
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        trusted = ssl.create_default_context()  # the certificates of the system
-        options: dict[str, Any] = {"verify": trusted, "trust_env": is_proxy_allowed, "headers": headers}
-        async with httpx.AsyncClient(**options, timeout=FETCH_S_MAX) as client:
+        async with provider_client(self.issuer) as client:
             while True:
                 await self._fetch(client)
                 self._is_requested.clear()
@@ -94,14 +91,14 @@ class SigningKeys:
                         async with asyncio.timeout(FETCH_INTERVAL_S - COOL_DOWN_S):
                             await self._is_requested.wait()
 
-    async def _fetch(self, client: httpx.AsyncClient) -> None:
+    async def _fetch(self, client: httpx2.AsyncClient) -> None:
         """Fetch the keys. After an error, keep the previous ones and log the error."""
         fetched_at = self._clock()
         try:
             async with asyncio.timeout(FETCH_S_MAX):
-                self._keys = await _fetch_keys(client, self.issuer)
-        except (TimeoutError, httpx.TimeoutException):  # The timeouts of httpx limit each read, not the total time.
-            self._log_failure(f"{self.issuer.issuer}: did not respond within {FETCH_S_MAX:g} s. Check the network.")
+                await self._fetch_keys(client)
+        except (TimeoutError, httpx2.TimeoutException):  # The timeouts of httpx2 limit each read, not the total time.
+            self._log_failure(f"{self.issuer}: did not respond within {FETCH_S_MAX:g} s. Check the network.")
         except EmbedsinkError as error:
             self._log_failure(str(error))
         except Exception as error:
@@ -110,32 +107,37 @@ class SigningKeys:
             self.fetched_at = fetched_at
 
     def _log_failure(self, detail: str) -> None:
-        log.warning("issuer_unreachable", extra={"issuer": self.issuer.issuer, "detail": detail})
+        log.warning("issuer_unreachable", extra={"issuer": self.issuer, "detail": detail})
 
+    async def _fetch_keys(self, client: httpx2.AsyncClient) -> None:
+        """Fetch the signing keys, and the configuration if necessary. Raise EmbedsinkError if there are none."""
+        url = self._jwks_url or await self._discover(client)
+        jwks = (await fetch_object(client, url)).get("keys")
+        if not isinstance(jwks, list):
+            raise EmbedsinkError(f"{url}: is not a JWK Set (RFC 7517). Check jwks_url in identity.toml.")
+        signing_keys = [key for jwk in jwks[:KEYS_MAX] if (key := _import_signing_key(jwk)) is not None]
+        if not signing_keys:
+            raise EmbedsinkError(f"{url}: has no public key for signatures. Check jwks_url in identity.toml.")
+        self._keys = {key.thumbprint(): key for key in signing_keys}
 
-async def _fetch_keys(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Key]:
-    """Fetch the signing keys of an issuer, by thumbprint. Raise EmbedsinkError if there are none."""
-    url = issuer.jwks_url or await _discover(client, issuer)
-    jwks = (await _fetch_object(client, url)).get("keys")
-    if not isinstance(jwks, list):
-        raise EmbedsinkError(f"{url}: is not a JWK Set (RFC 7517). Check jwks_url in identity.toml.")
-    signing_keys = [key for jwk in jwks[:KEYS_MAX] if (key := _import_signing_key(jwk)) is not None]
-    if not signing_keys:
-        raise EmbedsinkError(f"{url}: has no public key for signatures. Check jwks_url in identity.toml.")
-    return {key.thumbprint(): key for key in signing_keys}
+    async def _discover(self, client: httpx2.AsyncClient) -> str:
+        """Fetch the configuration (OpenID Connect Discovery 1.0, section 4). Return the URL of the JWK Set in it."""
+        url = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+        configuration = await fetch_object(client, url)
+        if configuration.get("issuer") != self.issuer:
+            raise EmbedsinkError(f"{url}: describes another issuer. Check the issuer in identity.toml.")
+        self.configuration = configuration
+        return self.endpoint("jwks_uri")
 
-
-async def _discover(client: httpx.AsyncClient, issuer: Issuer) -> str:
-    """Return the URL of the issuer's JWK Set from its configuration (OpenID Connect Discovery 1.0, section 4)."""
-    url = f"{issuer.issuer.rstrip('/')}/.well-known/openid-configuration"
-    configuration = await _fetch_object(client, url)
-    if configuration.get("issuer") != issuer.issuer:
-        raise EmbedsinkError(f"{url}: describes another issuer. Check the issuer in identity.toml.")
-    try:
-        # Plain HTTP is allowed within this machine only.
-        return check_url(configuration.get("jwks_uri"), allow_http=issuer.issuer.startswith("http:"))
-    except ValueError:
-        raise EmbedsinkError(f"{url}: has no jwks_uri with HTTPS. Set jwks_url in identity.toml.") from None
+    def endpoint(self, name: str) -> str:
+        """Return a URL of the configuration. Raise EmbedsinkError if it is missing or not encrypted."""
+        try:
+            # Plain HTTP is allowed within this machine only.
+            is_local = self.issuer.startswith("http:")
+            return check_url(self.configuration.get(name), allow_http=is_local, allow_query=True)
+        except ValueError:
+            message = f"{self.issuer}: its OpenID configuration has no {name} with HTTPS. Check the issuer."
+            raise EmbedsinkError(message) from None
 
 
 def _import_signing_key(jwk: Any) -> Key | None:
@@ -151,26 +153,47 @@ def _import_signing_key(jwk: Any) -> Key | None:
     return None if is_too_short else key
 
 
-async def _fetch_object(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """Return the JSON object at a URL. Raise EmbedsinkError if the response is another one, or too large."""
+def provider_client(issuer: str) -> httpx2.AsyncClient:
+    """Return a client for requests to an issuer. Its timeouts limit each read; the caller limits the total time."""
+    # A proxy would send a request for this machine to its own loopback address.
+    is_proxy_allowed = not is_loopback(urlsplit(issuer).hostname or "")
+    # Compressed responses may be small and their content huge, so ask for none.
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    return httpx2.AsyncClient(trust_env=is_proxy_allowed, headers=headers, timeout=FETCH_S_MAX)
+
+
+async def fetch_object(
+    client: httpx2.AsyncClient, url: str, form: Mapping[str, str] | None = None, **options: Any
+) -> dict[str, Any]:
+    """Return the JSON object at a URL. With a form, send a POST.
+
+    Raises:
+        EmbedsinkError: there is no response, or it is not a JSON object, too large, or has another status than 200.
+        TimeoutException: a read took too long.
+    """
     content = b""
     try:
-        async with client.stream("GET", url) as response:
-            if response.status_code != httpx.codes.OK:  # Redirects are not followed.
-                raise EmbedsinkError(f"{url}: has the status {response.status_code} instead of 200. Check the URL.")
+        async with client.stream("GET" if form is None else "POST", url, data=form, **options) as response:
             async for chunk in response.aiter_raw():
                 content += chunk
                 if len(content) > FETCH_BYTES_MAX:
                     raise EmbedsinkError(f"{url}: is larger than {FETCH_BYTES_MAX:,} bytes. Check the URL.")
-    except httpx.TimeoutException:
+    except httpx2.TimeoutException:
         raise
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         cause = str(error) or type(error).__name__
         raise EmbedsinkError(f"{url}: can't be fetched ({cause}). Check the URL and the network.") from None
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
-        raise EmbedsinkError(f"{url}: is not JSON. Check the URL.") from None
+        value = None
+    if response.status_code != httpx2.codes.OK:  # Redirects are not followed.
+        # The error of a token endpoint (RFC 6749, section 5.2).
+        description = value.get("error_description", value.get("error")) if isinstance(value, dict) else None
+        cause = f" {preview(description)}" if description is not None else ""
+        raise EmbedsinkError(f"{url}: has the status {response.status_code} instead of 200.{cause} Check the URL.")
+    if value is None:
+        raise EmbedsinkError(f"{url}: is not JSON. Check the URL.")
     if not isinstance(value, dict):
         raise EmbedsinkError(f"{url}: is not a JSON object. Check the URL.")
     return value

@@ -9,13 +9,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from embedsink.auth.credentials import Credentials
 from embedsink.auth.keys import KeyKind
-from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable
 from embedsink.http.client_address import client_address
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.problems import problem_response
 from embedsink.http.rate_limiter import TokenBuckets
-from embedsink.http.sessions import Sessions
+from embedsink.http.session_cookie import read_cookie
 from embedsink.reasons import Reason
 
 # A connection gets at most one delayed response a second.
@@ -124,9 +123,7 @@ async def has_valid_key(scope: Scope) -> bool:
     A token that permits only ingest doesn't count, because ingest keys are public. This waits a few seconds if the
     signing keys of an access token's issuer are being fetched.
     """
-    engine: Engine = scope["state"]["engine"]
     credentials: Credentials = scope["state"]["credentials"]
-    sessions: Sessions = scope["state"]["sessions"]
     for name, value in scope["headers"]:
         if name == b"authorization":
             _, _, token = value.decode("latin-1").partition(" ")
@@ -135,8 +132,10 @@ async def has_valid_key(scope: Scope) -> bool:
             except (Refused, Unavailable):
                 return False
             return key is not None and bool(key.kinds - {KeyKind.INGEST})
-        if name == b"cookie" and sessions.key_of(Request(scope), engine.keys) is not None:
-            return True
+        if name == b"cookie":
+            session_token = read_cookie(Request(scope))
+            if session_token is not None and credentials.sessions.find(session_token) is not None:
+                return True
     return False
 
 

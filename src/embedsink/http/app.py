@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute
 
 from embedsink.auth.credentials import Credentials
 from embedsink.auth.identity import read_identity
+from embedsink.auth.sessions import Sessions
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError
@@ -29,14 +30,17 @@ from embedsink.http.pages.dashboards import DashboardPages
 from embedsink.http.pages.docs import Docs
 from embedsink.http.pages.error_page import with_error_page
 from embedsink.http.pages.login import LoginPage
+from embedsink.http.pages.provider_login import PendingLogins
 from embedsink.http.pages.vega_bundle import VegaBundle
 from embedsink.http.problems import answer_error, answer_http_error, ignore_disconnect
 from embedsink.http.query_params import QueryLimits
 from embedsink.http.resources import all_routes, describe_api
 from embedsink.http.section_cache import SectionCache
-from embedsink.http.sessions import Sessions
 from embedsink.http.transport import ProxyNetworks, Transport, parse_networks
 from embedsink.settings import Settings
+
+if TYPE_CHECKING:
+    from embedsink.auth.login_provider import LoginProvider
 
 
 class _Components(TypedDict):
@@ -46,11 +50,11 @@ class _Components(TypedDict):
     admission: Admission
     transport: Transport
     proxies: ProxyNetworks | None
-    sessions: Sessions
     dashboards: DashboardRegistry
     section_cache: SectionCache
     dashboard_pages: DashboardPages
     login_page: LoginPage
+    pending_logins: PendingLogins
     docs: Docs
     vega: VegaBundle
     openapi: OpenApi
@@ -61,6 +65,7 @@ class State(_Components):
 
     engine: Engine
     credentials: Credentials
+    login_provider: "LoginProvider | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,33 +148,48 @@ def _create_lifespan(
                 components["dashboards"].check(engine)
             if is_demo:
                 components["vega"].prepare()  # Build the chart library now, so that the first dashboard opens fast.
-            async with _open_credentials(engine) as credentials:
+            async with _open_credentials(engine) as (credentials, login_provider):
                 _tune_garbage_collector()
-                yield State(engine=engine, credentials=credentials, **components)
+                yield State(engine=engine, credentials=credentials, login_provider=login_provider, **components)
 
     return lifespan
 
 
 @asynccontextmanager
-async def _open_credentials(engine: Engine) -> AsyncIterator[Credentials]:
-    """Yield the credentials that the server accepts. Meanwhile, refresh the signing keys of trusted issuers.
+async def _open_credentials(engine: Engine) -> AsyncIterator[tuple[Credentials, "LoginProvider | None"]]:
+    """Yield the credentials that the server accepts, and the provider at which people log in.
+
+    Meanwhile, refresh the signing keys of the identity providers.
 
     Raises:
         Misconfigured: `identity.toml` is invalid.
     """
-    issuers = read_identity(engine.folder.identity).issuers
-    if not issuers:
-        yield Credentials(engine.keys)
-        return
-    from embedsink.auth.access_tokens import AccessTokens  # loads cryptography
+    settings = engine.settings
+    sessions = Sessions(
+        engine.keys, time.time, timeout_s=settings.login_timeout_s, idle_timeout_s=settings.login_idle_timeout_s
+    )
+    identity = read_identity(engine.folder.identity)
+    access_tokens = login_provider = None
+    if identity.issuers:
+        from embedsink.auth.access_tokens import AccessTokens  # loads cryptography
 
-    access_tokens = AccessTokens(issuers, time.time)
-    refreshing = asyncio.create_task(access_tokens.run())
+        access_tokens = AccessTokens(identity.issuers, time.time)
+    if identity.login is not None:
+        from embedsink.auth.login_provider import LoginProvider
+
+        secret = settings.login_client_secret
+        login_provider = LoginProvider(
+            identity.login, secret.get_secret_value() if secret is not None else None, time.time
+        )
+    refreshing = [
+        asyncio.create_task(provider.run()) for provider in (access_tokens, login_provider) if provider is not None
+    ]
     try:
-        yield Credentials(engine.keys, access_tokens)
+        yield Credentials(engine.keys, sessions, access_tokens), login_provider
     finally:
-        refreshing.cancel()
-        await asyncio.wait({refreshing})
+        for task in refreshing:
+            task.cancel()
+        await asyncio.gather(*refreshing, return_exceptions=True)
 
 
 def _create_components(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Components:
@@ -184,11 +204,11 @@ def _create_components(folder: DataFolder, settings: Settings, transport: Transp
         admission=ingest_endpoint.admission,
         transport=transport,
         proxies=parse_networks(settings.proxy_addresses),
-        sessions=Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none"),
         dashboards=dashboards,
         section_cache=SectionCache(),
         dashboard_pages=DashboardPages(dashboards, vega, settings, demo_token=demo_token),
         login_page=LoginPage(settings),
+        pending_logins=PendingLogins(),
         docs=Docs(openapi),
         vega=vega,
         openapi=openapi,

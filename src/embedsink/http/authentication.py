@@ -10,7 +10,7 @@ from embedsink.auth.credentials import Credentials
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.tokens import TOKEN_PREFIX
 from embedsink.errors import Refused, preview
-from embedsink.http.sessions import Sessions
+from embedsink.http.session_cookie import read_cookie
 from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
 
@@ -119,8 +119,9 @@ def session_key(request: Request, *, allow_cross_site_navigation: bool = False) 
         request: the request with the cookie.
         allow_cross_site_navigation: whether to accept a click on a link in a page of another site.
     """
-    sessions: Sessions = request.state.sessions
+    credentials: Credentials = request.state.credentials
     is_read = request.method in ("GET", "HEAD")
     if is_read and is_own_page(request, allow_cross_site_navigation=allow_cross_site_navigation):
-        return sessions.key_of(request, request.state.engine.keys)
+        token = read_cookie(request)
+        return None if token is None else credentials.sessions.find(token)
     return None

@@ -21,7 +21,7 @@ from embedsink.http.api import (
     reports,
 )
 from embedsink.http.openapi.builder import OpenApi, Tag
-from embedsink.http.pages import assets, docs, login, vega_bundle
+from embedsink.http.pages import assets, docs, login, provider_login, vega_bundle
 from embedsink.http.pages import dashboards as dashboard_pages
 from embedsink.settings import Settings
 
@@ -30,8 +30,8 @@ TAGS = (
     Tag("Reading", "Read reports and events, in the scope of the key.", (reports, exports, live, inspection)),
     Tag(
         "Dashboards",
-        "The dashboard pages and the data that they show. To log in, use a read key.",
-        (dashboard_pages, dashboards, login),
+        "The dashboard pages and the data that they show. To log in, use a read key or the identity provider.",
+        (dashboard_pages, dashboards, login, provider_login),
     ),
     Tag("Quarantine", "Stored rejections with their reasons.", (quarantine,)),
     Tag("Deployments", "Deployments, and the results of their dbt syncs.", (deployments, dbt_syncs)),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pytest
 
 from embedsink.http import sync_body
@@ -39,7 +39,7 @@ def result(job: str = "job1", **fields: Any) -> dict[str, Any]:
     return deepcopy(RESULT) | {"syncJobId": job} | fields
 
 
-def put(server: Server, body: Any, path: str | None = None, *, key: str | None, **headers: str) -> httpx.Response:
+def put(server: Server, body: Any, path: str | None = None, *, key: str | None, **headers: str) -> httpx2.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     job = body.get("syncJobId", "job1") if isinstance(body, dict) else "job1"
     header_fields = {"content-type": "application/json"} | {
@@ -410,12 +410,12 @@ def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         key = server.key("sync")
 
-        async def all_at_once() -> list[httpx.Response]:
+        async def all_at_once() -> list[httpx2.Response]:
             bodies = [result("race", svcCount=index % 2) for index in range(20)]
             headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
             return await asyncio.gather(
                 *(
-                    server._request("PUT", address("race"), list(httpx.Headers(headers).raw), {"json": body})
+                    server._request("PUT", address("race"), list(httpx2.Headers(headers).raw), {"json": body})
                     for body in bodies
                 )
             )

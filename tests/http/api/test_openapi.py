@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import requests
 import schemathesis
@@ -114,7 +114,7 @@ def reasons_of(path: str, method: str, status: int) -> list[str]:
     return [reason for part in parts for reason in part.get("properties", {}).get("reason", {}).get("enum", ())]
 
 
-def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Response:
+def ask(server: Server, path: str, method: str, **options: Any) -> httpx2.Response:
     """Send a request to an operation, with a value for each path parameter."""
     values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j", "section": "use"}
     return server.request(method.upper(), path.format(**values), **options)

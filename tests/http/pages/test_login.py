@@ -4,10 +4,11 @@ import gzip
 import threading
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import embedsink.http.pages.dashboards
@@ -27,17 +28,17 @@ REPORT = "/api/v1/reports/views"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
-def log_in(server: Server, key: str, *, next_: str = "", headers: dict[str, str] | None = None) -> httpx.Response:
-    form = httpx.QueryParams({"key": key, "next": next_})
+def log_in(server: Server, key: str, *, next_: str = "", headers: dict[str, str] | None = None) -> httpx2.Response:
+    form = httpx2.QueryParams({"key": key, "next": next_})
     return server.request("POST", "/login", content=str(form), headers=FORM | (headers or {}))
 
 
-def cookie_of(response: httpx.Response) -> str:
+def cookie_of(response: httpx2.Response) -> str:
     assert response.status_code == 303, response.text
     return response.headers["set-cookie"].partition(";")[0]
 
 
-def with_cookie(server: Server, path: str, cookie: str, **headers: str) -> httpx.Response:
+def with_cookie(server: Server, path: str, cookie: str, **headers: str) -> httpx2.Response:
     header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return server.get(path, headers={"cookie": cookie} | header_fields)
 
@@ -64,7 +65,7 @@ def test_a_read_key_opens_pages_and_reports(server: Server) -> None:
 
 def test_over_https_the_cookie_is_secure(tmp_path: Any) -> None:
     with open_server(tmp_path, https_only=True) as server:
-        form = str(httpx.QueryParams({"key": server.key("read")}))
+        form = str(httpx2.QueryParams({"key": server.key("read")}))
         response = server.request("POST", "/login", content=form, headers=FORM, base_url="https://test")
         assert response.headers["set-cookie"].startswith("__Host-embedsink_login=")
         assert "; Secure" in response.headers["set-cookie"]
@@ -81,10 +82,25 @@ def test_a_login_ends_with_its_key(server: Server) -> None:
 
 def test_a_login_expires(tmp_path: Any) -> None:
     with open_server(tmp_path, login_timeout_s=60) as server:
-        sessions = server.state["sessions"]
+        set_clock = partial(setattr, server.state["credentials"].sessions, "_clock")
+        started_at = time.time()
         cookie = cookie_of(log_in(server, server.key("read")))
         assert with_cookie(server, PAGE, cookie).status_code == 200
-        sessions._timeout_s = -1
+        set_clock(lambda: started_at + 59)
+        assert with_cookie(server, PAGE, cookie).status_code == 200
+        set_clock(lambda: started_at + 62)
+        assert with_cookie(server, PAGE, cookie).status_code == 303
+
+
+def test_a_login_ends_without_use(tmp_path: Any) -> None:
+    with open_server(tmp_path, login_idle_timeout_s=60) as server:
+        now = [time.time()]
+        server.state["credentials"].sessions._clock = lambda: now[0]
+        cookie = cookie_of(log_in(server, server.key("read")))
+        for _ in range(3):
+            now[0] += 59
+            assert with_cookie(server, PAGE, cookie).status_code == 200
+        now[0] += 60
         assert with_cookie(server, PAGE, cookie).status_code == 303
 
 
@@ -95,7 +111,8 @@ def test_a_login_expires(tmp_path: Any) -> None:
 def test_the_form_names_the_duration_of_a_login(tmp_path: Any, timeout_s: int, duration: str) -> None:
     with open_server(tmp_path, login_timeout_s=timeout_s) as server:
         form = " ".join(server.get("/login").text.split())
-        assert f"ends after {duration}, when the key expires or is revoked, or when the server restarts." in form
+        expected = f"ends after {duration}, after 2 hours without use, when the key expires or is revoked, or when the"
+        assert expected in form
 
 
 @pytest.mark.parametrize("forged", ["{}A", "x{}", ""])
@@ -147,8 +164,13 @@ def test_an_invalid_origin_counts_as_another_site(server: Server, origin: str) -
     assert problem(with_cookie(server, REPORT, cookie, origin=origin)) == "no_credential"
 
 
-def test_logging_out_deletes_the_cookie(server: Server) -> None:
-    response = server.request("POST", "/logout")
+def test_logging_out_ends_the_session_and_deletes_the_cookie(server: Server) -> None:
+    key = server.key("read")
+    cookie, other_cookie = cookie_of(log_in(server, key)), cookie_of(log_in(server, key))
+    response = server.request("POST", "/logout", headers={"cookie": cookie})
+    assert with_cookie(server, PAGE, cookie).status_code == 303
+    assert with_cookie(server, REPORT, cookie).status_code == 401
+    assert with_cookie(server, PAGE, other_cookie).status_code == 200
     assert (response.status_code, response.headers["location"]) == (303, "/login")
     assert response.headers["set-cookie"].startswith("embedsink_login=; Max-Age=0; ")
 
@@ -243,7 +265,7 @@ def test_pages_are_rendered_outside_the_event_loop(server: Server, monkeypatch: 
 
 def test_configured_origins_may_frame_pages(tmp_path: Any) -> None:
     with open_server(tmp_path, https_only=True, frame_origins="https://app.example.com") as server:
-        form = str(httpx.QueryParams({"key": server.key("read")}))
+        form = str(httpx2.QueryParams({"key": server.key("read")}))
         response = server.request("POST", "/login", content=form, headers=FORM, base_url="https://test")
         assert "frame-ancestors https://app.example.com" in response.headers["content-security-policy"]
         # In a frame, the cookie is a third-party cookie.
@@ -304,7 +326,7 @@ def test_the_demo_opens_without_a_login_only_on_its_own_machine(tmp_path: Path) 
     ],
 )
 def test_servers_on_one_host_have_a_cookie_each(server: Server, host: str, name: str) -> None:
-    form = str(httpx.QueryParams({"key": server.key("read")}))
+    form = str(httpx2.QueryParams({"key": server.key("read")}))
     at = {"base_url": f"http://{host}"}
     cookie = cookie_of(server.request("POST", "/login", content=form, headers=FORM, **at))
     assert cookie.partition("=")[0] == name

@@ -30,7 +30,7 @@ from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega_bundle import VegaBundle
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters
 from embedsink.http.security_headers import NO_STORE
-from embedsink.http.sessions import Sessions
+from embedsink.http.session_cookie import set_cookie
 from embedsink.http.transport import check_transport, is_loopback_host
 from embedsink.protocol.messages import catalog_for
 from embedsink.reasons import Reason
@@ -73,6 +73,7 @@ class DashboardPages:
         self.vega = vega
         self.headers = page_headers(frame_origins=settings.frame_origins)
         self._demo_token = demo_token
+        self._session_s = settings.login_timeout_s
         full_types = catalog_for(settings.service_name).types
         # Only the last part, such as `view` of `svc:event:view`.
         self.short_types = sorted({full_type.rpartition(":")[2] for full_type in full_types})
@@ -113,8 +114,8 @@ class DashboardPages:
         if session_key(request, allow_cross_site_navigation=True) is None:
             demo_key = self._demo_key(request)
             if demo_key is not None:
-                sessions: Sessions = request.state.sessions
-                headers["Set-Cookie"] = sessions.login_cookie(demo_key, request)
+                token = request.state.credentials.sessions.start(demo_key)
+                headers["Set-Cookie"] = set_cookie(request, token, self._session_s)
         return HTMLResponse(html, headers=headers)
 
     def _demo_key(self, request: Request) -> Key | None:

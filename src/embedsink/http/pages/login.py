@@ -1,11 +1,12 @@
 """`/login` and `/logout`: exchange a read key for a session cookie, and delete the cookie."""
 
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.status import HTTP_401_UNAUTHORIZED
 
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
@@ -19,7 +20,7 @@ from embedsink.http.openapi.parts import TEXT, html_page, object_of
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.sessions import Sessions
+from embedsink.http.session_cookie import read_cookie, set_cookie
 from embedsink.http.transport import check_own_page, check_transport
 from embedsink.http.wire.request_body import BodyReader
 from embedsink.reasons import Reason
@@ -37,8 +38,13 @@ class LoginPage:
 
     def __init__(self, settings: Settings) -> None:
         self._body_reader = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
-        self._session_duration = _duration_text(settings.login_timeout_s)
-        self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
+        self._session_s = settings.login_timeout_s
+        self._is_framed = settings.frame_origins != "none"
+        self._durations = {
+            "duration": _duration_text(settings.login_timeout_s),
+            "idle_duration": _duration_text(settings.login_idle_timeout_s),
+        }
+        self.headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
 
     async def fields(self, request: Request) -> dict[str, str]:
         """Return the submitted fields of the form, by name.
@@ -69,16 +75,28 @@ class LoginPage:
             ) from None
         return {name: values[0] for name, values in fields.items()}  # Ignore repeated fields.
 
-    async def form(self, path: str, *, error: str = "") -> Response:
-        """Return the page of the form, which redirects to `path` after the login. An error message sets status 401."""
-        html = await run_in_threadpool(render, "login.html", next=path, error=error, duration=self._session_duration)
-        if not error:
-            return HTMLResponse(html, headers=self._headers)
-        return HTMLResponse(html, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
+    async def form(self, request: Request, path: str, *, error: str = "", status: int = 401) -> Response:
+        """Return the page of the form, which redirects to `path` after the login.
 
-    def redirect(self, path: str, cookie: str) -> Response:
-        """Return a redirect to `path`. `cookie` is a `Set-Cookie` header that sets or deletes the session cookie."""
-        return RedirectResponse(path, 303, headers=self._headers | {"Set-Cookie": cookie})
+        Args:
+            request: the request.
+            path: the path of a dashboard page.
+            error: the message about a failed login; empty without one.
+            status: the status of the response, if there is a message.
+        """
+        provider = request.state.login_provider
+        host = urlsplit(provider.login.issuer).hostname if provider is not None else None
+        html = await run_in_threadpool(render, "login.html", next=path, error=error, provider=host, **self._durations)
+        if not error:
+            return HTMLResponse(html, headers=self.headers)
+        challenge = {"WWW-Authenticate": 'Bearer realm="embedsink"'} if status == HTTP_401_UNAUTHORIZED else {}
+        return HTMLResponse(html, status, headers=self.headers | challenge)
+
+    def redirect(self, request: Request, path: str, token: str) -> Response:
+        """Return a redirect to `path` that sets the session cookie. An empty token deletes the cookie."""
+        max_age_s = self._session_s if token else 0
+        cookie = set_cookie(request, token, max_age_s, is_framed=self._is_framed)
+        return RedirectResponse(path, 303, headers=self.headers | {"Set-Cookie": cookie})
 
 
 def _duration_text(seconds: int) -> str:
@@ -88,7 +106,7 @@ def _duration_text(seconds: int) -> str:
     return f"{count:,} {unit if count == 1 else f'{unit}s'}"
 
 
-def _redirect_path(requested: str | None) -> str:
+def redirect_path(requested: str | None) -> str:
     """Return the requested path if it is a dashboard page. Otherwise return the path of the list of dashboards.
 
     A path that a browser could resolve to another site is not a dashboard page.
@@ -107,39 +125,41 @@ async def login(request: Request) -> Response:
     if request.method == "POST":
         return await _submit(request, page)
     check_parameters(request.query_params, ("next",))
-    return await page.form(_redirect_path(request.query_params.get("next")))
+    return await page.form(request, redirect_path(request.query_params.get("next")))
 
 
 async def _submit(request: Request, page: LoginPage) -> Response:
     """Exchange the submitted key for a cookie, or show the form with an error if the key is not a live read key."""
     check_own_page(request)
     fields = await page.fields(request)
-    path = _redirect_path(fields.get("next"))
+    path = redirect_path(fields.get("next"))
     engine: Engine = request.state.engine
     key = engine.keys.find(fields.get("key", "").strip())
     if key is None:
         return await page.form(
-            path, error="This key is unknown, expired or revoked. Check it, or ask the operator for a new key."
+            request, path, error="This key is unknown, expired or revoked. Check it, or ask the operator for a new key."
         )
     try:
         check_kind(key, [KeyKind.READ])
     except Refused:
         article = "an" if key.kind is KeyKind.INGEST else "a"
-        return await page.form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
+        return await page.form(request, path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
     request.scope["state"]["key_id"] = key.key_id  # for log lines
-    sessions: Sessions = request.state.sessions
-    return page.redirect(path, sessions.login_cookie(key, request))
+    return page.redirect(request, path, request.state.credentials.sessions.start(key))
 
 
 async def logout(request: Request) -> Response:
-    """Delete the cookie and redirect to the login."""
+    """End the session, delete the cookie, and redirect to the login."""
     check_own_page(request)
     page: LoginPage = request.state.login_page
-    sessions: Sessions = request.state.sessions
-    return page.redirect("/login", sessions.logout_cookie(request))
+    token = read_cookie(request)
+    if token is not None:
+        request.state.credentials.sessions.end(token)
+    return page.redirect(request, "/login", "")
 
 
 ROUTES = [Route("/login", login, methods=["GET", "POST"]), Route("/logout", logout, methods=["POST"])]
+BODY_REASONS = (Reason.MEDIA_TYPE, Reason.BODY_TOO_LARGE, Reason.BODY_TOO_SLOW, Reason.OVERLOADED)
 _FORM_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST_REASONS)
 
 
@@ -148,7 +168,6 @@ def operations(_: Settings) -> list[Operation]:
     next_page = parameter(
         "next", {"type": "string", "examples": ["/dashboards/overview"]}, "The page to open after the login."
     )
-    body_reasons = (Reason.MEDIA_TYPE, Reason.BODY_TOO_LARGE, Reason.BODY_TOO_SLOW, Reason.OVERLOADED)
     return [
         Operation(
             method="get",
@@ -164,11 +183,11 @@ def operations(_: Settings) -> list[Operation]:
             path="/login",
             id="login",
             summary=(
-                "Log in with a read key. The cookie is valid until it expires, the key expires or is revoked, "
-                "or the server restarts"
+                "Log in with a read key. The cookie is valid until it expires or is unused for long, the key expires "
+                "or is revoked, or the server restarts"
             ),
             success=Success(303, "Redirects to the dashboards, with the cookie.", {}),
-            error_reasons=(*_FORM_REASONS, *body_reasons),
+            error_reasons=(*_FORM_REASONS, *BODY_REASONS),
             request_body={FORM_TYPE: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
             response_headers={"Set-Cookie": "The session; HttpOnly."},
             other_statuses={

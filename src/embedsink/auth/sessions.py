@@ -1,0 +1,140 @@
+"""The logins of people in a browser. The browser has a random token in a cookie; the server stores its SHA-256.
+
+Sessions exist in memory only. A stolen data folder contains none, and a restart ends all of them
+(docs/decisions/0008).
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from itertools import islice
+
+from embedsink.auth.key_cache import KeyCache
+from embedsink.auth.keys import Key
+from embedsink.auth.tokens import digest_of
+
+# The maximum number of sessions of one key or person. Beyond it, the oldest ends.
+SESSIONS_PER_KEY_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey(Key):
+    """The key of a session. Its digest is that of the session's token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A person at an OpenID provider.
+
+    Args:
+        issuer: the provider.
+        subject: the claim `sub`.
+        session_id: the claim `sid`, the session at the provider; None if the provider has no such ids.
+    """
+
+    issuer: str
+    subject: str
+    session_id: str | None
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session: the key of the login, its times in epoch seconds, and the person, if one logged in at a provider."""
+
+    key: Key
+    person: Person | None
+    ends_at: float
+    used_at: float
+
+
+class Sessions:
+    """The sessions of a server.
+
+    Args:
+        keys: the API keys.
+        clock: returns the time in epoch seconds.
+        timeout_s: the duration of a session.
+        idle_timeout_s: the time without a request after which a session ends.
+    """
+
+    def __init__(self, keys: KeyCache, clock: Callable[[], float], *, timeout_s: float, idle_timeout_s: float) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._idle_timeout_s = idle_timeout_s
+        self._sessions: dict[str, _Session] = {}  # by the digest of the token, the oldest first
+
+    def start(self, key: Key, person: Person | None = None) -> str:
+        """Start a session, and return its token.
+
+        Args:
+            key: the API key that was entered, or the key of a person.
+            person: the person; None for an API key.
+        """
+        now = self._clock()
+        self._end_where(lambda session: not self._is_live(session, now))
+        of_key = [digest for digest, session in self._sessions.items() if session.key.key_id == key.key_id]
+        for digest in islice(of_key, max(0, len(of_key) - SESSIONS_PER_KEY_MAX + 1)):
+            del self._sessions[digest]
+        token = secrets.token_urlsafe(32)
+        self._sessions[digest_of(token)] = _Session(key, person, ends_at=now + self._timeout_s, used_at=now)
+        return token
+
+    def find(self, token: str) -> SessionKey | None:
+        """Return the key of a live session, which grants what the login grants now. Each call counts as use."""
+        digest = digest_of(token)
+        session = self._use(digest)
+        if session is None:
+            return None
+        # The operator may have edited the key since the login.
+        key = session.key if session.person is not None else self._keys.by_id(session.key.key_id)
+        assert key is not None  # noqa: S101  The session is live.
+        return SessionKey(**{field.name: getattr(key, field.name) for field in fields(Key)} | {"digest": digest})
+
+    def is_live(self, key: SessionKey) -> bool:
+        """Return whether the session of a key that `find` returned is live. Each call counts as use."""
+        return self._use(key.digest) is not None
+
+    def end(self, token: str) -> None:
+        """End a session."""
+        self._sessions.pop(digest_of(token), None)
+
+    def end_of_person(self, issuer: str, *, subject: str | None, session_id: str | None) -> int:
+        """End the sessions of a person, or those of one session at the provider. Return their number.
+
+        Args:
+            issuer: the provider.
+            subject: the person; None for any.
+            session_id: the session at the provider; None for any.
+        """
+
+        def matches(session: _Session) -> bool:
+            person = session.person
+            return (
+                person is not None
+                and person.issuer == issuer
+                and subject in (None, person.subject)
+                and session_id in (None, person.session_id)
+            )
+
+        return self._end_where(matches)
+
+    def _use(self, digest: str) -> _Session | None:
+        """Return a session, and record that it is used; None if it is unknown or has ended."""
+        session = self._sessions.get(digest)
+        now = self._clock()
+        if session is None or not self._is_live(session, now):
+            return None
+        session.used_at = now
+        return session
+
+    def _is_live(self, session: _Session, now: float) -> bool:
+        is_within_time = now < session.ends_at and now < session.used_at + self._idle_timeout_s
+        return is_within_time and (session.person is not None or self._keys.is_live(session.key))
+
+    def _end_where(self, condition: Callable[[_Session], bool]) -> int:
+        """End the sessions that fulfil a condition. Return their number."""
+        ended = [digest for digest, session in self._sessions.items() if condition(session)]
+        for digest in ended:
+            del self._sessions[digest]
+        return len(ended)

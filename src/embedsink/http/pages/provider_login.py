@@ -1,0 +1,203 @@
+"""`/login/start`, `/login/callback` and `/login/backchannel`: log in and out at an OpenID provider."""
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from embedsink.errors import Refused
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
+from embedsink.http.openapi.operation import Operation, Success
+from embedsink.http.openapi.parameters import parameter
+from embedsink.http.openapi.parts import TEXT, object_of
+from embedsink.http.pages.login import BODY_REASONS, FORM_TYPE, LoginPage, redirect_path
+from embedsink.http.query_params import check_parameters
+from embedsink.http.session_cookie import read_cookie, set_cookie
+from embedsink.http.transport import check_transport
+from embedsink.reasons import Reason
+from embedsink.settings import Settings
+
+if TYPE_CHECKING:
+    from embedsink.auth.login_provider import LoginFailed, LoginProvider  # loads cryptography
+
+log = logging.getLogger(__name__)
+
+START_PATH, CALLBACK_PATH, BACKCHANNEL_PATH = "/login/start", "/login/callback", "/login/backchannel"
+# How long a person may take at the provider.
+PENDING_S_MAX = 600
+_PENDING_COOKIE = "embedsink_pending_login"
+_DENIED = "The identity provider did not log you in. Try again."
+_NOT_PENDING = "This login has expired, or began in another browser. Log in again."
+
+
+class PendingLogins:
+    """The logins that have begun, in signed cookies: a stranger who begins many takes no memory."""
+
+    def __init__(self) -> None:
+        self._serializer = URLSafeTimedSerializer(secrets.token_bytes(32))
+
+    def cookie(self, request: Request, fields: dict[str, str]) -> str:
+        """Return the `Set-Cookie` value of a login that begins."""
+        return set_cookie(request, self._serializer.dumps(fields), PENDING_S_MAX, name=_PENDING_COOKIE)
+
+    def read(self, request: Request) -> dict[str, str] | None:
+        """Return the fields of the browser's pending login; None without one."""
+        try:
+            fields: dict[str, str] = self._serializer.loads(
+                read_cookie(request, _PENDING_COOKIE) or "", max_age=PENDING_S_MAX
+            )
+        except BadData:
+            return None
+        return fields
+
+
+async def start(request: Request) -> Response:
+    """Send the browser to the provider's login page."""
+    from embedsink.auth.login_provider import LoginFailed, PendingLogin
+
+    check_transport(request.scope)
+    check_parameters(request.query_params, ("next",))
+    page, provider = _page_and_provider(request)
+    next_path = redirect_path(request.query_params.get("next"))
+    server_url = provider.login.server_url
+    if str(request.headers.get("host")) != server_url.partition("://")[2]:
+        # The provider sends the browser back to this URL, so set the cookie there.
+        return RedirectResponse(f"{server_url}{START_PATH}?{urlencode({'next': next_path})}", 303, page.headers)
+    pending = PendingLogin(next_path)
+    try:
+        url = await provider.authorization_url(pending)
+    except LoginFailed as error:
+        return await _failed(request, error, next_path)
+    fields = {name: getattr(pending, name) for name in PendingLogin.__slots__}
+    cookie = request.state.pending_logins.cookie(request, fields)
+    return RedirectResponse(url, 303, page.headers | {"Set-Cookie": cookie})
+
+
+async def finish(request: Request) -> Response:
+    """Log in a person whom the provider has sent back (OpenID Connect Core 1.0, section 3.1.2.5)."""
+    from embedsink.auth.login_provider import LoginFailed, PendingLogin
+
+    check_transport(request.scope)
+    page, provider = _page_and_provider(request)
+    fields = request.state.pending_logins.read(request)
+    query = request.query_params
+    state = query.get("state", "")
+    if fields is None or not secrets.compare_digest(state.encode(), fields["state"].encode()):
+        return await _failed(request, LoginFailed(_NOT_PENDING, "the state is not that of a pending login."), "")
+    pending = PendingLogin(**fields)
+    try:
+        if query.get("iss", provider.login.issuer) != provider.login.issuer:  # RFC 9207
+            raise LoginFailed(_DENIED, "the response has another issuer (iss).")
+        if "code" not in query:
+            cause = " ".join(query.get(name, "") for name in ("error", "error_description")).strip()
+            raise LoginFailed(_DENIED, f"the provider answered: {cause or 'no code'}")
+        key, person = await provider.log_in(query["code"], pending)
+    except LoginFailed as error:
+        return await _failed(request, error, pending.next_path)
+    request.scope["state"]["key_id"] = key.key_id  # for log lines
+    log.info("login", extra={"key_id": key.key_id, "label": key.label, "kinds": sorted(key.kinds)})
+    response = page.redirect(request, pending.next_path, request.state.credentials.sessions.start(key, person))
+    response.headers.append("Set-Cookie", _without_pending(request))
+    return response
+
+
+async def end_at_provider(request: Request) -> Response:
+    """End the sessions of a person who logged out at the provider (OpenID Connect Back-Channel Logout 1.0)."""
+    from embedsink.auth.signed_tokens import InvalidToken
+
+    check_transport(request.scope)
+    page, provider = _page_and_provider(request)
+    form = await page.fields(request)
+    try:
+        person = await provider.parse_logout_token(form.get("logout_token", ""))
+    except InvalidToken as error:
+        raise Refused(Reason.BAD_PARAMETER, f"logout_token: {error}. Send a logout token of the provider.") from None
+    count = request.state.credentials.sessions.end_of_person(
+        person.issuer, subject=person.subject or None, session_id=person.session_id
+    )
+    log.info("logout_at_provider", extra={"sessions": count})
+    return Response(status_code=200, headers={"Cache-Control": "no-store"})
+
+
+def _page_and_provider(request: Request) -> "tuple[LoginPage, LoginProvider]":
+    """Return the login page and the provider. Raise Refused (`not_found`) without a provider."""
+    page: LoginPage = request.state.login_page
+    provider: LoginProvider | None = request.state.login_provider
+    if provider is None:
+        raise Refused(Reason.NOT_FOUND, "login: this server has no identity provider. Add [login] to identity.toml.")
+    return page, provider
+
+
+async def _failed(request: Request, error: "LoginFailed", next_path: str) -> Response:
+    """Log the cause of a failed login, and show the login page with a message."""
+    log.warning("login_failed", extra={"detail": error.detail})
+    page: LoginPage = request.state.login_page
+    response = await page.form(request, redirect_path(next_path), error=str(error), status=error.status)
+    response.headers.append("Set-Cookie", _without_pending(request))
+    return response
+
+
+def _without_pending(request: Request) -> str:
+    """Return the `Set-Cookie` value that deletes a pending login."""
+    return set_cookie(request, "", 0, name=_PENDING_COOKIE)
+
+
+ROUTES = [
+    Route(START_PATH, start, methods=["GET"]),
+    Route(CALLBACK_PATH, finish, methods=["GET"]),
+    Route(BACKCHANNEL_PATH, end_at_provider, methods=["POST"]),
+]
+_REASONS = (Reason.PLAIN_HTTP, Reason.NOT_FOUND, *ANY_REQUEST_REASONS)
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Return the OpenAPI operations of the routes."""
+    statuses: dict[int, Any] = {
+        401: "The login failed. The response is the login page with an error message.",
+        403: "The person may not read the dashboards. The response is the login page with an error message.",
+        503: "The provider can't be reached. The response is the login page with an error message.",
+    }
+    return [
+        Operation(
+            method="get",
+            path=START_PATH,
+            id="startLogin",
+            summary="Begin a login at the identity provider",
+            success=Success(303, "Redirects to the provider.", {}),
+            error_reasons=_REASONS,
+            parameters=[parameter("next", TEXT, "The page to open after the login.")],
+            response_headers={"Set-Cookie": "The pending login; HttpOnly."},
+            other_statuses={503: statuses[503]},
+        ),
+        Operation(
+            method="get",
+            path=CALLBACK_PATH,
+            id="finishLogin",
+            summary="Log in a person whom the identity provider has sent back",
+            success=Success(303, "Redirects to the dashboards, with the cookie.", {}),
+            error_reasons=_REASONS,
+            parameters=[
+                parameter("code", TEXT, "The authorization code."),
+                parameter("state", TEXT, "The value that the server sent to the provider."),
+                parameter("iss", TEXT, "The issuer (RFC 9207)."),
+                parameter("error", TEXT, "The code of an error at the provider."),
+                parameter("error_description", TEXT, "The text of an error at the provider."),
+            ],
+            response_headers={"Set-Cookie": "The session; HttpOnly."},
+            other_statuses=statuses,
+        ),
+        Operation(
+            method="post",
+            path=BACKCHANNEL_PATH,
+            id="endLoginAtProvider",
+            summary="End the sessions of a person who logged out at the identity provider",
+            success=Success(200, "The sessions have ended.", {}),
+            error_reasons=(*_REASONS, Reason.NOT_READY, *BODY_REASONS),
+            request_body={FORM_TYPE: object_of({"logout_token": TEXT})},
+        ),
+    ]

@@ -1,0 +1,151 @@
+"""Sessions: their end, their limits, and the persons whose sessions end at once."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from embedsink.auth import sessions as sessions_module
+from embedsink.auth.key_cache import KeyCache
+from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.auth.sessions import Person, Sessions
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KeyStore:
+    return KeyStore(tmp_path / "keys.json")
+
+
+@pytest.fixture
+def key(store: KeyStore) -> Key:
+    return store.create(KeyKind.READ, deployments=[7], now=time.time())[0]
+
+
+@pytest.fixture
+def cache(store: KeyStore, key: Key, clock: Clock) -> KeyCache:
+    return KeyCache(store, clock)
+
+
+@pytest.fixture
+def sessions(cache: KeyCache, clock: Clock) -> Sessions:
+    return Sessions(cache, clock, timeout_s=100, idle_timeout_s=30)
+
+
+def test_a_session_grants_what_its_key_grants(sessions: Sessions, key: Key) -> None:
+    token = sessions.start(key)
+    found = sessions.find(token)
+    assert found is not None
+    assert (found.key_id, found.kinds, found.scope) == (key.key_id, key.kinds, key.scope)
+    assert found.digest != key.digest
+    assert sessions.is_live(found)
+    assert sessions.find("other") is None
+    assert token not in repr(vars(sessions))
+
+
+def test_a_session_ends_after_its_time_and_without_use(sessions: Sessions, key: Key, clock: Clock) -> None:
+    token, idle = sessions.start(key), sessions.start(key)
+    for _ in range(4):
+        clock.now += 24
+        assert sessions.find(token) is not None
+    assert sessions.find(idle) is None
+    clock.now += 5
+    assert sessions.find(token) is None
+
+
+def test_an_open_stream_counts_as_use(sessions: Sessions, key: Key, clock: Clock) -> None:
+    token = sessions.start(key)
+    found = sessions.find(token)
+    assert found is not None
+    for _ in range(3):
+        clock.now += 29
+        assert sessions.is_live(found)
+    clock.now += 14
+    assert not sessions.is_live(found)
+
+
+def test_a_logout_ends_one_session(sessions: Sessions, key: Key) -> None:
+    token, other = sessions.start(key), sessions.start(key)
+    sessions.end(token)
+    sessions.end("unknown")
+    assert sessions.find(token) is None
+    assert sessions.find(other) is not None
+
+
+def test_a_changed_key_changes_its_sessions(sessions: Sessions, key: Key, store: KeyStore, cache: KeyCache) -> None:
+    token = sessions.start(key)
+    document = json.loads(store.path.read_text())
+    document["keys"][0]["deployments"] = [8]
+    store.path.write_text(json.dumps({"keys": document["keys"]}))
+    cache.refresh()
+    found = sessions.find(token)
+    assert found is not None
+    assert found.scope.deployments == frozenset({8})
+
+
+def test_a_revoked_key_ends_its_sessions(sessions: Sessions, key: Key, store: KeyStore, cache: KeyCache) -> None:
+    token = sessions.start(key)
+    found = sessions.find(token)
+    assert found is not None
+    store.revoke(key.key_id, now=time.time())
+    cache.refresh()
+    assert sessions.find(token) is None
+    assert not sessions.is_live(found)
+
+
+def test_a_key_has_a_limited_number_of_sessions(
+    sessions: Sessions, key: Key, store: KeyStore, cache: KeyCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "SESSIONS_PER_KEY_MAX", 3)
+    other, _ = store.create(KeyKind.READ, now=time.time())
+    cache.refresh()
+    other_token = sessions.start(other)
+    tokens = [sessions.start(key) for _ in range(5)]
+    assert [sessions.find(token) is not None for token in tokens] == [False, False, True, True, True]
+    assert sessions.find(other_token) is not None
+
+
+def test_ended_sessions_take_no_memory(sessions: Sessions, key: Key, clock: Clock) -> None:
+    for _ in range(3):
+        sessions.start(key)
+    clock.now += 200
+    sessions.start(key)
+    assert len(sessions._sessions) == 1
+
+
+def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key) -> None:
+    people = [
+        Person("https://a.example", "ann", "s1"),
+        Person("https://a.example", "ann", "s2"),
+        Person("https://a.example", "bob", None),
+        Person("https://b.example", "ann", "s1"),
+    ]
+    person_key = replace(key, key_id="p_1", digest="")
+    tokens = [sessions.start(person_key, person) for person in people] + [sessions.start(key)]
+
+    def states() -> list[bool]:
+        return [sessions.find(token) is not None for token in tokens]
+
+    assert sessions.end_of_person("https://a.example", subject=None, session_id="s2") == 1
+    assert states() == [True, False, True, True, True]
+    assert sessions.end_of_person("https://a.example", subject="ann", session_id="s1") == 1
+    assert states() == [False, False, True, True, True]
+    assert sessions.end_of_person("https://a.example", subject="bob", session_id=None) == 1
+    assert states() == [False, False, False, True, True]
