@@ -112,9 +112,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedServer]:
 
 def uncompressed(response: ServerResponse) -> bytes:
     """Return the body of a response. Of a ZIP archive, return its files without the time of compression."""
-    if not response.body.startswith(b"PK"):
-        return response.body
-    with zipfile.ZipFile(io.BytesIO(response.body)) as archive:
+    return uncompressed_body(response.body)
+
+
+def uncompressed_body(body: bytes) -> bytes:
+    """Return a body. Of a ZIP archive, return its files without the time of compression."""
+    if not body.startswith(b"PK"):
+        return body
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
         return b"\n".join(name.encode() + archive.read(name) for name in archive.namelist())
 
 
