@@ -7,11 +7,13 @@ from typing import NamedTuple, Protocol
 import orjson
 from starlette.routing import BaseRoute
 
-from embedsink import __version__
 from embedsink.http.openapi.operation import Group, Operation
 from embedsink.http.openapi.parts import Schema
 from embedsink.http.openapi.schemas import schemas, security_schemes
 from embedsink.settings import Settings
+
+# The version of the management API (spec 9), which does not change with embedsink.
+API_VERSION = "1.0.0"
 
 
 class Resource(Protocol):
@@ -69,7 +71,7 @@ class OpenApi:
             "openapi": "3.1.0",
             "info": {
                 "title": "embedsink",
-                "version": __version__,
+                "version": API_VERSION,
                 "summary": "Stores the events of embedded analytics, and reports on them.",
             },
             "servers": [{"url": "/"}],
