@@ -99,10 +99,17 @@ def test_a_valid_token_becomes_a_key(issuer: Issuer, tmp_path: Path) -> None:
     assert token not in repr(key)
 
 
-def test_tokens_of_a_subject_have_the_same_id(issuer: Issuer, tmp_path: Path) -> None:
-    tokens = (issuer.token(), issuer.token(jti="2", scope=""), issuer.token(sub="user-2"))
-    first_id, second_id, other_id = [find(issuer, tmp_path, token).key_id for token in tokens]
-    assert first_id == second_id != other_id
+def test_tokens_of_a_subject_and_a_scope_have_the_same_id(issuer: Issuer, tmp_path: Path) -> None:
+    all_claims: list[dict[str, Any]] = [
+        {"t": "acme"},
+        {"t": ["acme"], "jti": "2", "scope": ""},
+        {"t": "acme", "sub": "user-2"},
+        {"t": "globex"},
+        {"t": "*"},
+    ]
+    ids = [find(issuer, tmp_path, issuer.token(**claims), tenants_claim="t").key_id for claims in all_claims]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 4
 
 
 @pytest.mark.parametrize("path", ["well-known", "jwks_url"])
@@ -290,7 +297,13 @@ def test_a_claim_limits_a_token_to_tenants(
     assert (scope.deployments, scope.tenants) == (None, tenants)
 
 
-@pytest.mark.parametrize("value", [None, [], "", [""], 7, ["acme", 7], {"acme": 1}, True])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, [], "", [""], 7, ["acme", 7], {"acme": 1}, True),
+        *(" ", "a\0b", "a\nb", "x" * 201, ["acme", "*"], "\ud800", ["acme", "\udfff"]),
+    ],
+)
 def test_a_token_with_a_wrong_claim_of_tenants_is_refused(issuer: Issuer, tmp_path: Path, value: Any) -> None:
     assert_refused(issuer, tmp_path, issuer.token(t=value), 'no list of tenants in its claim "t"', tenants_claim="t")
 

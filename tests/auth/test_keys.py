@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.parsing import DEPLOYMENT_MAX, normalize_origin, parse_deployment, parse_duration
+from embedsink.auth.parsing import DEPLOYMENT_MAX, normalize_origin, parse_deployment, parse_duration, parse_tenant
 from embedsink.auth.tokens import looks_like_key, new_token
 from embedsink.errors import Misconfigured
 from embedsink.key_scope import KeyScope
@@ -600,14 +601,32 @@ def test_a_damaged_file_leaves_the_keys_in_effect_and_is_reported_once(
     assert cache.find(token) == key
 
 
-def test_a_sync_key_with_origins_is_refused(file: KeyStore) -> None:
-    message = "origins: a sync key can't have origins. Use an empty list."
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"origins": [PAGE]}, "origins: a sync key can't have origins. Use an empty list."),
+        (
+            {"tenants": ["acme"]},
+            "tenants: a sync key can't have tenants, because results of dbt syncs have none. Leave them out.",
+        ),
+    ],
+    ids=["origins", "tenants"],
+)
+def test_a_sync_key_with_origins_or_tenants_is_refused(file: KeyStore, limits: dict[str, Any], message: str) -> None:
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
-        file.create(KeyKind.SYNC, origins=[PAGE], now=NOW)
+        file.create(KeyKind.SYNC, **limits, now=NOW)
     file.create(KeyKind.SYNC, now=NOW)
-    rewrite(file, lambda entry: entry.update(origins=[PAGE]))
+    rewrite(file, lambda entry: entry.update(limits))
     with pytest.raises(Misconfigured, match=rf"^keys\.json: keys\[0\]\.{re.escape(message)} Correct or restore"):
         file.keys()
+
+
+@pytest.mark.parametrize("tenant", ["*", " ", "", "a\nb", "x" * 201])
+def test_a_tenant_that_is_not_a_name_is_refused(file: KeyStore, tenant: str) -> None:
+    with pytest.raises(Misconfigured, match=r"^tenants: "):
+        file.create(KeyKind.READ, tenants=[tenant], now=NOW)
+    with pytest.raises(Misconfigured, match=r"is not one line of 1 to 200 characters, or is \*\. Correct it\."):
+        parse_tenant(tenant)
 
 
 def test_a_file_without_a_checksum_from_before_sync_keys_is_read(file: KeyStore, clock: Clock) -> None:

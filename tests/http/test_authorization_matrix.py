@@ -173,6 +173,7 @@ class Matrix:
         keys = {
             (kind, scope): self._store.create(kind, **limits, now=now)
             for kind, (scope, limits) in product(KeyKind, SCOPES.items())
+            if kind is not KeyKind.SYNC or "tenants" not in limits  # Results of dbt syncs have no tenant.
         }
         for kind in KeyKind:
             keys[kind, "revoked"] = self._store.create(kind, now=now)

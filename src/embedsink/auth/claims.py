@@ -8,7 +8,7 @@ from typing import Any
 
 from embedsink.auth.identity import Issuer, Provider
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.parsing import LABEL_CHARACTERS_MAX, parse_deployment
+from embedsink.auth.parsing import LABEL_CHARACTERS_MAX, parse_deployment, parse_tenant
 from embedsink.auth.signed_tokens import LEEWAY_S, InvalidToken, SignedToken
 from embedsink.errors import Misconfigured, preview
 from embedsink.key_scope import KeyScope
@@ -47,11 +47,12 @@ def check_access_token(token: SignedToken, issuer: Issuer, now: float) -> None:
 def token_key(claims: Mapping[str, Any], issuer: Issuer, *, digest: str, thumbprint: str) -> TokenKey:
     """Return the key of a valid access token. Raise InvalidToken if a claim with the scope is invalid."""
     subject = subject_of(claims)
+    scope = scope_of(claims, issuer)
     return TokenKey(
-        key_id=subject_id("t", issuer.issuer, subject),
+        key_id=subject_id("t", issuer.issuer, subject, scope),
         kinds=_parse_scopes(claims.get(issuer.scope_claim)),
         label=subject[:LABEL_CHARACTERS_MAX],
-        scope=scope_of(claims, issuer),
+        scope=scope,
         origins=frozenset(issuer.origins),
         created_at=float(max(claims["iat"], 0)),
         expires_at=float(min(claims["exp"], _EXPIRES_AT_MAX)) + LEEWAY_S,
@@ -70,9 +71,13 @@ def subject_of(claims: Mapping[str, Any]) -> str:
     return subject
 
 
-def subject_id(prefix: str, issuer: str, subject: str) -> str:
-    """Return the key id of a subject. All its credentials with this prefix have this id, so they share its limits."""
-    return f"{prefix}_{sha256(json.dumps([issuer, subject]).encode()).hexdigest()[:12]}"
+def subject_id(prefix: str, issuer: str, subject: str, scope: KeyScope) -> str:
+    """Return the key id of a subject with a scope. All its credentials with this prefix and scope have this id.
+
+    The scope is part of the id, because a `ready` event supplies its tenant to events of the same key only.
+    """
+    limits = [sorted(limit) if limit is not None else None for limit in (scope.deployments, scope.tenants)]
+    return f"{prefix}_{sha256(json.dumps([issuer, subject, *limits]).encode()).hexdigest()[:12]}"
 
 
 def scope_of(claims: Mapping[str, Any], provider: Provider) -> KeyScope:
@@ -126,6 +131,10 @@ def _parse_tenants(claims: Mapping[str, Any], name: str | None) -> frozenset[str
     entries = entries_of(claims, name)
     if entries == [EVERYTHING]:
         return None
-    if not entries or not all(isinstance(entry, str) and entry for entry in entries):
+    try:
+        tenants = frozenset(parse_tenant(entry) for entry in entries)
+    except Misconfigured:
+        tenants = frozenset()
+    if not tenants:
         raise InvalidToken(f"has no list of tenants in its claim {preview(name)}")
-    return frozenset(entries)
+    return tenants

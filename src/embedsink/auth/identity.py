@@ -149,7 +149,7 @@ def read_identity(path: Path) -> Identity:
         raise Misconfigured(f"{path.name}: login: permits no person to log in. Add groups to readers or admins.")
     if login is not None and "openid" not in login.scopes:
         raise Misconfigured(f'{path.name}: login.scopes: lacks "openid", which OpenID Connect requires. Add it.')
-    names = [issuer.issuer for issuer in identity.issuers]
+    names = [issuer.issuer.rstrip("/") for issuer in identity.issuers]
     for name in names:
         if names.count(name) > 1:
             raise Misconfigured(f"{path.name}: the issuer {preview(name)} is given twice. Delete one of the two.")

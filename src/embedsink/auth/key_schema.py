@@ -4,6 +4,7 @@ Importing this module loads pydantic, so `key_store` imports it only where it re
 """
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any
@@ -11,7 +12,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from embedsink.auth.keys import Key, KeyKind, format_time
-from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, TENANT_CHARACTERS_MAX, normalize_origin
+from embedsink.auth.parsing import (
+    DEPLOYMENT_MAX,
+    LABEL_CHARACTERS_MAX,
+    TENANT_CHARACTERS_MAX,
+    normalize_origin,
+    parse_tenant,
+)
 from embedsink.errors import Misconfigured, preview
 from embedsink.key_scope import KeyScope
 
@@ -36,18 +43,22 @@ def _check_printable(text: str) -> str:
     return text
 
 
-def _parse_origin(origin: str) -> str:
-    """Normalize an origin. Raise ValueError, which pydantic catches, for anything else."""
-    try:
-        return normalize_origin(origin)
-    except Misconfigured as error:
-        raise ValueError(str(error)) from None
+def _validator(parse: Callable[[str], str]) -> AfterValidator:
+    """Return a pydantic validator that calls a parser. Pydantic catches only a ValueError."""
+
+    def validate(text: str) -> str:
+        try:
+            return parse(text)
+        except Misconfigured as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(validate)
 
 
 _PrintableLine = Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX), AfterValidator(_check_printable)]
 _Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
-_Tenant = Annotated[str, Field(min_length=1, max_length=TENANT_CHARACTERS_MAX), AfterValidator(_check_printable)]
-Origin = Annotated[str, AfterValidator(_parse_origin)]
+_Tenant = Annotated[str, _validator(parse_tenant)]
+Origin = Annotated[str, _validator(normalize_origin)]
 _Time = Annotated[float, BeforeValidator(_parse_time)]
 
 _LINE_DESCRIPTION = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
@@ -132,7 +143,7 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
         path: the path of the entry in the file, for error messages; empty outside a file.
 
     Raises:
-        Misconfigured: a field is missing, unknown or invalid, or a sync key has origins.
+        Misconfigured: a field is missing, unknown or invalid, or a sync key has origins or tenants.
     """
     try:
         valid_entry = KeyEntry.model_validate(entry)
@@ -142,6 +153,11 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
         # A key in a page is public. With a public sync key, anyone could record a false result, which is final.
         field = _field_path(path, "origins")
         raise Misconfigured(f"{field}: a sync key can't have origins. Use an empty list.")
+    if valid_entry.kind is KeyKind.SYNC and valid_entry.tenants:
+        field = _field_path(path, "tenants")
+        raise Misconfigured(
+            f"{field}: a sync key can't have tenants, because results of dbt syncs have none. Leave them out."
+        )
     return _to_key(valid_entry)
 
 

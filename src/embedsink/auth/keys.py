@@ -21,7 +21,7 @@ class Key:
     """An API key or an access token, without the token itself, which is not stored. Times are epoch seconds.
 
     Args:
-        key_id: the name in lists and logs. It grants nothing. All access tokens of a subject have the same id.
+        key_id: the name in lists and logs. It grants nothing. Access tokens of one subject and scope have the same.
         kinds: the permissions. An API key has exactly one.
         label: a note for people; the subject of an access token.
         scope: the deployments and tenants that the key is limited to.

@@ -128,7 +128,7 @@ class LoginProvider:
                 status=403,
             )
         key = Key(
-            key_id=subject_id("p", self.login.issuer, subject),
+            key_id=subject_id("p", self.login.issuer, subject, scope),
             kinds=kinds,
             label=name,
             scope=scope,

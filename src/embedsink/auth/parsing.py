@@ -69,15 +69,17 @@ def parse_label(text: str) -> str:
     return text
 
 
-def parse_tenant(text: str) -> str:
+def parse_tenant(text: object) -> str:
     """Return the tenant of a key unchanged, if it is one printable line.
 
     Raises:
-        Misconfigured: the tenant is empty or too long, or has a character that can't be printed.
+        Misconfigured: the tenant is empty or too long, has a character that can't be printed, or is `*`, which means
+            all tenants in the claim of an access token.
     """
-    if not 1 <= len(text) <= TENANT_CHARACTERS_MAX or not text.isprintable():
+    is_line = isinstance(text, str) and 1 <= len(text) <= TENANT_CHARACTERS_MAX and text.isprintable()
+    if not isinstance(text, str) or not is_line or not text.strip() or text == "*":
         raise Misconfigured(
-            f"tenant: {preview(text)} is not one line of 1 to {TENANT_CHARACTERS_MAX} characters. Correct it."
+            f"tenant: {preview(text)} is not one line of 1 to {TENANT_CHARACTERS_MAX} characters, or is *. Correct it."
         )
     return text
 
