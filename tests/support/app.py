@@ -40,7 +40,6 @@ class Server:
         self.folder = folder
         self.state = state
         self.engine: Engine = state["engine"]
-        self.admin = ""
         self._runner = runner
 
     def key(self, kind: str = "ingest", **options: Any) -> str:

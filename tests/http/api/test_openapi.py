@@ -1,6 +1,8 @@
 """The API description matches the server's behaviour: each route, status and schema."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import httpx2
@@ -26,6 +28,8 @@ from embedsink.http.resources import describe_api
 from embedsink.settings import Settings
 from tests.support.app import Server, open_server
 from tests.support.envelopes import view
+from tests.support.issuer import running_issuer
+from tests.support.stores import make_folder
 
 CHECKS = [
     not_a_server_error,
@@ -46,15 +50,33 @@ def lines(_: schemathesis.SerializationContext, value: object) -> bytes:
 api = schemathesis.openapi.from_dict(DESCRIBED)
 
 
+@dataclass
+class Loaded:
+    """A server whose reports have rows, and credentials by name."""
+
+    server: Server
+    credentials: dict[str, str]
+
+
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Open a server whose reports have rows."""
-    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
-        key = server.key()
-        server.post([view(), 1], key=key)
-        server.rows("/api/v1/reports/views", key=server.key("read"))
-        server.admin = server.key("admin")
-        yield server
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    folder = tmp_path_factory.mktemp("data")
+    with running_issuer() as issuer:
+        make_folder(folder)
+        (folder / "identity.toml").write_text(issuer.toml(tenants_claim="tenants"))
+        with open_server(folder, segment_seal_s=0.01, live_timeout_s=0.01) as server:
+            key = server.key()
+            server.post([view(), 1], key=key)
+            server.rows("/api/v1/reports/views", key=server.key("read"))
+            scope = "embedsink:admin"
+            credentials = {
+                "key": server.key("admin"),
+                "token": issuer.token(scope=scope, tenants="*"),
+                "limited token": issuer.token(scope=scope, tenants="acme"),
+                "token without a scope": issuer.token(scope="openid", tenants="*"),
+                "expired token": issuer.token(scope=scope, tenants="*", exp=1_700_000_000),
+            }
+            yield Loaded(server, credentials)
 
 
 def methods_of(app: Starlette) -> set[tuple[str, str]]:
@@ -149,7 +171,9 @@ def test_the_description_contains_the_service_name_and_limits() -> None:
 @pytest.mark.parametrize(
     ("path", "method"), [(path, method) for path, item in DESCRIBED["paths"].items() for method in item]
 )
-def test_requests_and_responses_conform_to_the_description(path: str, method: str, loaded: Server) -> None:
+def test_requests_and_responses_conform_to_the_description(path: str, method: str, loaded: Loaded) -> None:
+    credentials = cycle(loaded.credentials.values())
+
     @settings(
         max_examples=4,
         deadline=None,
@@ -165,7 +189,8 @@ def test_requests_and_responses_conform_to_the_description(path: str, method: st
             for name, value in sent.headers.items()
             if name.lower() != "content-length"
         }
-        answer = loaded.request(sent.method or "", sent.url or "", key=loaded.admin, headers=headers, content=sent.body)
+        key = next(credentials)
+        answer = loaded.server.request(sent.method or "", sent.url or "", key=key, headers=headers, content=sent.body)
         case.validate_response(answer, checks=CHECKS)
 
     # `api.parametrize()` would generate thousands of cases in each worker whenever tests are collected.
