@@ -1,10 +1,10 @@
 """The claims of an identity provider's tokens: what they permit, in which scope."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from embedsink.auth.identity import Issuer, Provider
 from embedsink.auth.keys import Key, KeyKind
@@ -13,6 +13,7 @@ from embedsink.auth.signed_tokens import LEEWAY_S, InvalidToken, SignedToken
 from embedsink.errors import Misconfigured, preview
 from embedsink.key_scope import KeyScope
 
+T = TypeVar("T")
 SCOPES = {f"embedsink:{kind}": kind for kind in KeyKind}
 # In the claim with the deployments or with the tenants, this text allows all of them.
 EVERYTHING = "*"
@@ -86,8 +87,8 @@ def scope_of(claims: Mapping[str, Any], provider: Provider) -> KeyScope:
     Raise InvalidToken if a claim is missing, empty or invalid: a mistake at the provider must not grant access.
     """
     return KeyScope(
-        deployments=_parse_deployments(claims, provider.deployments_claim),
-        tenants=_parse_tenants(claims, provider.tenants_claim),
+        deployments=_parse_limit(claims, provider.deployments_claim, _parse_deployment_entry, plural="deployments"),
+        tenants=_parse_limit(claims, provider.tenants_claim, parse_tenant, plural="tenants"),
     )
 
 
@@ -105,10 +106,12 @@ def _parse_scopes(value: Any) -> frozenset[KeyKind]:
     return frozenset(SCOPES[scope] for scope in scopes if isinstance(scope, str) and scope in SCOPES)
 
 
-def _parse_deployments(claims: Mapping[str, Any], name: str | None) -> frozenset[int] | None:
-    """Return the deployments in the claim with this name; None for all of them, if there is no name or the claim is *.
+def _parse_limit(
+    claims: Mapping[str, Any], name: str | None, parse: Callable[[Any], T], *, plural: str
+) -> frozenset[T] | None:
+    """Return the entries of the claim with this name; None for no limit, if there is no name or the claim is `*`.
 
-    Raise InvalidToken if the claim has no deployments.
+    Raise InvalidToken if the claim is missing, empty or has an invalid entry.
     """
     if name is None:
         return None
@@ -116,25 +119,13 @@ def _parse_deployments(claims: Mapping[str, Any], name: str | None) -> frozenset
     if entries == [EVERYTHING]:
         return None
     try:
-        deployments = frozenset(parse_deployment(str(entry)) for entry in entries)  # "None" and "True" are refused.
+        limit = frozenset(parse(entry) for entry in entries)
     except Misconfigured:
-        deployments = frozenset()
-    if not deployments:
-        raise InvalidToken(f"has no list of deployments in its claim {preview(name)}")
-    return deployments
+        limit = frozenset()
+    if not limit:
+        raise InvalidToken(f"has no list of {plural} in its claim {preview(name)}")
+    return limit
 
 
-def _parse_tenants(claims: Mapping[str, Any], name: str | None) -> frozenset[str] | None:
-    """Return the tenants in the claim with this name, as `_parse_deployments` does."""
-    if name is None:
-        return None
-    entries = entries_of(claims, name)
-    if entries == [EVERYTHING]:
-        return None
-    try:
-        tenants = frozenset(parse_tenant(entry) for entry in entries)
-    except Misconfigured:
-        tenants = frozenset()
-    if not tenants:
-        raise InvalidToken(f"has no list of tenants in its claim {preview(name)}")
-    return tenants
+def _parse_deployment_entry(entry: Any) -> int:
+    return parse_deployment(str(entry))  # "None" and "True" are refused.
