@@ -1,4 +1,4 @@
-"""What a key is limited to: the one definition of the scope of a reader and of a sender."""
+"""The scope of a key: the deployments and tenants that it is limited to."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class KeyScope:
 
     @property
     def is_limited(self) -> bool:
-        """Whether some rows are outside the scope, so that nothing may depend on them."""
+        """Whether the key is limited. A response to a limited key must not depend on rows outside the scope."""
         return self.deployments is not None or self.tenants is not None
 
     def variables(self) -> dict[str, object]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 
 from embedsink.client.http_client import HttpClient
@@ -132,12 +133,49 @@ def test_traffic_of_other_tenants_changes_no_response(shared: TenantServer, subt
     shared.send_as_others()
     after = shared.get_all(paths)
     for path in paths:
-        if "sections" in path or path == "summary.zip":
-            continue  # The period, or the time of compression, moves with the clock.
         with subtests.test(path):
-            assert content_of(path, after[path]) == content_of(path, before[path])
             assert "etag" not in before[path].headers
+            if "sections" in path or path == "summary.zip":
+                continue  # The period, or the time of compression, moves with the clock.
+            assert content_of(path, after[path]) == content_of(path, before[path])
             assert after[path].headers.get("x-next-cursor") == before[path].headers.get("x-next-cursor")
+
+
+def test_readers_of_two_tenants_share_no_section(shared: TenantServer) -> None:
+    path = "/api/v1/dashboards/overview/sections/use"
+    other_key = shared.server.key("read", tenants=tenants_of(OTHER))
+    own, other = shared.get(path).body, shared.get(path, key=other_key).body
+    assert comparable_section(own) != comparable_section(other)
+    assert comparable_section(shared.get(path).body) == comparable_section(own)
+
+
+def comparable_section(body: bytes) -> Any:
+    """Return the charts of a section without its period, which moves with the clock."""
+    return json.loads(body)["charts"]
+
+
+def test_a_plain_cursor_is_refused(shared: TenantServer) -> None:
+    path = "/api/v1/events.ndjson?limit=4"
+    plain = shared.get(path, key=shared.admin_key).headers["x-next-cursor"]
+    refused = shared.get(f"{path}&cursor={plain}")
+    assert (refused.status, refused.json()["reason"]) == (400, "bad_parameter")
+
+
+def test_a_limited_admin_can_neither_replay_nor_purge(shared: TenantServer) -> None:
+    key = shared.server.key("admin", tenants=tenants_of(OWN))
+    for method, path in (("POST", "/api/v1/quarantine/replay"), ("DELETE", "/api/v1/quarantine")):
+        headers = {"Authorization": f"Bearer {key}"}
+        refused = httpx2.request(method, f"{shared.server.url}{path}", headers=headers)
+        assert (refused.status_code, refused.json()["reason"]) == (403, "out_of_scope")
+
+
+def test_an_overloaded_stream_answers_503_or_retries(tmp_path: Path) -> None:
+    settings: dict[str, Any] = SETTINGS | {"EMBEDSINK_REPORT_TIMEOUT_S": "0.001"}
+    with running_server(tmp_path / "data", **settings) as server:
+        key = server.key("read", tenants=["acme"])
+        response = httpx2.get(f"{server.url}/api/v1/events/live", headers={"Authorization": f"Bearer {key}"})
+        assert response.status_code == 503
+        assert '"bug"' not in server.log.read_text()
 
 
 def test_a_response_has_every_own_text_and_none_of_another_tenant(
@@ -218,6 +256,10 @@ def test_an_inspection_does_not_wait_for_events_of_other_tenants(alone: TenantSe
     event = deliveries_of(OTHER)[0]["events"][0]
     body = {"context": {"deployment": OWN, "tenant": tenants_of(OTHER)[0]}, "events": [event]}
     alone.server.post(body, key=alone.ingest_key)
+    assert alone.get("/api/v1/inspect?since=1h&wait=0").json()["isComplete"]
+    # A worker process validates a large body, and must return its tenant too.
+    large = body | {"events": [event | {"id": str(uuid4()), "payload": event["payload"] | {"x": "x" * 60_000}}]}
+    assert alone.server.post(large, key=alone.ingest_key).status == 202
     assert alone.get("/api/v1/inspect?since=1h&wait=0").json()["isComplete"]
 
 

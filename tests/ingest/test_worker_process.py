@@ -46,6 +46,12 @@ JOBS = {
     "gzip": job(gzip.compress(json.dumps([view(id=ID)]).encode()), encoding="gzip"),
     "a bomb": job(gzip.compress(bytes(2 * MIB)), encoding="gzip"),
     "lines": job(json.dumps(view(id=ID)).encode() + b"\n{", is_ndjson=True),
+    "with a tenant": job(json.dumps({"context": {"tenant": "acme"}, "events": [view(id=ID)]}).encode()),
+    "of the key's tenant": job(json.dumps([view(id=ID)]).encode(), scope=KeyScope(tenants=frozenset({"acme"}))),
+    "of another tenant": job(
+        json.dumps({"context": {"tenant": "globex"}, "events": [view(id=ID)]}).encode(),
+        scope=KeyScope(tenants=frozenset({"acme"})),
+    ),
     "scoped": job(json.dumps([view(id=ID)]).encode(), scope=KeyScope(frozenset({12}))),
     "out of scope": job(
         json.dumps({"context": {"deployment": 13}, "events": [view(id=ID)]}).encode(), scope=KeyScope(frozenset({12}))

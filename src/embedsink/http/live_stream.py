@@ -20,7 +20,14 @@ from embedsink.http.execute import run_query
 from embedsink.http.query_params import EVENT_FILTERS, parse_bounded_integer, parse_event_filter
 from embedsink.key_scope import KeyScope
 from embedsink.reports.parameters import parse_switch
-from embedsink.reports.recent_events import ROWS_MAX, IngestedCounts, SegmentRange, count_ingested, newest_ingested
+from embedsink.reports.recent_events import (
+    ROWS_MAX,
+    IngestedCounts,
+    SegmentRange,
+    count_ingested,
+    newest_ingested,
+    newest_segment,
+)
 from embedsink.store.reader import Reader
 from embedsink.store.timezones import naive_utc
 
@@ -35,8 +42,6 @@ RESUME_SEGMENTS_MAX = 3_600
 RECENT_DAYS = 7
 # In a busy hour, this many of the newest segments contain all recent rows that a client requests.
 NEWEST_SEGMENTS = 10
-# An ingest_seq is a segment number and, in this many bits, a line number (sql/README.md).
-_LINE_BITS = 32
 RETRY_MS = 1_000  # the time after which browsers reconnect
 
 
@@ -104,7 +109,7 @@ class LiveStream:
         # `_visible_position`, which changes only with a message: the newest segment that the key may learn of.
         if resume_after is None:
             self._position = self._notifier.position
-            self._visible_position = self._notifier.position_at_start  # `messages` replaces it.
+            self._visible_position = self._position  # `start` limits it.
             self._recent_count = filter.recent_count
         else:
             self._position = self._visible_position = resume_after
@@ -113,12 +118,20 @@ class LiveStream:
         self._wakeup = wakeup
         self._last_activity_at = time.monotonic()  # when a message or a heartbeat was last sent
 
+    async def start(self) -> None:
+        """Find the position that a new client may learn of. Call this before the response starts.
+
+        Raises:
+            Unavailable: the query fails, so the client gets a 503.
+        """
+        if self._is_new:
+            span = SegmentRange(0, self._position)
+            newest = await _find_newest_segment(self._engine, self._filter, span, key_id=self._key_id)
+            self._visible_position = _visible_position(self._engine, span, newest)
+
     async def messages(self) -> AsyncGenerator[bytes]:
         """Yield messages until the server stops, or the stream reaches its maximum duration."""
         ends_at = time.monotonic() + self._engine.settings.live_timeout_s
-        if self._is_new:
-            span = SegmentRange(0, self._position)
-            self._visible_position = await _find_visible_position(self._engine, self._filter, span, key_id=self._key_id)
         yield self._connected_message()
         if self._recent_count:
             yield self._message("recent", {"rows": await self._recent_rows()})
@@ -150,11 +163,12 @@ class LiveStream:
             # Keep the visible position: clients detect gaps by comparing `after` with the id of their last message.
             return None
         previous_id = self._message_id()
-        self._visible_position = await _find_visible_position(self._engine, self._filter, span, key_id=self._key_id)
+        content, newest = loaded
+        self._visible_position = _visible_position(self._engine, span, newest)
         ids = {"after": previous_id, "segment": self._message_id()}
         if self._filter.scope.tenants is not None:
-            loaded = loaded | {"revision": self._revision()}
-        return self._message("loaded", ids | loaded)
+            content = content | {"revision": self._revision()}
+        return self._message("loaded", ids | content)
 
     async def _wait(self, ends_at: float) -> None:
         """Wait until the next poll. If nothing was loaded, wait longer: for a load, a heartbeat or the end."""
@@ -215,46 +229,52 @@ class LiveStream:
         return b":\n\n"
 
 
-async def _find_visible_position(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> int:
+def _visible_position(engine: Engine, span: SegmentRange, newest: int | None) -> int:
     """Return the newest segment of a span that the key may learn of.
 
-    Without a scope, this is the end of the span. With a scope, this is the newest segment with rows in the scope,
-    because later segments contain only rows of others. Without such a segment since the start of the server, this is
-    the position at the start.
+    Without a scope (`newest` is None), this is the end of the span. With a scope, this is the newest segment with rows
+    in the scope, because later segments contain only rows of others. Without such a segment since the start of the
+    server, this is the position at the start.
     """
-    if not filter.scope.is_limited:
+    if newest is None:
         return span.last
-    if filter.scope.tenants is not None:
-        newest_with_rows = await _find_newest_segment(engine, filter, span, key_id=key_id)
-    else:
-        newest_with_rows = engine.store.revisions.segment_of_last_change(filter.scope.deployments or ())
     # Segments after the span may already be loaded.
-    return min(span.last, max(engine.load_notifier.position_at_start, newest_with_rows))
+    return min(span.last, max(engine.load_notifier.position_at_start, newest))
 
 
-async def _find_newest_segment(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> int:
-    """Return the number of the newest segment of a span with a row in the key's scope; 0 without one.
-
-    The revisions of the store are those of deployments, so this queries the store.
-    """
+async def _find_newest_segment(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> int | None:
+    """Return the newest segment of a span with rows in scope: 0 without one; None for a key without a scope."""
+    if filter.scope.tenants is None:
+        return _last_change(engine, filter.scope)
+    # The revisions of the store are those of deployments, so query the store.
     variables = {
         **filter.scope.variables(),
         **span.variables(),
         "since": naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS),
     }
-    rows = await run_query(engine, engine.limiters.reports.slot(key_id), variables, partial(newest_ingested, limit=1))
-    return rows[0]["ingest_seq"] >> _LINE_BITS if rows else 0
+    return await run_query(engine, engine.limiters.reports.slot(key_id), variables, newest_segment)
 
 
-async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> dict[str, Any] | None:
-    """Return the content of a `loaded` message; None if the filter excludes the whole load."""
+def _last_change(engine: Engine, scope: KeyScope) -> int | None:
+    """Return the newest segment that changed a deployment of a scope; None without a limit to deployments."""
+    return None if scope.deployments is None else engine.store.revisions.segment_of_last_change(scope.deployments)
+
+
+async def _query_load(
+    engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str
+) -> tuple[dict[str, Any], int | None] | None:
+    """Return the content of a `loaded` message, and the result of `_find_newest_segment` for its span.
+
+    Return None if the filter excludes the whole load.
+    """
     # Read this before the query: later loads must change the revision.
     revision = _digest_of(engine.store.revisions.of(filter.scope.deployments))
-    read = partial(_read_load, wants_rows=filter.wants_rows)
+    is_tenant_limited = filter.scope.tenants is not None
+    read = partial(_read_load, wants_rows=filter.wants_rows, wants_position=is_tenant_limited)
     # After a long absence of the client, the query takes as long as a report.
     is_short_span = span.last - span.after <= RESUME_SEGMENTS_MAX
     limiter = engine.limiters.live if is_short_span else engine.limiters.reports
-    counts, rows = await run_query(engine, limiter.slot(key_id), filter.variables | span.variables(), read)
+    counts, rows, newest = await run_query(engine, limiter.slot(key_id), filter.variables | span.variables(), read)
     if filter.is_narrowed and not counts.outcomes.total():
         return None
     content: dict[str, Any] = {
@@ -266,7 +286,7 @@ async def _query_load(engine: Engine, filter: LiveFilter, span: SegmentRange, *,
     }
     if filter.wants_rows:
         content |= {"rows": rows, "droppedCount": counts.row_count - len(rows)}
-    return content
+    return content, newest if is_tenant_limited else _last_change(engine, filter.scope)
 
 
 async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, *, key_id: str) -> list[dict[str, Any]]:
@@ -279,12 +299,18 @@ async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, 
     return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
 
 
-def _read_load(reader: Reader, *, wants_rows: bool) -> tuple[IngestedCounts, list[dict[str, Any]]]:
-    """Return the counts and the newest rows of a load, read in one transaction; no rows unless they are wanted."""
+def _read_load(
+    reader: Reader, *, wants_rows: bool, wants_position: bool
+) -> tuple[IngestedCounts, list[dict[str, Any]], int | None]:
+    """Return the counts, the newest rows and the newest segment of a load, read in one transaction.
+
+    Without `wants_rows`, return no rows, and without `wants_position`, no segment.
+    """
     with reader.consistent():
         counts = count_ingested(reader)
         rows = newest_ingested(reader) if wants_rows else []
-    return counts, rows
+        position = newest_segment(reader) if wants_position else None
+    return counts, rows, position
 
 
 def _digest_of(text: str) -> str:

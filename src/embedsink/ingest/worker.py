@@ -109,6 +109,7 @@ def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
         "listed_rejections": result.listed_rejections,
         "body_token": result.body_token,
         "deployment": result.deployment,
+        "tenant": result.tenant,
         "refusal": refusal,
         "body_bytes": result.body_bytes,
     }

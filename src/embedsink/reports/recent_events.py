@@ -83,6 +83,13 @@ def newest_ingested(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, 
     return newest_first[::-1]
 
 
+def newest_segment(reader: Reader) -> int:
+    """Return the number of the newest segment with a row in the reader's scope; 0 without one."""
+    [row] = reader.dicts("ingested_position")
+    segment: int | None = row["segment"]
+    return segment or 0
+
+
 def first_rejections(reader: Reader) -> list[dict[str, Any]]:
     """Return the oldest rejections in the reader's scope, at most `REJECTIONS_MAX`, without envelopes."""
     return reader.set_variables(row_limit=REJECTIONS_MAX).dicts("ingested_rejection")

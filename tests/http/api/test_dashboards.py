@@ -392,3 +392,13 @@ def test_the_model_allows_exactly_the_measures_of_the_server() -> None:
 def test_dashboards_need_a_read_key(seeded: Server) -> None:
     assert seeded.get(USE).status_code == 401
     assert problem(seeded.get(USE, key=seeded.key("ingest"))) == "wrong_kind"
+
+
+def test_a_section_for_a_key_that_is_limited_to_tenants_is_not_cached(server: Server) -> None:
+    path = "/api/v1/dashboards/overview/sections/use"
+    cache = server.state["section_cache"]
+    # A load of another tenant replaces a cached response, so its age would show when that tenant sends events.
+    assert server.get(path, key=server.key("read", tenants=["acme"])).status_code == 200
+    assert len(cache._responses) == 0
+    assert server.get(path, key=server.key("read", deployments=[7])).status_code == 200
+    assert len(cache._responses) == 1

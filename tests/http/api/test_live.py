@@ -346,9 +346,9 @@ def test_streams_that_began_at_different_times_share_queries(tmp_path: Path, mon
     spans: list[object] = []
     read = embedsink.http.live_stream._read_load
 
-    def counted(reader: Reader, *, wants_rows: bool) -> Any:
+    def counted(reader: Reader, **wants: bool) -> Any:
         spans.append(reader.variable("after"))
-        return read(reader, wants_rows=wants_rows)
+        return read(reader, **wants)
 
     monkeypatch.setattr(embedsink.http.live_stream, "_read_load", counted)
     arrivals: list[int] = []

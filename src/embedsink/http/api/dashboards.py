@@ -3,7 +3,6 @@
 `http/pages/dashboards.py` has the HTML pages, and `http/dashboard_registry.py` the dashboards of the server.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -87,9 +86,14 @@ async def show_section(request: Request) -> Response:
         content = await run_in_threadpool(_section_content, period, now=datetime.now(UTC), charts=gauges)
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         return Response(orjson.dumps(content), media_type="application/json", headers=headers)
+    if etag.is_hidden:
+        # Loads of other tenants replace a cached response, so its age would show when they load.
+        query = partial(_query_section, request, key, section)
+        throttle = request.state.engine.limiters.dashboards
+        body = await cancel_on_disconnect(request, throttle.run(query, key_id=key.key_id))
+        return Response(body, media_type="application/json", headers=NO_CACHE)
     tag, body = await cancel_on_disconnect(request, _cached_section(request, key, section))
-    headers = NO_CACHE | replace(etag, tag=tag).headers()
-    return Response(body, media_type="application/json", headers=headers)
+    return Response(body, media_type="application/json", headers=NO_CACHE | {"ETag": tag})
 
 
 def parse_period(request: Request, key: Key) -> Period:

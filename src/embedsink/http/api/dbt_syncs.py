@@ -102,7 +102,7 @@ def _parse_path(request: Request, key: Key) -> tuple[int, str]:
 
     Raises:
         Refused: the URL has parameters, or the deployment is not an integer (`bad_parameter`), or is outside the key's
-            scope (`out_of_scope`).
+            scope, or the key is limited to tenants (`out_of_scope`).
     """
     check_parameters(request.query_params, allowed=())
     try:
@@ -110,7 +110,9 @@ def _parse_path(request: Request, key: Key) -> tuple[int, str]:
     except Misconfigured as error:
         raise Refused(Reason.BAD_PARAMETER, str(error)) from None
     if key.scope.tenants is not None:
-        detail = "deploymentId: a dbt sync belongs to all tenants of a deployment. Use a key without tenants."
+        detail = (
+            "deploymentId: a dbt sync belongs to all tenants of a deployment. Use a key that is not limited to tenants."
+        )
         raise Refused(Reason.OUT_OF_SCOPE, detail)
     if key.scope.deployments is not None and deployment not in key.scope.deployments:
         raise Refused(Reason.OUT_OF_SCOPE, f"deploymentId: {deployment} is outside the key's scope. Use a key for it.")

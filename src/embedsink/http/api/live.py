@@ -12,6 +12,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
+from embedsink.http.execute import cancel_on_disconnect
 from embedsink.http.live_stream import RESUME_SEGMENTS_MAX, LiveFilter, LiveStream
 from embedsink.http.openapi.errors import SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
@@ -46,6 +47,7 @@ async def show_live(request: Request) -> Response:
         if request.method == "HEAD":  # Answer after the same checks as GET, and release the slot of the listener.
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = LiveStream(engine, key, filter, resume_after, wakeup)
+        await cancel_on_disconnect(request, stream.start())
         is_key_live = partial(request.state.credentials.is_live, key)
         listener = stack.pop_all()  # The download removes the listener at its end.
         return Download(stream.messages(), is_key_live, resource=listener, media_type=MEDIA_TYPE, headers=HEADERS)
