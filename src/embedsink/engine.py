@@ -130,7 +130,7 @@ class Engine:
         self.reader_threads = _create_reader_threads(settings)
         self.live_queries = SingleFlight()  # Live streams with equal filters share queries.
         self.replay_lock = asyncio.Lock()
-        self.number_cipher = NumberCipher()  # hides from limited keys how much other deployments send
+        self.number_cipher = NumberCipher()  # hides from limited keys how much others send
         self._on_journal_failure = on_journal_failure
         self._closing_s_max = closing_s_max  # the time for loading at close
         self._quarantine_budget = QuarantineBudget(

@@ -16,7 +16,7 @@ from embedsink.key_scope import KeyScope
 T = TypeVar("T")
 SCOPES = {f"embedsink:{kind}": kind for kind in KeyKind}
 # In the claim with the deployments or with the tenants, this text allows all of them.
-EVERYTHING = "*"
+ALL = "*"
 # The end of the year 9999. A larger `exp` may not fit into a float.
 _EXPIRES_AT_MAX = 253_402_300_799
 
@@ -116,7 +116,7 @@ def _parse_limit(
     if name is None:
         return None
     entries = entries_of(claims, name)
-    if entries == [EVERYTHING]:
+    if entries == [ALL]:
         return None
     try:
         limit = frozenset(parse(entry) for entry in entries)

@@ -91,7 +91,8 @@ def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
     Call `check_parameters` first: this function reads all scope parameters, even those that the path does not allow.
 
     Raises:
-        Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
+        Refused: a parameter is invalid (`bad_parameter`), or a deployment or a tenant is outside the key's scope
+            (`out_of_scope`).
     """
     params = {name: query.get(name) for name in PARAMETERS}
     return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.scope)
@@ -101,7 +102,8 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     """Return the filter for received events, within the key's scope, as session variables of the query.
 
     Raises:
-        Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope (`out_of_scope`).
+        Refused: a parameter is invalid (`bad_parameter`), or a deployment or a tenant is outside the key's scope
+            (`out_of_scope`).
     """
     scope = parse_report_scope(query, key)
     return {

@@ -70,7 +70,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     # In a thread, because the data of a time zone is read from a file.
     scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
-    # The numbers in a cursor would reveal the activity of other deployments, so encrypt them for a limited key.
+    # The numbers in a cursor would reveal the activity of others, so encrypt them for a limited key.
     cipher = engine.number_cipher if key.scope.is_limited else None
     page = parse_page(query, rows.name, cipher)
     csv_options = parse_csv_options(query)

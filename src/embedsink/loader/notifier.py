@@ -14,8 +14,8 @@ from embedsink.key_scope import KeyScope
 from embedsink.loader.loader import Loader
 from embedsink.reasons import Reason
 
-# With more deployments than this, their entries are discarded: see `LoadNotifier.note_acknowledged`.
-DEPLOYMENTS_MAX = 10_000
+# Beyond this number of pairs of deployment and tenant, all entries are discarded: see `LoadNotifier.note_acknowledged`.
+ENTRIES_MAX = 10_000
 # A slot becomes free only when a listener disconnects.
 _RETRY_AFTER_S = 15
 
@@ -83,8 +83,8 @@ class LoadNotifier:
             del self._listeners[loaded]
 
     def note_acknowledged(self, deployment: int | None, tenant: str | None) -> None:
-        """Record that the newest segment has durable events of a deployment and a tenant; None for events without."""
-        if len(self._acknowledged_numbers) >= DEPLOYMENTS_MAX:
+        """Record that the newest segment has durable events of a deployment and a tenant; None for neither."""
+        if len(self._acknowledged_numbers) >= ENTRIES_MAX:
             # Limit the memory: replace all entries with the newest number, which no entry exceeds.
             self._acknowledged_numbers.clear()
             self._default_number = self._journal.last_number

@@ -1,4 +1,4 @@
-"""Encrypted numbers for scoped keys, which must not learn how much other deployments send."""
+"""Encrypted numbers for scoped keys, which must not learn how much others send."""
 
 import secrets
 from hashlib import blake2s

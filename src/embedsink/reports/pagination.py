@@ -54,7 +54,7 @@ class Cursor:
 
         Args:
             query_id: a text that identifies the report and its scope.
-            cipher: encrypts `after`, for a key that is limited to some deployments. Such a cursor can't be forged, and
+            cipher: encrypts `after`, for a key with a scope. Such a cursor can't be forged, and
                 expires with the process.
         """
         period = (_to_epoch_us(self.since), _to_epoch_us(self.until))

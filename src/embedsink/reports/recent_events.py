@@ -44,7 +44,7 @@ class IngestedCounts:
     def by_outcome(self, *, includes_duplicates: bool) -> dict[str, int | None]:
         """Return the counts by outcome. The count of duplicates is None if `includes_duplicates` is false.
 
-        Duplicates are not attributed to deployments, so a key with a scope of deployments must not get their count.
+        Duplicates are not attributed to deployments and tenants, so a key with a scope must not get their count.
         """
         duplicate_count = self.outcomes["duplicate"] if includes_duplicates else None
         return {"duplicate": duplicate_count} | {outcome: self.outcomes[outcome] for outcome in SCOPED_OUTCOMES}
@@ -58,7 +58,7 @@ class IngestedCounts:
 def count_ingested(reader: Reader) -> IngestedCounts:
     """Count the ingested rows in the reader's scope."""
     counts = IngestedCounts()
-    # Clients see the order of the types. Sort the rows, because DuckDB's order may depend on other deployments' events.
+    # Clients see the order of the types. Sort the rows, because DuckDB's order may depend on rows outside the scope.
     for row in sorted(reader.dicts("ingested_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":

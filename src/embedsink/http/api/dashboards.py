@@ -100,8 +100,8 @@ def parse_period(request: Request, key: Key) -> Period:
     """Return the requested period, within the key's scope.
 
     Raises:
-        Refused: a parameter is unknown or invalid (`bad_parameter`), or a deployment is outside the key's scope
-            (`out_of_scope`).
+        Refused: a parameter is unknown or invalid (`bad_parameter`), or a deployment or a tenant is outside the
+            key's scope (`out_of_scope`).
     """
     query = request.query_params
     check_parameters(query, PERIOD_PARAMETERS)

@@ -74,7 +74,7 @@ async def show_summary(request: Request) -> Response:
 
 
 async def show_snapshot(request: Request) -> Response:
-    """Answer with the snapshot. The key must have no scope, because the snapshot contains all deployments."""
+    """Answer with the snapshot. The key must have no scope, because the snapshot contains everything."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, allowed=())
     if key.scope.is_limited:
