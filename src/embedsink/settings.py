@@ -168,7 +168,10 @@ class Settings(BaseModel):
     )
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     login_client_secret: SecretStr | None = Field(
-        None, description="The secret of this server at the identity provider of `[login]` in `identity.toml`."
+        None,
+        min_length=1,
+        description="The secret of this server at the identity provider of `[login]` in `identity.toml`.",
+        json_schema_extra={"allowed": "a text, or not set for a public client"},
     )
     login_idle_timeout_s: int = Field(
         7_200, ge=60, description="How long a login lasts without use. An open live dashboard counts as use."

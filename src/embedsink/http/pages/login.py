@@ -85,8 +85,13 @@ class LoginPage:
             status: the status of the response, if there is a message.
         """
         provider = request.state.login_provider
-        host = urlsplit(provider.login.issuer).hostname if provider is not None else None
-        html = await run_in_threadpool(render, "login.html", next=path, error=error, provider=host, **self._durations)
+        login = provider.login if provider is not None else None
+        variables = {
+            "provider": urlsplit(login.issuer).hostname if login is not None else None,
+            # The provider sends the browser back to this URL, so begin there.
+            "server_url": login.server_url if login is not None else None,
+        }
+        html = await run_in_threadpool(render, "login.html", next=path, error=error, **variables, **self._durations)
         if not error:
             return HTMLResponse(html, headers=self.headers)
         challenge = {"WWW-Authenticate": 'Bearer realm="embedsink"'} if status == HTTP_401_UNAUTHORIZED else {}

@@ -3,7 +3,6 @@
 import logging
 import secrets
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 from starlette.requests import Request
@@ -64,10 +63,6 @@ async def start(request: Request) -> Response:
     check_parameters(request.query_params, ("next",))
     page, provider = _page_and_provider(request)
     next_path = redirect_path(request.query_params.get("next"))
-    server_url = provider.login.server_url
-    if str(request.headers.get("host")) != server_url.partition("://")[2]:
-        # The provider sends the browser back to this URL, so set the cookie there.
-        return RedirectResponse(f"{server_url}{START_PATH}?{urlencode({'next': next_path})}", 303, page.headers)
     pending = PendingLogin(next_path)
     try:
         url = await provider.authorization_url(pending)
@@ -159,7 +154,6 @@ def operations(_: Settings) -> list[Operation]:
     """Return the OpenAPI operations of the routes."""
     statuses: dict[int, Any] = {
         401: "The login failed. The response is the login page with an error message.",
-        403: "The person may not read the dashboards. The response is the login page with an error message.",
         503: "The provider can't be reached. The response is the login page with an error message.",
     }
     return [
