@@ -197,6 +197,25 @@ def test_all_invalid_keys_get_the_same_body(populated_server: Server, credential
     assert len({response.headers["www-authenticate"] for response in responses}) == 1
 
 
+@pytest.mark.parametrize(
+    "prefix", ["", "Api-Key ", "Basic ", "Token ", "DPoP ", "Bearer:", "Bearer=", "Bearer Bearer "]
+)
+def test_a_key_is_accepted_only_with_the_bearer_prefix(populated_server: Server, prefix: str) -> None:
+    key = populated_server.key("admin")
+    before = len(populated_server.journaled())
+    for method, path, body in (
+        ("GET", "/api/v1/reports", None),
+        ("GET", "/api/v1/deployments", None),
+        ("POST", EVENTS, view()),
+    ):
+        headers = {"authorization": f"{prefix}{key}"}
+        refused = populated_server.request(method, path, headers=headers, json=body)
+        assert (refused.status_code, problem(refused)) == (401, "bad_credential")
+    assert len(populated_server.journaled()) == before
+    for accepted in (f"Bearer {key}", f"bearer {key}"):  # RFC 9110, section 11.1: a scheme is case-insensitive.
+        assert populated_server.get("/api/v1/reports", headers={"authorization": accepted}).status_code == 200
+
+
 def test_only_readers_learn_whether_a_report_exists(populated_server: Server) -> None:
     for key in (None, "es_read_wrong", populated_server.key("ingest")):
         exists, does_not = (populated_server.get(f"/api/v1/reports/{name}", key=key) for name in ("views", "nothing"))

@@ -187,18 +187,21 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"syncJobId": "another"}, "syncJobId"),
     ({"generatedFiles": None}, "generatedFiles"),
     ({"generatedFiles": {"path": "a"}}, "generatedFiles"),
+    ({"generatedFiles": "a"}, "generatedFiles"),
     ({"generatedFiles": ["a"]}, "generatedFiles[0]"),
     ({"generatedFiles": [{"path": "a"}, {}]}, "generatedFiles[1].path"),
     ({"generatedFiles": [{"path": 1}]}, "generatedFiles[0].path"),
+    ({"generatedFiles": [{"path": None}]}, "generatedFiles[0].path"),
     ({"generatedFiles": [{"path": "x" * 4_097}]}, "generatedFiles[0].path"),
     ({"manifestStats": None}, "manifestStats"),
-    ({"manifestStats": {"models": 1, "sources": 1}}, "manifestStats.macros"),
-    ({"manifestStats": {"models": "1", "sources": 1, "macros": 1}}, "manifestStats.models"),
+    ({"manifestStats": 42}, "manifestStats"),
+    ({"manifestStats": []}, "manifestStats"),
     ({"svcCount": 1.5}, "svcCount"),
     ({"svcCount": True}, "svcCount"),
     ({"svcCount": -1}, "svcCount"),
     ({"svcCount": 2**53}, "svcCount"),
     ({"durationMs": "8412"}, "durationMs"),
+    ({"durationMs": 8412.5}, "durationMs"),
     ({"durationMs": None}, "durationMs"),
     ({"completedAt": 1_763_596_800_000}, "completedAt"),
     ({"completedAt": "yesterday"}, "completedAt"),
@@ -242,6 +245,16 @@ def test_every_field_is_required(server: Server, field: str) -> None:
     assert problem(response) == "invalid_body"
     assert [error["field"] for error in response.json()["errors"]] == [field]
     assert "is missing" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("count", RESULT["manifestStats"])
+def test_each_count_of_the_manifest_is_a_required_integer(server: Server, count: str) -> None:
+    counts = RESULT["manifestStats"]
+    absent = {name: number for name, number in counts.items() if name != count}
+    for stats in (absent, *(counts | {count: value} for value in (None, "1", 1.5, True, -1, [1]))):
+        response = put(server, result("counts", manifestStats=stats), key=server.key("sync"))
+        assert (response.status_code, problem(response)) == (422, "invalid_body")
+        assert [error["field"] for error in response.json()["errors"]] == [f"manifestStats.{count}"]
 
 
 def test_up_to_20_invalid_fields_are_listed_at_once(server: Server) -> None:
