@@ -199,6 +199,8 @@ def test_the_script_tag_of_a_key_has_the_service_name(tmp_path: Path, name: str,
         (["admin"], "administer the server"),
         (["admin", "--deployment", "12"], "administer the server for deployment 12"),
         (["ingest", "--deployment", "13", "--deployment", "12"], "send events for deployments 12, 13"),
+        (["read", "--tenant", "globex", "--tenant", "acme"], "read reports for tenants acme, globex"),
+        (["read", "--deployment", "12", "--tenant", "acme"], "read reports for deployment 12 and tenant acme"),
     ],
 )
 def test_a_new_key_is_described_by_its_purpose(

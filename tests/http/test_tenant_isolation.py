@@ -247,6 +247,17 @@ def test_an_own_tenant_narrows_the_rows(shared: TenantServer) -> None:
     assert {json.loads(row)["tenant"] for row in rows} == {tenants_of(OWN)[0]}
 
 
+def test_a_key_with_both_limits_reads_only_rows_within_both(shared: TenantServer) -> None:
+    def count(deployment: int, tenants: list[str]) -> int:
+        key = shared.server.key("read", deployments=[deployment], tenants=tenants)
+        return len(shared.get("/api/v1/events.ndjson", key=key).body.splitlines())
+
+    all_count = len(shared.get("/api/v1/events.ndjson").body.splitlines())
+    assert count(OWN, tenants_of(OWN)) == all_count > 0
+    assert count(OWN, ["acme, Inc."]) == 0
+    assert count(OTHER, tenants_of(OWN)) == 0
+
+
 def test_server_metrics_are_empty_for_a_limited_key(shared: TenantServer) -> None:
     path = "/api/v1/dashboards/pipeline/sections/server"
     assert {one["value"] for one in shared.get(path).json()["charts"].values()} == {None}
