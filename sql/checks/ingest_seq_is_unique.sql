@@ -11,6 +11,10 @@ from (
     select 'loss', ingest_seq from loss
     union all
     select 'sync', ingest_seq from sync
+    union all
+    select 'directory_user', ingest_seq from directory_user
+    union all
+    select 'directory_group', ingest_seq from directory_group
 )
 group by ingest_seq
 having count(*) > 1

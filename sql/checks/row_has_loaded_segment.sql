@@ -11,6 +11,12 @@ with stored_row as (
     select 'loss', ingest_seq, ingest_seq >> 32 from loss
     union all
     select 'sync', ingest_seq, ingest_seq >> 32 from sync
+    union all
+    select 'directory_user', ingest_seq, ingest_seq >> 32 from directory_user
+    union all
+    select 'directory_group', ingest_seq, ingest_seq >> 32 from directory_group
+    union all
+    select 'directory_member', ingest_seq, ingest_seq >> 32 from directory_member
 ),
 ledger as (
     select split_part(segment, '-', 1)::bigint as last_number, coalesce(first_number, last_number) as from_number

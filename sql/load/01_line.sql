@@ -50,6 +50,12 @@ from read_json(
         result: 'struct(
             syncJobId varchar, generatedFiles struct(path varchar)[],
             manifestStats struct(models bigint, sources bigint, macros bigint),
-            svcCount bigint, completedAt varchar, durationMs bigint)'
+            svcCount bigint, completedAt varchar, durationMs bigint)',
+        resource_type: 'varchar',
+        resource_id: 'varchar',
+        deactivated_at: 'bigint',
+        resource: 'json',
+        members_added: 'varchar[]',
+        members_removed: 'varchar[]'
     }
 );

@@ -17,6 +17,10 @@ with stored as (
         select 'loss', ingest_seq from loss
         union all
         select 'sync', ingest_seq from sync
+        union all
+        select 'directory_user', ingest_seq from directory_user
+        union all
+        select 'directory_group', ingest_seq from directory_group
     )
     where exists (select 1 from missing where ingest_seq >> 32 between missing.first_number and missing.last_number)
     group by number

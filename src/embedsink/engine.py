@@ -381,6 +381,7 @@ def _store_limits(settings: Settings) -> StoreLimits:
         threads_max=settings.store_threads_max,
         dedup_days=settings.dedup_days,
         session_gap_minutes=settings.session_gap_minutes,
+        viewer_attribute=settings.viewer_attribute,
         quarantine_bytes_per_day=settings.quarantine_bytes_per_day,
         quarantine_count_per_day=settings.quarantine_count_per_day,
         quarantine_free_bytes_min=settings.quarantine_free_bytes_min,

@@ -166,6 +166,19 @@ class Settings(BaseModel):
         description="Longest gap between two events of a session that counts as time spent. `duration_s` and the "
         "time to first value exclude longer gaps.",
     )
+    viewer_attribute: str = Field(
+        "externalId",
+        pattern=r"^(externalId|userName|emails|employeeNumber)$",
+        description="The attribute of the directory's users that equals the viewer of their events. Of several "
+        "`emails`, the primary one.",
+        json_schema_extra={"allowed": "one of `externalId`, `userName`, `emails` and `employeeNumber`"},
+    )
+    directory_bytes_max: int = Field(
+        64 * MIB,
+        ge=4_096,
+        description="Maximum size of the directory in memory, as compact JSON. Beyond this limit, the server refuses "
+        "larger users and groups.",
+    )
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     login_client_secret: SecretStr | None = Field(
         None,

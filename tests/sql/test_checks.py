@@ -14,6 +14,7 @@ from tests.support.stores import open_store
 
 CHECKS = read_sql("checks")
 FAULTS = {
+    "directory_is_complete": "insert into directory_user select * from directory_user",
     "ingest_seq_is_unique": "insert into loss (ingest_seq) select min(ingest_seq) from event",
     "envelope_is_complete": "update event set key_id = null where type = 'view'",
     "id_is_unique": "insert into event by name select event_id, ingest_seq + 100 as ingest_seq from event limit 1",
@@ -38,6 +39,11 @@ FAULTS = {
     "type_is_known": "update event set surface = 'chat' where type = 'download'",
 }
 OTHER_FAULTS = [
+    ("directory_is_complete", "update directory_user set user_name = null"),
+    ("directory_is_complete", "update directory_user set resource = null, user_name = null"),
+    ("directory_is_complete", "insert into directory_group select * from directory_group"),
+    ("directory_is_complete", "update directory_group set resource = null"),
+    ("directory_is_complete", "delete from directory_group"),
     ("envelope_is_complete", "update event set seq = -1 where type = 'view'"),
     ("ledger_is_valid", "update loaded_segment set byte_count = null"),
     ("ledger_is_valid", "update loaded_segment set segment = 'x'"),
@@ -52,6 +58,7 @@ OTHER_FAULTS = [
     ("rejection_is_complete", "update quarantine_rest set piece = piece + 1"),
     ("row_has_loaded_segment", "update event set ingest_seq = null"),
     ("row_has_loaded_segment", "update event set ingest_seq = 1::bigint << 32"),
+    ("row_has_loaded_segment", "update directory_member set ingest_seq = 7::bigint << 32"),
     ("row_has_loaded_segment", "update sync set ingest_seq = 7::bigint << 32"),
     ("ledger_adds_up", "update loaded_segment set counted_only_count = 1"),
     ("ledger_is_valid", "update loaded_segment set counted_only_count = quarantined_count + 1"),
@@ -93,6 +100,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store.load(inspect(write_segment(folder, [view, {"type": "download"}, view, {"type": "ai-query"}])))
     # An envelope with the same id and other content is quarantined.
     again: list[dict[str, object]] = [{"type": "error", "id": 1}, {"type": "ready"}, {"sync": "job1"}]
+    again += [{"user": "u1", "name": "Ann"}, {"group": "Analysts", "members": ["u1"]}]
     store.load(inspect(write_segment(folder, again, number=2)))
     # A body that needs two more rows in quarantine_rest.
     long = {"type": "scroll", "rejected": "unknown_type", "title": "x" * 40_000}

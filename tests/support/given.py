@@ -11,6 +11,9 @@ context and the envelope. All other fields belong to the payload, and override t
     {lost: {queue_overflow: 3}}                                    a delivery without events
     {type: view, extra_fields: {novel: 1}}                         envelope fields that the protocol does not define
     {sync: job1, at: "10:00", deployment: 1}                       a dbt sync that was completed at `at`
+    {user: u1, name: Ann, department: Sales}                       a user of the directory
+    {user: u1, deactivated: "11:00"}                               a user who was deactivated at this time
+    {group: Analysts, members: [u1, u2]}                           a group of the directory
 """
 
 import json
@@ -20,12 +23,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from embedsink.ingest.records import delivery_lines, replay_line, sync_line
+from embedsink.ingest.records import DirectoryChange, delivery_lines, directory_line, replay_line, sync_line
 from embedsink.journal.segment import trailer
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.validation import parse
 
 MONDAY = date(2026, 11, 2)
+ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 CONTEXT = {"deployment": 1, "session": "s1", "viewer": "u1", "tenant": None, "page": None}
 ENVELOPE = {"id": None, "seq": None, "surface": "dashboard", "direction": "event"}
 CLOCKS = {"at": "10:00", "received": None, "sent": None}
@@ -72,6 +76,9 @@ def write_segment(folder: Path, given: Iterable[Given], *, number: int = 1) -> P
 def _lines(event: Given) -> bytes:
     if "sync" in event:
         return _sync_line(event)
+    if "user" in event or "group" in event:
+        change = _user(event) if "user" in event else _group(event)
+        return directory_line(change, received_at=_epoch_ms(event.get("at", CLOCKS["at"])), key_id="k1")
     at, received, sent = (event.get(clock, default) for clock, default in CLOCKS.items())
     delivery = {
         "sentAt": sent and _epoch_ms(sent),
@@ -108,6 +115,26 @@ def _sync_line(sync: Given) -> bytes:
         result=result,
     )
     return sync_line(sync_record, key_id="k1")
+
+
+def _user(given: Given) -> DirectoryChange:
+    resource: dict[str, Any] = {
+        "id": given["user"],
+        "externalId": given["user"],
+        "userName": f"{given['user']}@example.com",
+        "active": "deactivated" not in given,
+    }
+    if "name" in given:
+        resource["displayName"] = given["name"]
+    if "department" in given:
+        resource[ENTERPRISE] = {"department": given["department"]}
+    deactivated_at = _epoch_ms(given["deactivated"]) if "deactivated" in given else None
+    return DirectoryChange("User", given["user"], resource, deactivated_at)
+
+
+def _group(given: Given) -> DirectoryChange:
+    resource = {"id": given["group"], "displayName": given["group"]}
+    return DirectoryChange("Group", given["group"], resource, members_added=tuple(given["members"]))
 
 
 def _envelope(event: Given, timestamp: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from hashlib import blake2s, sha256
 from itertools import chain
 from typing import Any
@@ -27,6 +28,29 @@ _KEY_PREFIX = b"es_"
 _LINE_STARTS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_PREFIX = b'{"kind":"sync",'
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_PREFIX), re.MULTILINE)
+_DIRECTORY_PREFIX = b'{"kind":"directory",'
+_DIRECTORY_LINE = re.compile(b"^%b.*$" % re.escape(_DIRECTORY_PREFIX), re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryChange:
+    """A new version of a user or a group of the directory.
+
+    Args:
+        resource_type: `User` or `Group`.
+        resource_id: the `id` of the SCIM resource.
+        resource: the SCIM resource without the members of a group; None if it was deleted.
+        deactivated_at: when a user was deactivated, in epoch milliseconds; None for active users and for groups.
+        members_added: the ids of the users that became members of a group.
+        members_removed: the ids of the users that are no longer members.
+    """
+
+    resource_type: str
+    resource_id: str
+    resource: dict[str, Any] | None
+    deactivated_at: int | None = None
+    members_added: tuple[str, ...] = ()
+    members_removed: tuple[str, ...] = ()
 
 
 def delivery_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
@@ -111,6 +135,30 @@ def read_syncs(lines: bytes) -> Iterator[Sync]:
             digest=line["digest"],
             result=line["result"],
             extra=line.get("extra"),
+        )
+
+
+def directory_line(change: DirectoryChange, *, received_at: int, key_id: str) -> bytes:
+    """Return the line of a change of the directory. `read_directory_changes` is its inverse."""
+    members = {"received_at": received_at, "key_id": key_id} | {
+        name: value for name, value in asdict(change).items() if value not in (None, ())
+    }
+    return _redact_api_keys(b"%b%b\n" % (_DIRECTORY_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
+
+
+def read_directory_changes(lines: bytes) -> Iterator[DirectoryChange]:
+    """Yield the changes of the directory in journal lines, in the order of the lines."""
+    if _DIRECTORY_PREFIX not in lines:
+        return
+    for match in _DIRECTORY_LINE.finditer(lines):
+        line = orjson.loads(match[0])
+        yield DirectoryChange(
+            resource_type=line["resource_type"],
+            resource_id=line["resource_id"],
+            resource=line.get("resource"),
+            deactivated_at=line.get("deactivated_at"),
+            members_added=tuple(line.get("members_added", ())),
+            members_removed=tuple(line.get("members_removed", ())),
         )
 
 

@@ -29,6 +29,7 @@ from embedsink.store.insert import (
     fill_session_ready,
     load_rows,
     load_variables,
+    update_viewers,
 )
 from embedsink.store.ledger import Ledger, LoadCounts, count_load
 from embedsink.store.limits import RaisableSetting, StoreLimits
@@ -130,7 +131,8 @@ class Store:
         try:
             attach(connection, self.path)
             # Without a log, only a checkpoint saves the changes. Without changes, the store opens even on a full disk.
-            if bring_up_to_date(connection, self.path.name):
+            is_migrated = bring_up_to_date(connection, self.path.name)
+            if update_viewers(connection, self.limits.viewer_attribute) or is_migrated:
                 connection.execute("checkpoint store")
         except BaseException:
             connection.close()

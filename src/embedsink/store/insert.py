@@ -25,8 +25,13 @@ _REQUIRED_ROWS = {
     "replay": "incoming_line where kind = 'replayed'",
     "loss": "incoming_line where kind = 'lost'",
     "sync": "incoming_line where kind = 'sync'",
+    "directory": "incoming_line where kind = 'directory'",
     "session_ready": "incoming_line where kind in ('event', 'lost')",
 }
+
+_UPDATE_VIEWERS = """
+update directory_user set viewer = viewer_of(resource, $1) where viewer is distinct from viewer_of(resource, $1)
+"""
 
 
 def first_ingest_seq(segment_number: int) -> int:
@@ -49,6 +54,7 @@ def load_variables(segments: Sequence[Segment], limits: StoreLimits, *, free_byt
         "loaded_from": first_ingest_seq(min(segment.number for segment in segments)),
         "loaded_until": first_ingest_seq(max(segment.number for segment in segments) + 1),
         "dedup_days": limits.dedup_days,
+        "viewer_attribute": limits.viewer_attribute,
         "quarantine_bytes_per_day": limits.quarantine_bytes_per_day,
         "quarantine_count_per_day": limits.quarantine_count_per_day,
         # Whether to store id conflicts (envelopes with the id of an earlier, different one), or only count them.
@@ -100,6 +106,12 @@ def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("set variable loaded_from = -1")
     connection.execute("set variable loaded_until = 9223372036854775807")
     connection.execute(read_sql("load")["session_ready"])
+
+
+def update_viewers(connection: duckdb.DuckDBPyConnection, attribute: str) -> bool:
+    """Compute the viewers of the directory's users again if the attribute was another one. Return whether it was."""
+    [(changed_count,)] = connection.execute(_UPDATE_VIEWERS, [attribute]).fetchall()
+    return bool(changed_count)
 
 
 def _describe_segments(segments: Sequence[Segment]) -> list[dict[str, object]]:

@@ -24,6 +24,7 @@ class StoreLimits:
         dedup_days: how long an id is compared with those of new events.
         rollup_from_count: the minimum number of events in a rollup batch. Until then, reports read the events.
         session_gap_minutes: the variable of this name, for every reader.
+        viewer_attribute: the attribute of the directory's users that joins viewers (macro `viewer_of`).
         quarantine_bytes_per_day: the maximum size of the id conflicts stored for each key and UTC day.
         quarantine_count_per_day: the maximum number of these conflicts.
         quarantine_free_bytes_min: the free disk space below which conflicts are only counted.
@@ -37,6 +38,7 @@ class StoreLimits:
     dedup_days: int = 7
     rollup_from_count: int = 100_000
     session_gap_minutes: int = 30
+    viewer_attribute: str = "externalId"
     quarantine_bytes_per_day: int = 64 * 1_048_576
     quarantine_count_per_day: int = 100_000
     quarantine_free_bytes_min: int = 64 * 1_048_576

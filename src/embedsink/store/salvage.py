@@ -33,7 +33,7 @@ _CURRENT_NAMES = {
     "unkept_count": "counted_only_count",
 }
 # The tables whose rows have the number of their segment in `ingest_seq`.
-_TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync")
+_TABLES_BY_SEGMENT = ("event", "action", "quarantine", "loss", "sync", "directory_user", "directory_group")
 # SQL conditions: a segment number, a row or a row of the ledger belongs to a missing segment. The table `missing` has
 # ranges of segment numbers.
 _IS_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
@@ -50,6 +50,10 @@ _DEPENDENT_TABLES = {
         "sync",
         f"sync_ingest_seq in (select ingest_seq from sync where {_IS_OF_MISSING}) "
         "and (sync_ingest_seq, position) not in (select (sync_ingest_seq, position) from sync_file)",
+    ),
+    "directory_member": (
+        "directory_group",
+        f"{_IS_OF_MISSING} and (group_id, user_id) not in (select (group_id, user_id) from directory_member)",
     ),
     "journal_hour": (
         "event",
@@ -116,6 +120,7 @@ def salvage(
         # Delete incomplete rejections first, so that the ledger counts them as lost.
         connection.execute(read_sql("salvage")["rejection"])
         connection.execute(read_sql("salvage")["ledger"])
+        connection.execute(read_sql("salvage")["directory"])
     query = f"select coalesce(sum(lost_count), 0) from loaded_segment where {_IS_LEDGER_OF_MISSING}"
     [(lost_count,)] = connection.execute(query).fetchall()
     return Salvaged(row_count, int(lost_count))
