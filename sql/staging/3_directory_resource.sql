@@ -11,7 +11,7 @@ select
     any_value(directory_group.ingest_seq),
     null,
     any_value(resource),
-    list(user_id order by directory_member.ingest_seq, user_id) filter (user_id is not null)
+    list(user_id) filter (user_id is not null)
 from directory_group
 left join directory_member using (group_id)
 where is_in_deployments(null) and is_in_tenants(null)

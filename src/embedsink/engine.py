@@ -21,6 +21,7 @@ from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
+from embedsink.ingest.directory import Directory
 from embedsink.ingest.pipeline import ParseResult
 from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import rejection_count_lines
@@ -112,6 +113,7 @@ class Engine:
     journal: Journal
     keys: KeyCache
     syncs: DbtSyncs
+    directory: Directory
     load_notifier: LoadNotifier
 
     def __init__(
@@ -183,6 +185,12 @@ class Engine:
         self.keys = KeyCache(KeyStore(self.folder.keys), time.time)
         self.syncs = DbtSyncs(
             self.journal, self.store, bytes_max=settings.sync_bytes_max, lookups=self.limiters.sync_lookups
+        )
+        self.directory = Directory(
+            self.journal,
+            self.store,
+            bytes_max=settings.directory_bytes_max,
+            body_bytes_max=settings.body_bytes_max,
         )
         self.load_notifier = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
         self._start(closers)

@@ -29,7 +29,6 @@ _LINE_STARTS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_PREFIX = b'{"kind":"sync",'
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_PREFIX), re.MULTILINE)
 _DIRECTORY_PREFIX = b'{"kind":"directory",'
-_DIRECTORY_LINE = re.compile(b"^%b.*$" % re.escape(_DIRECTORY_PREFIX), re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +145,22 @@ def directory_line(change: DirectoryChange, *, received_at: int, key_id: str) ->
     return _redact_api_keys(b"%b%b\n" % (_DIRECTORY_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
 
 
-def read_directory_changes(lines: bytes) -> Iterator[DirectoryChange]:
-    """Yield the changes of the directory in journal lines, in the order of the lines."""
+def read_directory_changes(lines: bytes) -> Iterator[tuple[int, DirectoryChange]]:
+    """Yield the changes of the directory in journal lines with the numbers of their lines, from 1 on."""
     if _DIRECTORY_PREFIX not in lines:
         return
-    for match in _DIRECTORY_LINE.finditer(lines):
-        line = orjson.loads(match[0])
-        yield DirectoryChange(
-            resource_type=line["resource_type"],
-            resource_id=line["resource_id"],
-            resource=line.get("resource"),
-            deactivated_at=line.get("deactivated_at"),
-            members_added=tuple(line.get("members_added", ())),
-            members_removed=tuple(line.get("members_removed", ())),
-        )
+    for number, text in enumerate(lines.splitlines(), start=1):
+        if text.startswith(_DIRECTORY_PREFIX):
+            line = orjson.loads(text)
+            change = DirectoryChange(
+                resource_type=line["resource_type"],
+                resource_id=line["resource_id"],
+                resource=line.get("resource"),
+                deactivated_at=line.get("deactivated_at"),
+                members_added=tuple(line.get("members_added", ())),
+                members_removed=tuple(line.get("members_removed", ())),
+            )
+            yield number, change
 
 
 def _shared_members(parsed: ParsedDelivery, key_id: str) -> bytes:

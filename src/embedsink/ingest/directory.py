@@ -1,0 +1,174 @@
+"""The directory of viewers that an identity provider provisions over SCIM (RFC 7644).
+
+    answer ─▶ memory ─▶ journal ─▶ response          the loader moves the changes to the store
+
+The first request after a start reads the directory from the store and the journal. A request waits until the one before
+it is answered, so no response shows a change that is not durable.
+"""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from embedsink.errors import Unavailable
+from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
+from embedsink.journal.segment import damage_of, number_of
+from embedsink.journal.writer import Journal
+from embedsink.reasons import Reason
+from embedsink.store.database import Store
+from embedsink.store.insert import first_ingest_seq
+from embedsink.store.reader import EVERYTHING
+
+# The libraries take half a second to import, so they are imported at the first request.
+if TYPE_CHECKING:
+    from scim2_server.handler import ScimHandler
+    from scim2_server.requests import ScimRequest
+    from scim2_server.responses import ScimResponse
+
+    from embedsink.ingest.directory_storage import DirectoryStorage
+
+_RESOURCE_VIEW = "directory_resource"
+
+
+class _Protocol(NamedTuple):
+    """The handler of requests, and the storage that it reads and changes."""
+
+    handler: "ScimHandler"
+    storage: "DirectoryStorage"
+
+
+class Directory:
+    """The users and groups of an open data folder. Its methods belong to the event loop.
+
+    Args:
+        journal: the journal for changes.
+        store: the store into which the loader loads them.
+        bytes_max: the maximum size of the directory, in bytes.
+        body_bytes_max: the maximum size of a request body, in bytes.
+    """
+
+    def __init__(self, journal: Journal, store: Store, *, bytes_max: int, body_bytes_max: int) -> None:
+        self._journal = journal
+        self._store = store
+        self._bytes_max = bytes_max
+        self._body_bytes_max = body_bytes_max
+        self._protocol: _Protocol | None = None  # created by the first request
+        self._lock = asyncio.Lock()
+
+    async def answer(self, request: "ScimRequest", *, key_id: str) -> "ScimResponse":
+        """Return the response to a request. Its changes are durable.
+
+        The response may be an error of the protocol. If the request is cancelled, its changes become durable anyway.
+
+        Raises:
+            Unavailable: the store or the journal is not available. Nothing is changed, except that after
+                `storage_failed` the change may be durable.
+        """
+        return await asyncio.shield(asyncio.create_task(self._answer_in_turn(request, key_id)))
+
+    async def _answer_in_turn(self, request: "ScimRequest", key_id: str) -> "ScimResponse":
+        """Wait for the requests before this one, and answer it."""
+        async with self._lock:
+            if self._protocol is None:
+                self._protocol = await asyncio.to_thread(self._open)
+            handler, storage = self._protocol
+            try:
+                response = await asyncio.to_thread(_handle, handler, request)
+                if storage.changes:
+                    received_at = time.time_ns() // 1_000_000
+                    lines = [directory_line(one, received_at=received_at, key_id=key_id) for one in storage.changes]
+                    await self._journal.append(b"".join(lines))
+            except BaseException:
+                storage.roll_back()
+                raise
+            storage.keep()
+            return response
+
+    def _open(self) -> _Protocol:
+        """Read the directory from the store and the journal. This takes seconds if it is large.
+
+        Raises:
+            Unavailable: the store or the journal can't be read now.
+        """
+        from scim2_server.handler import ScimHandler
+        from scim2_server.service import ScimService
+
+        from embedsink.ingest.directory_storage import DirectoryStorage
+        from embedsink.ingest.scim_provider import create_provider
+
+        provider = create_provider(body_bytes_max=self._body_bytes_max)
+        storage = DirectoryStorage(provider, bytes_max=self._bytes_max)
+        segments = self._journal.segments()
+        # The store is read after the journal is listed, so it has the changes of segments that are deleted meanwhile.
+        stored_seqs: dict[str, int] = {}  # the newest stored version of each resource
+        with self._store.reader(EVERYTHING) as reader:
+            for batch in reader.rows(_RESOURCE_VIEW):
+                for row in batch:
+                    ingest_seq, change = _stored_change(*row)
+                    stored_seqs[change.resource_id] = ingest_seq
+                    storage.apply(change)
+        for segment in segments:
+            for ingest_seq, change in _read_segment(segment):
+                if ingest_seq > stored_seqs.get(change.resource_id, -1):
+                    storage.apply(change)
+        storage.keep()
+        return _Protocol(ScimHandler(ScimService(provider), storage), storage)
+
+
+def _handle(handler: "ScimHandler", request: "ScimRequest") -> "ScimResponse":
+    """Return the response to a request; for an invalid request, an error response (RFC 7644, section 3.12)."""
+    from scim2_models import SCIMException
+
+    try:
+        return handler.handle(request)
+    except SCIMException as error:
+        return handler.service.error_response(error)
+
+
+def _stored_change(
+    resource_type: str,
+    resource_id: str,
+    ingest_seq: int,
+    deactivated_at: datetime | None,
+    resource: str | None,
+    members: list[str] | None,
+) -> tuple[int, DirectoryChange]:
+    """Convert a row of the view `directory_resource` to its ingest_seq and a change that creates the resource."""
+    change = DirectoryChange(
+        resource_type,
+        resource_id,
+        None if resource is None else orjson.loads(resource),
+        None if deactivated_at is None else round(deactivated_at.replace(tzinfo=UTC).timestamp() * 1_000),
+        members_added=tuple(members or ()),
+    )
+    return ingest_seq, change
+
+
+def _read_segment(segment: Path) -> list[tuple[int, DirectoryChange]]:
+    """Return the changes in a segment with their ingest_seq; none if it is damaged, because the loader rejects it.
+
+    Raises:
+        Unavailable: the segment can't be read.
+    """
+    try:
+        content = segment.read_bytes()
+    except FileNotFoundError:
+        # The segment was loaded and deleted, maybe after the store was read.
+        raise _retry_later("a segment was deleted meanwhile") from None
+    except OSError as error:
+        raise _retry_later(f"a segment can't be read ({error.strerror})") from None
+    changes = list(read_directory_changes(content))
+    # Most segments have no changes, and the check for damage reads every byte.
+    if not changes or damage_of(segment.name, content) is not None:
+        return []
+    first_seq = first_ingest_seq(number_of(segment))
+    return [(first_seq + line, change) for line, change in changes]
+
+
+def _retry_later(problem: str) -> Unavailable:
+    """Return the error of a directory that can't be read now."""
+    return Unavailable(Reason.NOT_READY, f"directory: {problem}. Wait, then retry.", retry_after_s=2)

@@ -1,0 +1,338 @@
+"""The users and groups of the directory in memory, as scim2-server reads and changes them (RFC 7643, RFC 7644).
+
+Users are kept as JSON, and so are groups without their members, because objects take ten times the memory. Members are
+kept as ids, and a change of a group records only the members that it adds or removes.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import uuid4
+
+import orjson
+from scim2_models import (
+    Meta,
+    NotFoundException,
+    PreconditionFailedException,
+    Resource,
+    ResourceType,
+    ResponseParameters,
+    SCIMException,
+    ScimProvider,
+    SearchRequest,
+    UniquenessException,
+)
+from scim2_models.path import CompareOperator, Comparison
+from scim2_server.storage import ScimStorage, SearchPage
+
+from embedsink.ingest.records import DirectoryChange
+
+USER, GROUP = "User", "Group"
+# Attributes that a filter with `eq` finds without reading all resources. Identity providers look up users and groups by
+# them before each change.
+_INDEXED_ATTRIBUTES = {USER: ("userName", "externalId"), GROUP: ("displayName", "externalId")}
+# What is not stored: a password, and attributes that are computed from the members of groups.
+_TRANSIENT_ATTRIBUTES = ("password", "groups", "members")
+# The size of a member in memory: its id, and the entries of the group and of the user.
+_MEMBER_BYTES = 256
+
+
+class DirectoryFull(SCIMException):
+    """The directory has its maximum size (status 507)."""
+
+    status = 507
+    _default_detail = (
+        "The directory has its maximum size. Deprovision users or groups that are not needed, or ask the operator to "
+        "raise EMBEDSINK_DIRECTORY_BYTES_MAX."
+    )
+
+
+class DirectoryStorage(ScimStorage):
+    """The newest version of each user and group. One thread at a time may use it.
+
+    Attributes:
+        changes: the changes since the last `keep`, in their order.
+
+    Args:
+        provider: the resource types and their models.
+        bytes_max: the maximum size, in bytes.
+        clock: returns the time in UTC.
+    """
+
+    def __init__(
+        self,
+        provider: ScimProvider,
+        *,
+        bytes_max: int,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._models: dict[str, type[Resource[Any]]] = {
+            str(one.name): cast(type[Resource[Any]], provider.model_for(one)) for one in provider.resource_types
+        }
+        self._bytes_max = bytes_max
+        self._clock = clock
+        self._documents: dict[str, dict[str, bytes]] = {USER: {}, GROUP: {}}
+        self._deactivated_at: dict[str, int] = {}  # by the id of an inactive user, in epoch milliseconds
+        self._members: dict[str, set[str]] = {}  # by the id of the group
+        self._groups: dict[str, set[str]] = {}  # by the id of the member
+        self._index: dict[tuple[str, str, str], set[str]] = {}  # ids by type, attribute and compared value
+        self._byte_count = 0
+        self._last_version = 0
+        self.changes: list[DirectoryChange] = []
+        self._inverse_changes: list[DirectoryChange] = []
+
+    def apply(self, change: DirectoryChange) -> None:
+        """Apply a change that is already durable."""
+        documents = self._documents[change.resource_type]
+        former = documents.pop(change.resource_id, None)
+        if former is not None:
+            self._byte_count -= len(former)
+            for key in self._index_keys(change.resource_type, orjson.loads(former)):
+                self._index[key].remove(change.resource_id)
+                if not self._index[key]:
+                    del self._index[key]
+        self._deactivated_at.pop(change.resource_id, None)
+        if change.resource is not None:
+            document = orjson.dumps(change.resource)
+            documents[change.resource_id] = document
+            self._byte_count += len(document)
+            for key in self._index_keys(change.resource_type, change.resource):
+                self._index.setdefault(key, set()).add(change.resource_id)
+            self._last_version = max(self._last_version, _version_number(change.resource))
+        if change.deactivated_at is not None:
+            self._deactivated_at[change.resource_id] = change.deactivated_at
+        self._change_members(change)
+
+    def keep(self) -> None:
+        """Keep the changes since the last call: they are durable."""
+        self.changes.clear()
+        self._inverse_changes.clear()
+
+    def roll_back(self) -> None:
+        """Undo the changes since the last call of `keep`."""
+        for inverse in reversed(self._inverse_changes):
+            self.apply(inverse)
+        self.keep()
+
+    def get(
+        self,
+        resource_type: ResourceType,
+        resource_id: str,
+        *,
+        response_parameters: ResponseParameters[Any] | None = None,
+    ) -> Resource[Any]:
+        """Return a resource, with the members of a group or the groups of a user."""
+        name = _name_of(resource_type)
+        if resource_id not in self._documents[name]:
+            raise NotFoundException(detail=f"{name} {resource_id!r} not found")
+        return self._read(name, resource_id)
+
+    def search(
+        self, resource_types: list[ResourceType], search_request: SearchRequest[Any], *, position: Any = None
+    ) -> SearchPage:
+        """Return a page of the matching resources, ordered by the requested attribute and then by id."""
+        candidates = [
+            (name, resource_id)
+            for name in dict.fromkeys(map(_name_of, resource_types))
+            for resource_id in self._candidate_ids(name, search_request)
+        ]
+        if search_request.filter is None and search_request.sort_by is None:
+            found = sorted(candidates, key=lambda candidate: candidate[1])
+        else:
+            found = self._match_and_sort(candidates, search_request)
+        start = search_request.start_index_0 or 0
+        end = None if search_request.count is None else start + search_request.count
+        return SearchPage(len(found), [self._read(name, resource_id) for name, resource_id in found[start:end]])
+
+    def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
+        """Store a new resource under a new id."""
+        now = self._clock()
+        return self._write(_name_of(resource_type), str(uuid4()), resource, created_at=now, now=now)
+
+    def update(
+        self, resource_type: ResourceType, resource: Resource[Any], *, expected_version: str | None = None
+    ) -> Resource[Any]:
+        """Replace a resource."""
+        stored = self.get(resource_type, str(resource.id))
+        _check_version(stored, expected_version)
+        created_at = None if stored.meta is None else stored.meta.created
+        now = self._clock()
+        return self._write(_name_of(resource_type), str(resource.id), resource, created_at=created_at or now, now=now)
+
+    def delete(self, resource_type: ResourceType, resource_id: str, *, expected_version: str | None = None) -> None:
+        """Delete a resource, and its memberships: each of its groups gets a new version."""
+        _check_version(self.get(resource_type, resource_id), expected_version)
+        now = self._clock()
+        for group_id in sorted(self._groups.get(resource_id, ())):
+            group = orjson.loads(self._documents[GROUP][group_id])
+            self._stamp(group, created_at=group["meta"]["created"], now=now)
+            self._record(DirectoryChange(GROUP, group_id, group, members_removed=(resource_id,)))
+        members = tuple(sorted(self._members.get(resource_id, ())))
+        self._record(DirectoryChange(_name_of(resource_type), resource_id, None, members_removed=members))
+
+    def _write(
+        self, name: str, resource_id: str, resource: Resource[Any], *, created_at: datetime, now: datetime
+    ) -> Resource[Any]:
+        """Store a version of a resource, and return it as stored."""
+        document = {
+            attribute: value
+            for attribute, value in resource.model_dump(mode="json").items()
+            if attribute not in _TRANSIENT_ATTRIBUTES
+        }
+        document["id"] = resource_id
+        self._check_unique(name, document)
+        document["meta"] = {"resourceType": name}
+        self._stamp(document, created_at=created_at, now=now)
+        change = DirectoryChange(name, resource_id, document)
+        if name == USER:
+            self._record(replace(change, deactivated_at=self._deactivation_time(document, now)))
+        else:
+            former, current = self._members.get(resource_id, set()), _member_ids(resource)
+            added, removed = tuple(sorted(current - former)), tuple(sorted(former - current))
+            self._record(replace(change, members_added=added, members_removed=removed))
+        return self._read(name, resource_id)
+
+    def _stamp(self, document: dict[str, Any], *, created_at: datetime | str, now: datetime) -> None:
+        """Set the times and the version of a new version of a resource."""
+        version = f'W/"{self._last_version + 1}"'
+        meta = Meta.model_validate({"created": created_at, "lastModified": now, "version": version})
+        document["meta"] |= meta.model_dump(mode="json")
+
+    def _record(self, change: DirectoryChange) -> None:
+        """Apply a change that is not durable yet. `roll_back` undoes it.
+
+        Raises:
+            DirectoryFull: the directory would become larger than its maximum size.
+        """
+        former = self._documents[change.resource_type].get(change.resource_id)
+        inverse = DirectoryChange(
+            change.resource_type,
+            change.resource_id,
+            None if former is None else orjson.loads(former),
+            self._deactivated_at.get(change.resource_id),
+            members_added=change.members_removed,
+            members_removed=change.members_added,
+        )
+        byte_count = self._byte_count
+        self.apply(change)
+        if byte_count < self._byte_count > self._bytes_max:
+            self.apply(inverse)
+            raise DirectoryFull
+        self.changes.append(change)
+        self._inverse_changes.append(inverse)
+
+    def _change_members(self, change: DirectoryChange) -> None:
+        """Apply the changes of a group's members."""
+        members = self._members.setdefault(change.resource_id, set()) if change.resource_type == GROUP else set()
+        for member in change.members_removed:
+            if member in members:
+                members.remove(member)
+                self._groups[member].remove(change.resource_id)
+                if not self._groups[member]:
+                    del self._groups[member]
+                self._byte_count -= _MEMBER_BYTES
+        for member in change.members_added:
+            if member not in members:
+                members.add(member)
+                self._groups.setdefault(member, set()).add(change.resource_id)
+                self._byte_count += _MEMBER_BYTES
+        if change.resource is None:
+            self._members.pop(change.resource_id, None)
+
+    def _deactivation_time(self, document: dict[str, Any], now: datetime) -> int | None:
+        """Return when a user was deactivated, in epoch milliseconds; None for an active user."""
+        if document.get("active", True):
+            return None
+        return self._deactivated_at.get(document["id"], round(now.timestamp() * 1_000))
+
+    def _check_unique(self, name: str, document: dict[str, Any]) -> None:
+        """Raise UniquenessException if another user has the same `userName` (RFC 7643, section 4.1.1)."""
+        if name == USER:
+            owners = self._index.get((USER, "userName", _comparable(document["userName"])), set())
+            if owners - {document["id"]}:
+                raise UniquenessException(detail="Another user has this userName.")
+
+    def _read(self, name: str, resource_id: str) -> Resource[Any]:
+        """Return a stored resource as an object of its model."""
+        document = orjson.loads(self._documents[name][resource_id])
+        if name == USER:
+            groups = [self._reference(GROUP, group_id) for group_id in sorted(self._groups.get(resource_id, ()))]
+            document |= {"groups": groups} if groups else {}
+        else:
+            members = [self._reference(*self._find(member)) for member in sorted(self._members[resource_id])]
+            document |= {"members": members} if members else {}
+        return self._models[name].model_validate(document)
+
+    def _find(self, member: str) -> tuple[str, str]:
+        """Return the type and the id of a member. A member that is not in the directory counts as a user."""
+        return (GROUP if member in self._documents[GROUP] else USER, member)
+
+    def _reference(self, name: str, resource_id: str) -> dict[str, str]:
+        """Return a reference to a resource, as in `members` and `groups`. Its URL is relative to the SCIM root."""
+        reference = {"value": resource_id, "$ref": f"{name}s/{resource_id}"}
+        document = self._documents[name].get(resource_id)
+        if document is not None:
+            fields = orjson.loads(document)
+            display = fields.get("displayName") or fields.get("userName")
+            reference |= {"display": display} if display else {}
+        return reference
+
+    def _candidate_ids(self, name: str, search_request: SearchRequest[Any]) -> Iterable[str]:
+        """Return the ids of the resources that may match a filter: all, or those that an index finds."""
+        comparison = None if search_request.filter is None else search_request.filter.ast
+        if isinstance(comparison, Comparison) and comparison.op == CompareOperator.eq:
+            attribute = str(comparison.attr_path).rpartition(":")[2].lower()
+            for indexed in _INDEXED_ATTRIBUTES[name]:
+                if attribute == indexed.lower() and isinstance(comparison.value, str):
+                    return self._index.get((name, indexed, _comparable(comparison.value)), set())
+        return self._documents[name]
+
+    def _match_and_sort(
+        self, candidates: Iterable[tuple[str, str]], search_request: SearchRequest[Any]
+    ) -> list[tuple[str, str]]:
+        """Return the types and ids of the candidates that match the filter, in the requested order."""
+        found = []
+        for name, resource_id in candidates:
+            resource = self._read(name, resource_id)
+            if search_request.filter is None or search_request.filter.match(resource):
+                value = None if search_request.sort_by is None else search_request.sort_value(resource)
+                # Resources without the value come last.
+                found.append(((value is None, "" if value is None else value, resource_id), (name, resource_id)))
+        is_descending = search_request.sort_order == SearchRequest.SortOrder.descending
+        return [one for _, one in sorted(found, reverse=is_descending and search_request.sort_by is not None)]
+
+    @staticmethod
+    def _index_keys(name: str, document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+        """Yield the keys of a resource in the index."""
+        for attribute in _INDEXED_ATTRIBUTES[name]:
+            if document.get(attribute):
+                yield name, attribute, _comparable(document[attribute])
+
+
+def _name_of(resource_type: ResourceType) -> str:
+    """Return the name of a resource type: `User` or `Group`."""
+    return str(resource_type.name)
+
+
+def _member_ids(group: Resource[Any]) -> set[str]:
+    """Return the ids of a group's members."""
+    return {str(member.value) for member in getattr(group, "members", None) or () if member.value}
+
+
+def _version_number(document: dict[str, Any]) -> int:
+    """Return the number in the version of a resource, such as 12 in `W/"12"`."""
+    return int(document["meta"]["version"][3:-1])
+
+
+def _check_version(resource: Resource[Any], expected_version: str | None) -> None:
+    """Raise PreconditionFailedException if the resource has another version than the expected one."""
+    version = None if resource.meta is None else resource.meta.version
+    if expected_version is not None and version != expected_version:
+        raise PreconditionFailedException
+
+
+def _comparable(text: str) -> str:
+    """Return a form of a text that is equal for all texts that a filter may regard as equal."""
+    return unicodedata.normalize("NFKC", text).casefold()
