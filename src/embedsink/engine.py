@@ -73,6 +73,8 @@ class Limiters:
     # Parsing a dbt sync occupies the interpreter, so only one runs.
     sync_parsing: ConcurrencyLimiter
     sync_lookups: ConcurrencyLimiter
+    # The directory answers one request at a time.
+    directory: ConcurrencyLimiter
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -94,6 +96,7 @@ class Limiters:
             ),
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
             sync_lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=waiting_max, subject="syncs"),
+            directory=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="directory"),
         )
 
 

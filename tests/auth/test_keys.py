@@ -621,6 +621,26 @@ def test_a_sync_key_with_origins_or_tenants_is_refused(file: KeyStore, limits: d
         file.keys()
 
 
+@pytest.mark.parametrize(
+    ("limits", "correction"),
+    [
+        ({"origins": [PAGE]}, "Use an empty list"),
+        ({"deployments": [7]}, "Use null"),
+        ({"tenants": ["acme"]}, "Leave them out"),
+    ],
+    ids=["origins", "deployments", "tenants"],
+)
+def test_a_scim_key_with_limits_is_refused(file: KeyStore, limits: dict[str, Any], correction: str) -> None:
+    [name] = limits
+    message = f"{name}: a scim key can't have {name}, because the directory has none. {correction}."
+    with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
+        file.create(KeyKind.SCIM, **limits, now=NOW)
+    file.create(KeyKind.SCIM, now=NOW)
+    rewrite(file, lambda entry: entry.update(limits))
+    with pytest.raises(Misconfigured, match=rf"^keys\.json: keys\[0\]\.{re.escape(message)} Correct or restore"):
+        file.keys()
+
+
 @pytest.mark.parametrize("tenant", ["*", " ", "", "a\nb", "x" * 201])
 def test_a_tenant_that_is_not_a_name_is_refused(file: KeyStore, tenant: str) -> None:
     with pytest.raises(Misconfigured, match=r"^tenants: "):

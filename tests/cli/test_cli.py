@@ -56,7 +56,7 @@ COMMANDS = [
 ]
 # These use a temporary folder, or a server.
 FOLDERLESS = [["demo"], ["sync-result"], ["inspect"]]
-HEAVY = {"duckdb", "pandas", "pydantic", "starlette", "uvicorn", "orjson", "rich.console"}
+HEAVY = {"scim2_models", "duckdb", "pandas", "pydantic", "starlette", "uvicorn", "orjson", "rich.console"}
 
 VIEW: dict[str, Any] = {
     "source": "svc-embed",
@@ -199,6 +199,7 @@ def test_the_script_tag_of_a_key_has_the_service_name(tmp_path: Path, name: str,
         (["admin"], "administer the server"),
         (["admin", "--deployment", "12"], "administer the server for deployment 12"),
         (["ingest", "--deployment", "13", "--deployment", "12"], "send events for deployments 12, 13"),
+        (["scim"], "provision the directory"),
         (["read", "--tenant", "globex", "--tenant", "acme"], "read reports for tenants acme, globex"),
         (["read", "--deployment", "12", "--tenant", "acme"], "read reports for deployment 12 and tenant acme"),
     ],
@@ -231,6 +232,7 @@ def test_key_commands_import_nothing_slow(tmp_path: Path) -> None:
         ["keys", "create", "--kind", "read", "--expires", "soon"],
         ["keys", "create", "--kind", "ingest", "--origin", "app.example.com"],
         ["keys", "create", "--kind", "sync", "--origin", "https://app.example.com"],
+        ["keys", "create", "--kind", "scim", "--deployment", "12"],
         ["serve", "--port", "70000"],
         ["serve", "--certificate", __file__],
         ["export", "-o", "events.xlsx"],
@@ -360,7 +362,7 @@ def test_a_leaked_key_can_be_revoked_from_stdin(tmp_path: Path, run_command: Run
     assert (result.stdout, result.stderr) == ("", f"{key.key_id}: revoked.\n")
 
 
-@pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
+@pytest.mark.parametrize("kind", ["ingest", "read", "sync", "scim", "admin"])
 def test_a_key_on_the_command_line_is_refused_and_not_printed(
     tmp_path: Path, run_command: RunCommand, kind: str
 ) -> None:

@@ -17,7 +17,7 @@ RUN = {"sh", "python", "sql", "html", "js"}  # run by the other test files of th
 HELD_ELSEWHERE = {
     "json": "docs/test_wire, docs/test_shell and dashboards/test_files send, parse or load them",
     "ndjson": "docs/test_wire sends them",
-    "http": "messages of docs/wire.md: http/api/test_dbt_syncs, test_deployments, test_live; http/test_problems",
+    "http": "messages of docs/wire.md: http/api/test_dbt_syncs, test_deployments, test_live; http/test_problems, scim",
     "yaml": "test_shell checks it with promtool",
     "toml": "auth/test_identity reads it",
     "nginx": "running it needs a proxy with a certificate",

@@ -99,10 +99,10 @@ def test_members_and_groups_refer_to_each_other(storage: DirectoryStorage) -> No
     ann = create(storage, USER, user("ann", displayName="Ann"))
     inner = create(storage, GROUP, group("Inner", ann))
     outer: Any = storage.get(type_of(GROUP), create(storage, GROUP, group("Outer", inner, ann, "unknown")))
-    assert {(member.value, member.display, str(member.ref)) for member in outer.members} == {
-        (inner, "Inner", f"Groups/{inner}"),
-        (ann, "Ann", f"Users/{ann}"),
-        ("unknown", None, "Users/unknown"),
+    assert {(member.value, member.type, str(member.ref)) for member in outer.members} == {
+        (inner, "Group", f"Groups/{inner}"),
+        (ann, "User", f"Users/{ann}"),
+        ("unknown", "User", "Users/unknown"),
     }
     person: Any = storage.get(type_of(USER), ann)
     assert {one.display for one in person.groups} == {"Inner", "Outer"}

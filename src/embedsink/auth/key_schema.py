@@ -143,7 +143,7 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
         path: the path of the entry in the file, for error messages; empty outside a file.
 
     Raises:
-        Misconfigured: a field is missing, unknown or invalid, or a sync key has origins or tenants.
+        Misconfigured: a field is missing, unknown or invalid, or a sync or scim key has limits that do not apply to it.
     """
     try:
         valid_entry = KeyEntry.model_validate(entry)
@@ -158,7 +158,21 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
         raise Misconfigured(
             f"{field}: a sync key can't have tenants, because results of dbt syncs have none. Leave them out."
         )
+    if valid_entry.kind is KeyKind.SCIM:
+        _check_without_limits(valid_entry, path)
     return _to_key(valid_entry)
+
+
+def _check_without_limits(entry: KeyEntry, path: str) -> None:
+    """Raise Misconfigured if a scim key has limits: the directory belongs to all deployments and tenants."""
+    for name, value, correction in (
+        ("origins", entry.origins, "Use an empty list"),
+        ("deployments", entry.deployments, "Use null"),
+        ("tenants", entry.tenants, "Leave them out"),
+    ):
+        if value:
+            field = _field_path(path, name)
+            raise Misconfigured(f"{field}: a scim key can't have {name}, because the directory has none. {correction}.")
 
 
 def _to_key(entry: KeyEntry) -> Key:

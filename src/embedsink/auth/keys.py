@@ -13,6 +13,7 @@ class KeyKind(StrEnum):
     INGEST = "ingest"  # A web page sends events.
     READ = "read"  # A person or a program reads reports.
     SYNC = "sync"  # A pipeline records the results of dbt syncs.
+    SCIM = "scim"  # An identity provider provisions the directory of viewers.
     ADMIN = "admin"  # An operator runs the server.
 
 

@@ -92,6 +92,8 @@ def create(
     """Create a key, and print it on stdout. It is shown only once, because only its SHA-256 is stored."""
     if kind is KeyKind.SYNC and origins:
         raise UsageError("--origin: does not apply to sync keys, which pipelines use. Omit it.")
+    if kind is KeyKind.SCIM and (deployments or tenants or origins):
+        raise UsageError("--deployment, --tenant, --origin: do not apply to scim keys. Omit them.")
     now = time.time()
     folder = DataFolder(data)
     folder.create()
@@ -164,6 +166,7 @@ def _purpose(key: Key) -> str:
         KeyKind.INGEST: "send events",
         KeyKind.READ: "read reports",
         KeyKind.SYNC: "record dbt syncs",
+        KeyKind.SCIM: "provision the directory",
         KeyKind.ADMIN: "administer the server",
     }[key.kind]
     limits = [

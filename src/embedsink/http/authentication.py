@@ -24,12 +24,13 @@ _KEY_IN_URL_MESSAGE = (
 )
 
 
-def parse_bearer_token(authorization: list[str], query: str) -> str | None:
+def parse_bearer_token(authorization: list[str], query: str, *, schemes: Collection[str] = ("bearer",)) -> str | None:
     """Return the token of the `Authorization` header; None without the header.
 
     Args:
         authorization: the values of all `Authorization` headers.
         query: the query string of the URL, which must contain no key.
+        schemes: the accepted schemes, in lower case.
 
     Raises:
         Refused: there are several headers (`two_credentials`), the URL contains a key, or the header is not a bearer
@@ -44,7 +45,7 @@ def parse_bearer_token(authorization: list[str], query: str) -> str | None:
         return None
     scheme, _, token = authorization[0].partition(" ")
     token = token.strip()
-    if scheme.lower() != "bearer" or not token:
+    if scheme.lower() not in schemes or not token:
         raise Refused(Reason.BAD_CREDENTIAL, _INVALID_KEY_MESSAGE)
     return token
 
@@ -103,11 +104,32 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     key = session_key(request) if token is None else None
     if key is None:
         key = find_key(token, request.state.credentials)  # Raises `no_credential` if the token is None.
-    request.scope["state"]["key_id"] = key.key_id  # for log lines
+    _authorize(request, key, kinds)
+    return key
+
+
+def require_scim_key(request: Request) -> Key:
+    """Return the key of a request to the SCIM API, after the checks of `require_key`.
+
+    The scheme `Api-Key` is accepted too (spec 5.4), and a browser session is not.
+
+    Raises:
+        Refused, Unavailable: as `require_key`.
+    """
+    check_transport(request.scope)
+    authorization = request.headers.getlist("authorization")
+    token = parse_bearer_token(authorization, request.url.query, schemes=("bearer", "api-key"))
+    key = find_key(token, request.state.credentials)
+    _authorize(request, key, (KeyKind.SCIM,))
+    return key
+
+
+def _authorize(request: Request, key: Key, kinds: Collection[KeyKind]) -> None:
+    """Record the key for log lines, and raise Refused unless its permissions and its origins allow the request."""
+    request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
         check_origin(key, origin)
-    return key
 
 
 def session_key(request: Request, *, allow_cross_site_navigation: bool = False) -> Key | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
+from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from embedsink.auth.credentials import Credentials
@@ -140,6 +141,24 @@ class Admission:
             if rate_error is not None:
                 raise rate_error
         return meta
+
+    async def read_body(self, request: Request, sender: Sender) -> tuple[bytes, str]:
+        """Return the body of a request that is not a delivery, without decoding it, and its `Content-Encoding`.
+
+        Raises:
+            Refused: the encoding, the size or the duration of the body is not allowed.
+            Unavailable: the sender exceeds its rate (`rate_limited`), or too many bytes are in memory (`overloaded`).
+        """
+        headers = request.headers
+        encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
+        declared_bytes = int(headers.get("content-length", 0))
+        self.bodies.check_headers(length=declared_bytes, encoding=encoding)
+        self.rates.check_work(sender)  # Refuses a sender with too many rejected bytes.
+        self.rates.admit(sender, declared_bytes)
+        body = await self.bodies.read(request.receive, sender)
+        undeclared_bytes = max(0, len(body) - declared_bytes)  # A chunked body declares no length.
+        self.rates.charge_bytes(sender, undeclared_bytes)
+        return body, encoding
 
     async def read(self, meta: RequestMeta, receive: Receive) -> bytes:
         """Read the body within its limits.

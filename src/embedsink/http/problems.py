@@ -17,6 +17,9 @@ from embedsink.reasons import Reason
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+SCIM_PREFIX = "/api/scim/v2"
+SCIM_MEDIA_TYPE = "application/scim+json"
+_SCIM_ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
 ERRORS_LISTED_MAX = 20
 # What to do, by status. None is the status of reasons for rejecting one envelope.
 ADVICE: dict[int | None, str] = {
@@ -78,13 +81,7 @@ class ProblemResponse(Response):
         headers: dict[str, str] | None = None,
         extra_members: dict[str, Any] | None = None,
     ) -> None:
-        body: dict[str, Any] = {
-            "type": f"/problems/{reason}",
-            "title": reason.sentence,
-            "status": reason.status,
-            "reason": reason,
-            "detail": detail,
-        }
+        body = self._body(reason, detail)
         if extra_members is not None:
             body |= extra_members
         # A reason without a status rejects one envelope, and no response has it. 500 satisfies the type checker.
@@ -94,6 +91,28 @@ class ProblemResponse(Response):
         if reason is Reason.BODY_TOO_SLOW:
             # The rest of the body may never arrive (RFC 9110, section 15.5.9).
             self.headers["Connection"] = "close"
+
+    @staticmethod
+    def _body(reason: Reason, detail: str) -> dict[str, Any]:
+        """Return the members of the body."""
+        return {
+            "type": f"/problems/{reason}",
+            "title": reason.sentence,
+            "status": reason.status,
+            "reason": reason,
+            "detail": detail,
+        }
+
+
+class ScimErrorResponse(ProblemResponse):
+    """A problem in the format of the SCIM API (RFC 7644, section 3.12)."""
+
+    media_type = SCIM_MEDIA_TYPE
+
+    @staticmethod
+    def _body(reason: Reason, detail: str) -> dict[str, Any]:
+        """Return the members of the body."""
+        return {"schemas": [_SCIM_ERROR], "status": str(reason.status), "detail": detail}
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
@@ -186,7 +205,8 @@ def _report_problem(
     all_headers = {"X-Request-Id": request_id, "Cache-Control": "no-store", **cors_headers(request)}
     if headers is not None:
         all_headers |= headers
-    return ProblemResponse(reason, detail, headers=all_headers, extra_members=extra_members)
+    response_class = ScimErrorResponse if request.url.path.startswith(f"{SCIM_PREFIX}/") else ProblemResponse
+    return response_class(reason, detail, headers=all_headers, extra_members=extra_members)
 
 
 def _count_and_log(request: Request, reason: Reason, request_id: str, bug: Exception | None) -> None:

@@ -19,6 +19,7 @@ from embedsink.http.api import (
     problems,
     quarantine,
     reports,
+    scim,
 )
 from embedsink.http.openapi.builder import OpenApi, Tag
 from embedsink.http.pages import assets, docs, login, provider_login, vega_bundle
@@ -35,6 +36,7 @@ TAGS = (
     ),
     Tag("Quarantine", "Stored rejections with their reasons.", (quarantine,)),
     Tag("Deployments", "Deployments, and the results of their dbt syncs.", (deployments, dbt_syncs)),
+    Tag("Directory", "Viewers and their groups, provisioned by an identity provider (SCIM 2.0).", (scim,)),
     Tag("Server", "Health, metrics and documentation.", (health, openapi, docs, assets, vega_bundle, problems)),
     Tag("Browser", "Modules for pages of any origin.", (browser,)),
 )

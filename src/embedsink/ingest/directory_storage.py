@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import orjson
 from scim2_models import (
+    InvalidValueException,
     Meta,
     NotFoundException,
     PreconditionFailedException,
@@ -28,6 +29,7 @@ from scim2_models.path import CompareOperator, Comparison
 from scim2_server.storage import ScimStorage, SearchPage
 
 from embedsink.ingest.records import DirectoryChange
+from embedsink.protocol.strict_json import has_bad_text
 
 USER, GROUP = "User", "Group"
 # Attributes that a filter with `eq` finds without reading all resources. Identity providers look up users and groups by
@@ -182,6 +184,9 @@ class DirectoryStorage(ScimStorage):
             if attribute not in _TRANSIENT_ATTRIBUTES
         }
         document["id"] = resource_id
+        members = _member_ids(resource)
+        if has_bad_text(document) or any(map(has_bad_text, members)):
+            raise InvalidValueException(detail="A text contains a NUL or a lone surrogate. Remove it.")
         self._check_unique(name, document)
         document["meta"] = {"resourceType": name}
         self._stamp(document, created_at=created_at, now=now)
@@ -189,7 +194,7 @@ class DirectoryStorage(ScimStorage):
         if name == USER:
             self._record(replace(change, deactivated_at=self._deactivation_time(document, now)))
         else:
-            former, current = self._members.get(resource_id, set()), _member_ids(resource)
+            former, current = self._members.get(resource_id, set()), members
             added, removed = tuple(sorted(current - former)), tuple(sorted(former - current))
             self._record(replace(change, members_added=added, members_removed=removed))
         return self._read(name, resource_id)
@@ -258,26 +263,22 @@ class DirectoryStorage(ScimStorage):
         """Return a stored resource as an object of its model."""
         document = orjson.loads(self._documents[name][resource_id])
         if name == USER:
-            groups = [self._reference(GROUP, group_id) for group_id in sorted(self._groups.get(resource_id, ()))]
+            groups = [self._group_reference(group_id) for group_id in sorted(self._groups.get(resource_id, ()))]
             document |= {"groups": groups} if groups else {}
         else:
-            members = [self._reference(*self._find(member)) for member in sorted(self._members[resource_id])]
+            members = [self._member_reference(member) for member in sorted(self._members[resource_id])]
             document |= {"members": members} if members else {}
         return self._models[name].model_validate(document)
 
-    def _find(self, member: str) -> tuple[str, str]:
-        """Return the type and the id of a member. A member that is not in the directory counts as a user."""
-        return (GROUP if member in self._documents[GROUP] else USER, member)
+    def _member_reference(self, member: str) -> dict[str, str]:
+        """Return a member of a group. A member that is not in the directory counts as a user."""
+        name = GROUP if member in self._documents[GROUP] else USER
+        return {"value": member, "$ref": f"{name}s/{member}", "type": name}  # The library completes the URL.
 
-    def _reference(self, name: str, resource_id: str) -> dict[str, str]:
-        """Return a reference to a resource, as in `members` and `groups`. Its URL is relative to the SCIM root."""
-        reference = {"value": resource_id, "$ref": f"{name}s/{resource_id}"}
-        document = self._documents[name].get(resource_id)
-        if document is not None:
-            fields = orjson.loads(document)
-            display = fields.get("displayName") or fields.get("userName")
-            reference |= {"display": display} if display else {}
-        return reference
+    def _group_reference(self, group_id: str) -> dict[str, str]:
+        """Return a group of a user."""
+        display = orjson.loads(self._documents[GROUP][group_id])["displayName"]
+        return {"value": group_id, "$ref": f"Groups/{group_id}", "display": display, "type": "direct"}
 
     def _candidate_ids(self, name: str, search_request: SearchRequest[Any]) -> Iterable[str]:
         """Return the ids of the resources that may match a filter: all, or those that an index finds."""

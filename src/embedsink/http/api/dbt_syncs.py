@@ -71,7 +71,8 @@ async def _record_result(request: Request) -> Response:
     engine: Engine = request.state.engine
     admission: Admission = request.state.admission
     sender = Sender(client_address(request.scope), key.key_id)
-    body, encoding = await _read_body(request, sender, admission)
+    parse_media_type(request.headers.get("content-type", ""), ("application/json",))
+    body, encoding = await admission.read_body(request, sender)
 
     def decode_and_parse() -> tuple[Sync | FieldErrors, int]:
         """Return the result or the errors of its fields, and the size of the body after decompression."""
@@ -118,26 +119,6 @@ def _parse_path(request: Request, key: Key) -> tuple[int, str]:
         raise Refused(Reason.OUT_OF_SCOPE, f"deploymentId: {deployment} is outside the key's scope. Use a key for it.")
     # A key in a job id is redacted before the id is stored, so redact it here, too.
     return deployment, redact_keys(request.path_params["syncJobId"])
-
-
-async def _read_body(request: Request, sender: Sender, admission: Admission) -> tuple[bytes, str]:
-    """Return the body without decoding it, and its `Content-Encoding`.
-
-    Raises:
-        Refused: the media type, the encoding, the size or the duration of the body is not allowed.
-        Unavailable: the sender exceeds its rate (`rate_limited`), or too many bytes are in memory (`overloaded`).
-    """
-    headers = request.headers
-    parse_media_type(headers.get("content-type", ""), ("application/json",))
-    encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
-    declared_bytes = int(headers.get("content-length", 0))
-    admission.bodies.check_headers(length=declared_bytes, encoding=encoding)
-    admission.rates.check_work(sender)  # Refuses a sender with too many rejected bytes.
-    admission.rates.admit(sender, declared_bytes)
-    body = await admission.bodies.read(request.receive, sender)
-    undeclared_bytes = max(0, len(body) - declared_bytes)  # A chunked body declares no length.
-    admission.rates.charge_bytes(sender, undeclared_bytes)
-    return body, encoding
 
 
 def _result_response(result: dict[str, Any], engine: Engine) -> Response:

@@ -32,7 +32,7 @@ def schemas(settings: Settings) -> dict[str, Schema]:
         "oneOf": list(schema_by_type.values()),
         "discriminator": {"propertyName": "type", "mapping": mapping},
     }
-    all_schemas = request_schemas | _problem_schemas() | _receipt_schemas() | _read_schemas()
+    all_schemas = request_schemas | _problem_schemas() | _receipt_schemas() | _read_schemas() | _scim_schemas()
     return dict(sorted(all_schemas.items()))
 
 
@@ -117,6 +117,34 @@ def _inspection_schema() -> Schema:
             "rejected": array(object_of(rejection)) | {"maxItems": REJECTIONS_MAX},
         }
     )
+
+
+def _scim_schemas() -> dict[str, Schema]:
+    """Return the schemas of the SCIM API. `/Schemas` describes users and groups completely."""
+    # A schema is an absolute URI, so each object names at least one.
+    scim_object = object_of({"schemas": array(TEXT) | {"minItems": 1}})
+    values = array(object_of({"value": TEXT}))
+    user = {"id": TEXT, "externalId": TEXT, "userName": TEXT, "displayName": TEXT, "active": _BOOLEAN, "emails": values}
+    group = {"id": TEXT, "externalId": TEXT, "displayName": TEXT, "members": values}
+    search = {"filter": TEXT, "startIndex": _INTEGER, "count": _INTEGER, "sortBy": TEXT}
+    operation = object_of({"op": TEXT, "path": TEXT, "value": {}}, optional=("path", "value"))
+    page = {"totalResults": _COUNT, "Resources": array({"type": "object"})}
+    error = {"schemas": array(TEXT), "status": TEXT, "detail": TEXT, "scimType": TEXT}
+
+    def extended(properties: dict[str, Schema], *required: str) -> Schema:
+        optional = [name for name in properties if name not in required]
+        return {"allOf": [ref("ScimObject"), object_of(properties, optional=optional)]}
+
+    return {
+        "ScimObject": scim_object | {"description": "An object of RFC 7643 or RFC 7644."},
+        "ScimUser": extended(user),
+        "ScimGroup": extended(group),
+        "ScimList": extended(page, "totalResults"),
+        "ScimSearch": extended(search),
+        "ScimPatch": extended({"Operations": array(operation)}, "Operations"),
+        "ScimBulk": extended({"Operations": array({"type": "object"})}, "Operations"),
+        "ScimError": object_of(error, optional=("scimType", "detail")),
+    }
 
 
 def _read_schemas() -> dict[str, Schema]:
