@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 PARTS = ["constraints-runtime.txt", "constraints-build.txt"]
 FILES = ["constraints.txt", *PARTS]
 PIN = re.compile(
-    r"""^(?P<name>[a-z0-9-]+)==(?P<version>\S+)
+    r"""^(?P<name>[a-z0-9-]+)(?:\[[a-z,]+\])?==(?P<version>\S+)
         (?:\ ;\ [^\\]+)?            # markers for Python versions and platforms
         \ \\\n(?P<hashes>(?:\ +--hash=.+\n)+)""",
     re.MULTILINE | re.VERBOSE,
@@ -31,7 +31,7 @@ def required_names(requirements: list[str]) -> set[str]:
 @pytest.mark.parametrize("file", FILES)
 def test_every_pin_has_hashes(file: str) -> None:
     lines = (ROOT / file).read_text().splitlines()
-    named = {line.split("==")[0] for line in lines if line and line[0] not in " #"}
+    named = {line.split("==")[0].partition("[")[0] for line in lines if line and line[0] not in " #"}
     assert named == {name for name, _ in pins(file)}
     assert all(pins(file).values())
 

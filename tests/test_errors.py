@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embedsink.auth.keys import KeyKind
 from embedsink.errors import Refused, Unavailable, nearest, preview, redact_keys, suggestion
 from embedsink.reasons import Reason
 
@@ -66,7 +67,7 @@ def test_any_preview_has_at_most_64_printable_characters(value: Any) -> None:
     assert preview(value).isprintable()
 
 
-@pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
+@pytest.mark.parametrize("kind", list(KeyKind))
 @pytest.mark.parametrize("text", ["{}", "?key={}&a=1", "key%3D{}", "{} {}", "é{}é", json.dumps({"key": "{}"})])
 def test_a_key_anywhere_in_a_text_is_redacted_to_its_kind(kind: str, text: str) -> None:
     key = KEY.replace("read", kind)

@@ -34,7 +34,7 @@ _SIMILARITY_MIN = 0.6
 _WORD = re.compile(r"[^_]+")
 # At least 32 characters: `sales_admin_total` is a measure, not a credential.
 _KEY = re.compile(
-    r"es_(?P<kind>ingest|read|sync|admin)_[0-9A-Za-z]{32,}"
+    r"es_(?P<kind>ingest|read|sync|scim|admin)_[0-9A-Za-z]{32,}"
     # A signed JWT (RFC 7515, section 3.1). Its header begins with `{"`.
     r"|eyJ[0-9A-Za-z_-]+\.[0-9A-Za-z_-]+\.[0-9A-Za-z_-]+"
 )

@@ -692,7 +692,7 @@ FIELDS = "key_id, kind, label, deployments, tenants, origins, created_at, expire
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (replace_kind, 'keys[0].kind: "reader" is not one of ingest, read, sync, admin.'),
+        (replace_kind, 'keys[0].kind: "reader" is not one of ingest, read, sync, scim, admin.'),
         (misspell_a_field, f'keys[0]: "expire_at" is not a field of a key. The fields are {FIELDS}.'),
         (remove_a_field, f"keys[0].revoked_at: is missing. The fields are {FIELDS}."),
     ],
@@ -717,7 +717,8 @@ def test_a_file_of_an_earlier_commit_is_read_and_written_back_unchanged(file: Ke
     earlier = json.loads(EARLIER_FILE.read_text(encoding="utf-8"))
     shutil.copy(EARLIER_FILE, file.path)
     ingest, read, sync, admin = file.keys()
-    assert [key.kind for key in (ingest, read, sync, admin)] == list(KeyKind)
+    kinds = [KeyKind.INGEST, KeyKind.READ, KeyKind.SYNC, KeyKind.ADMIN]
+    assert [key.kind for key in (ingest, read, sync, admin)] == kinds
     assert ingest.scope.deployments == frozenset({-3, 14})
     assert ingest.origins == frozenset({PAGE, "http://localhost:8080"})
     assert sync.revoked_at == pytest.approx(NOW + 4, abs=0.001)
@@ -801,7 +802,8 @@ def test_edited_origins_and_time_zones_are_normalized(file: KeyStore, clock: Clo
 def test_every_flipped_bit_is_refused_or_changes_no_key(file: KeyStore) -> None:
     for kind in KeyKind:
         origins = [PAGE] if kind is KeyKind.INGEST else []
-        file.create(kind, label="a label", deployments=[12], origins=origins, expires_at=NOW + 60, now=NOW)
+        deployments = None if kind is KeyKind.SCIM else [12]
+        file.create(kind, label="a label", deployments=deployments, origins=origins, expires_at=NOW + 60, now=NOW)
     valid_bytes, keys = file.path.read_bytes(), file.keys()
     for offset in range(len(valid_bytes)):
         flipped = bytearray(valid_bytes)

@@ -1,5 +1,6 @@
 """The directory in memory follows the rules of scim2-server, and undoes changes that did not become durable."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 from scim2_models import ResourceType, ScimProvider, SearchRequest
 from scim2_server.testing import ScimStorageContract
 
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import new_token
 from embedsink.ingest import directory_storage
 from embedsink.ingest.directory_storage import GROUP, USER, DirectoryFull, DirectoryStorage
 from embedsink.ingest.scim_provider import create_provider
@@ -37,9 +40,10 @@ def group(name: str, *members: str) -> Any:
 
 
 class TestContract(ScimStorageContract):
-    @pytest.fixture
-    def provider(self) -> ScimProvider:
-        return shared_provider()
+    @pytest.fixture(autouse=True)
+    def provider(self) -> Iterator[ScimProvider]:
+        with shared_provider() as provider:  # as scim2-server does for each request
+            yield provider
 
     @pytest.fixture
     def storage(self) -> DirectoryStorage:
@@ -111,6 +115,13 @@ def test_members_and_groups_refer_to_each_other(storage: DirectoryStorage) -> No
 def test_a_password_is_not_stored(storage: DirectoryStorage) -> None:
     create(storage, USER, user("ann", password="hunter2"))
     assert "hunter2" not in repr(vars(storage))
+
+
+def test_a_key_in_a_text_is_redacted(storage: DirectoryStorage) -> None:
+    key = new_token(KeyKind.SCIM)
+    ann = create(storage, USER, user("ann", title=f"a {key} b"))
+    assert key not in repr(vars(storage))
+    assert storage.get(type_of(USER), ann).title.startswith("a es_scim_")  # type: ignore[attr-defined]
 
 
 def test_the_first_deactivation_counts(storage: DirectoryStorage) -> None:

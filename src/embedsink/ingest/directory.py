@@ -8,6 +8,7 @@ it is answered, so no response shows a change that is not durable.
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ import orjson
 
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
+from embedsink.ingest.scim_requests import normalize_patch
 from embedsink.journal.segment import damage_of, number_of
 from embedsink.journal.writer import Journal
 from embedsink.reasons import Reason
@@ -123,6 +125,8 @@ def _handle(handler: "ScimHandler", request: "ScimRequest") -> "ScimResponse":
     """Return the response to a request; for an invalid request, an error response (RFC 7644, section 3.12)."""
     from scim2_models import SCIMException
 
+    if request.method == "PATCH":
+        request = replace(request, body=normalize_patch(request.body))
     try:
         return handler.handle(request)
     except SCIMException as error:

@@ -28,6 +28,7 @@ from scim2_models import (
 from scim2_models.path import CompareOperator, Comparison
 from scim2_server.storage import ScimStorage, SearchPage
 
+from embedsink.errors import redact_keys
 from embedsink.ingest.records import DirectoryChange
 from embedsink.protocol.strict_json import has_bad_text
 
@@ -187,6 +188,8 @@ class DirectoryStorage(ScimStorage):
         members = _member_ids(resource)
         if has_bad_text(document) or any(map(has_bad_text, members)):
             raise InvalidValueException(detail="A text contains a NUL or a lone surrogate. Remove it.")
+        # The journal redacts keys too, and memory must have the same texts.
+        document = orjson.loads(redact_keys(orjson.dumps(document).decode()))
         self._check_unique(name, document)
         document["meta"] = {"resourceType": name}
         self._stamp(document, created_at=created_at, now=now)

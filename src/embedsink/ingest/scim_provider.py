@@ -6,8 +6,8 @@ from scim2_models import (
     ChangePassword,
     ETag,
     Filter,
-    Mutability,
     Patch,
+    ScimPolicy,
     ScimProvider,
     ServiceProviderConfig,
     Sort,
@@ -16,15 +16,18 @@ from scim2_server.utils import load_default_resource_types, load_default_schemas
 
 _GROUP_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:Group"
 _RESULTS_MAX = 1_000
+# Identity providers send attributes that no schema has. Microsoft Entra ID removes members by `value`, and replaces
+# entries that do not exist yet, such as the first email of a type.
+_POLICY = ScimPolicy(
+    unknown=ScimPolicy.Unknown.ignore,
+    remove_value_as_filter=ScimPolicy.RemoveValue.apply,
+    unmatched_path_filter=ScimPolicy.UnmatchedPathFilter.create,
+)
 _BULK_OPERATIONS_MAX = 1_000
 
 
 def create_provider(*, body_bytes_max: int) -> ScimProvider:
-    """Return the description of the SCIM API, for bodies of at most `body_bytes_max` bytes.
-
-    It has the schemas of RFC 7643. The names of a group's members, which the library's schema has in addition, are
-    ignored: they are not stored.
-    """
+    """Return the description of the SCIM API, for bodies of at most `body_bytes_max` bytes."""
     config = ServiceProviderConfig(
         patch=Patch(supported=True),
         bulk=Bulk(supported=True, max_operations=_BULK_OPERATIONS_MAX, max_payload_size=body_bytes_max),
@@ -42,7 +45,9 @@ def create_provider(*, body_bytes_max: int) -> ScimProvider:
         ],
     )
     schemas = load_default_schemas()
+    # The library's schema adds the names of members, which RFC 7643 does not have and the directory does not store.
     [members] = [one for one in schemas[_GROUP_SCHEMA].attributes or () if one.name == "members"]
-    [display] = [one for one in members.sub_attributes or () if one.name == "display"]
-    display.mutability = Mutability.read_only
-    return ScimProvider.from_discovery(schemas.values(), load_default_resource_types().values(), config=config)
+    members.sub_attributes = [one for one in members.sub_attributes or () if one.name != "display"]
+    return ScimProvider.from_discovery(
+        schemas.values(), load_default_resource_types().values(), config=config, policy=_POLICY
+    )

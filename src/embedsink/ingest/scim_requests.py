@@ -1,0 +1,45 @@
+"""Requests of Microsoft Entra ID that differ from RFC 7644, changed to the form of the RFC."""
+
+from typing import Any
+
+import orjson
+
+_MANAGER = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:user:manager"
+
+
+def normalize_patch(body: bytes) -> bytes:
+    """Return the body of a PATCH request in the form of RFC 7644, section 3.5.2. A body that is no JSON is unchanged.
+
+    - A manager may be the id as a text instead of an object with `value`.
+    - An entry to remove may have members that are null, such as `{"$ref": null, "value": "12"}`.
+    """
+    try:
+        patch = orjson.loads(body)
+        operations = patch["Operations"]
+        patch["Operations"] = [_normalize(operation) for operation in operations]
+        return orjson.dumps(patch)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return body  # The library answers with the error.
+
+
+def _normalize(operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation in the form of the RFC."""
+    value = operation.get("value")
+    path = operation.get("path")
+    if isinstance(path, str) and path.lower() == _MANAGER and isinstance(value, str):
+        return operation | {"value": {"value": value}}
+    if isinstance(value, dict) and path is None:
+        managers = {
+            name: {"value": one} for name, one in value.items() if name.lower() == _MANAGER and isinstance(one, str)
+        }
+        return operation | {"value": value | managers}
+    if isinstance(value, list):
+        return operation | {"value": [_without_nulls(entry) for entry in value]}
+    return operation
+
+
+def _without_nulls(entry: Any) -> Any:
+    """Return an entry of a list without members that are null."""
+    if not isinstance(entry, dict):
+        return entry
+    return {name: value for name, value in entry.items() if value is not None}
