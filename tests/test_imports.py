@@ -14,7 +14,7 @@ LAYERS = [
     {"reasons", "net", "durable_files", "permissions", "browser"},
     {"errors", "key_scope", "clock_watch"},
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
-    {"settings", "store"},
+    {"settings", "store", "audit"},
     {"ingest", "loader", "reports"},
     {"backup", "engine", "dashboards", "client"},
     {"doctor", "transfer"},

@@ -18,7 +18,7 @@ LOSS_NOTE_PREFIX = "lost-"
 _OWN_NAMES = frozenset(
     [
         *("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt"),
-        *("keys", "identity", "lock"),
+        *("keys", "identity", "lock", "audit"),
     ]
 )
 
@@ -37,6 +37,8 @@ class DataFolder:
         self.rebuilt = path / "rebuilt.duckdb"  # a store while it is being rebuilt
         self.keys = path / "keys.json"
         self.identity = path / "identity.toml"
+        self.audit = path / "audit"  # the audit trail
+        self.audit_lock = path / "audit.lock"
         self.dashboards = path / "dashboards"  # the operator's own dashboards
         self.pages = path / "pages"  # cached files of the pages, which can be recreated
         self.restoring = path / "restoring"  # exists until `embedsink restore` has finished
@@ -82,6 +84,13 @@ class DataFolder:
         former.rmdir()
         sync_folder(self.path)
 
+    def refuse_other_folder(self) -> None:
+        """Raise Misconfigured unless the folder has a journal, as each data folder of a server has."""
+        if not self.journal.is_dir():
+            raise Misconfigured(
+                f"{self.path}: is not a data folder, because it has no journal/. Name the data folder with --data."
+            )
+
     def refuse_half_restored(self) -> None:
         """Refuse a folder whose restore has not finished.
 
@@ -100,7 +109,7 @@ class DataFolder:
         Raises:
             OSError: the folder can't be read.
         """
-        own_folders = {self.journal, self.damaged, self.dashboards, self.pages}
+        own_folders = {self.journal, self.damaged, self.dashboards, self.pages, self.audit}
         folders = [path for path in sorted(self.path.iterdir()) if path.is_dir()]
         return [path for path in folders if path not in own_folders and _is_data_folder(path)]
 

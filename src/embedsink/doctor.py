@@ -1,13 +1,15 @@
-"""Read-only checks of a data folder: versions, disk space, snapshot, rows, dashboards, journal and keys."""
+"""Read-only checks of a data folder: versions, disk space, snapshot, rows, dashboards, journal, keys and audit."""
 
 import platform
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from embedsink import __version__
+from embedsink.audit.verify import verify_trail
 from embedsink.auth.identity import read_identity
 from embedsink.auth.key_store import KeyStore
 from embedsink.dashboards.files import dashboard_files, read_dashboards
@@ -71,6 +73,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         _examine_folder(folder),
         _examine_keys(folder),
         _examine_identity(folder),
+        _examine_audit(folder),
     ]
 
 
@@ -105,6 +108,7 @@ def _measure_files(folder: DataFolder) -> Finding:
         "previous snapshot": folder.previous,
         "damaged": folder.damaged,
         "keys": folder.keys,
+        "audit": folder.audit,
     }
     sizes = ", ".join(f"{name} {_byte_count(path):,}" for name, path in paths.items())
     return _ok("sizes", f"bytes: {sizes}.")
@@ -370,3 +374,19 @@ def _examine_identity(folder: DataFolder) -> Finding:
     except EmbedsinkError as error:
         return _problem("identity", str(error))
     return _ok("identity", f"trusted issuers: {len(issuers):,}.")
+
+
+def _examine_audit(folder: DataFolder) -> Finding:
+    """Verify the hash chain of the audit trail. Report its last entry, so that an operator can note it elsewhere."""
+    try:
+        result = verify_trail(folder.audit, today=datetime.now(UTC).date())
+    except OSError as error:
+        return _problem("audit", f"can't be read ({error.strerror}). Run this as the server's user.")
+    if result.problems:
+        return _problem("audit", " ".join(result.problems))
+    message = f"{result.entry_count:,} entries; every link matches."
+    if result.incomplete_count:
+        message += f" Lines that a crash left incomplete: {result.incomplete_count:,}."
+    if result.last_digest is not None:
+        message += f" The last entry is {result.last_number:,}, SHA-256 {result.last_digest}."
+    return _ok("audit", message)

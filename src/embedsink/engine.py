@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from embedsink.audit.recorder import Recorder
+from embedsink.audit.trail import AuditTrail
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import watch_clock
@@ -118,6 +120,7 @@ class Engine:
     syncs: DbtSyncs
     directory: Directory
     load_notifier: LoadNotifier
+    audit: Recorder
 
     def __init__(
         self,
@@ -186,6 +189,8 @@ class Engine:
         for nested in self.folder.nested_data_folders():
             log.warning("nested_folder", extra={"detail": nested_message(nested)})
         self.keys = KeyCache(KeyStore(self.folder.keys), time.time)
+        self.audit = Recorder(AuditTrail(self.folder))
+        closers.push_async_callback(self.audit.close)
         self.syncs = DbtSyncs(
             self.journal, self.store, bytes_max=settings.sync_bytes_max, lookups=self.limiters.sync_lookups
         )

@@ -53,6 +53,13 @@ def restrict(folder: Path, *, own_names: Collection[str]) -> list[Path]:
     return exposed
 
 
+def give_to_owner(file: int | Path, folder: Path) -> None:
+    """Give a file of root to the owner of a folder. Otherwise a server could not write it after `sudo embedsink`."""
+    if os.geteuid() == 0:
+        owner = folder.stat()
+        os.chown(file, owner.st_uid, owner.st_gid)
+
+
 def _select_own(names: Iterable[str], own_names: Collection[str]) -> list[str]:
     """Return the names whose beginning, up to the first dot, is in `own_names`."""
     return [name for name in names if name.partition(".")[0] in own_names]

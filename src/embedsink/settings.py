@@ -212,6 +212,9 @@ class Settings(BaseModel):
         description="How long browsers use only HTTPS for this host after a visit (HSTS); 0 to forget it.",
     )
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often the server checks `keys.json` for changes.")
+    audit_days: int = Field(
+        400, ge=0, le=36_500, description="How many days the audit trail stores an entry. 0 means no limit."
+    )
     shutdown_timeout_s: int = Field(10, ge=1, description="How long the server waits for open requests after SIGTERM.")
 
     def check_pending_bytes(self) -> None:
@@ -234,6 +237,13 @@ class Settings(BaseModel):
     def variables(self) -> dict[str, object]:
         """Return the settings that SQL views read as variables of the DuckDB session."""
         return {"session_gap_minutes": self.session_gap_minutes}
+
+    def without_secrets(self) -> dict[str, object]:
+        """Return the value of each setting by the name of its variable; of a secret, only whether it is set."""
+        values = self.model_dump()
+        return {
+            _variable_name(name): "set" if isinstance(value, SecretStr) else value for name, value in values.items()
+        }
 
     def rules(self) -> Rules:
         """Return the service name and the limits that validation applies to a body."""

@@ -50,6 +50,7 @@ COMMANDS = [
     ["sync-result"],
     ["backup"],
     ["restore"],
+    ["audit"],
     ["snapshot"],
     ["rebuild"],
     ["doctor"],

@@ -17,6 +17,7 @@ from embedsink.http.openapi.operation import Operation
 from embedsink.http.problems import SCIM_PREFIX
 from embedsink.http.resources import TAGS
 from embedsink.reasons import Reason
+from embedsink.reports.audit_entries import EXPORT_FORMATS
 from embedsink.reports.format import REPORT_FORMATS
 from embedsink.settings import Settings
 from tests.http.test_isolation import uncompressed_body
@@ -48,6 +49,7 @@ VALUES: dict[str, list[str]] = {
     "/api/v1/reports/{name}": ["tenants", *(f"views.{format}" for format in REPORT_FORMATS)],
     "/api/v1/reports/{name}/schema": ["views"],
     "/api/v1/events.{suffix}": list(EVENT_FORMATS),
+    "/api/v1/audit.{suffix}": list(EXPORT_FORMATS),
     "/api/v1/dashboards/{name}": ["overview"],
 }
 QUERIES = {"/api/v1/inspect": "?since=7d&wait=0", "/api/v1/events/live": "?rows=on&recent=9"}
@@ -58,6 +60,8 @@ NEEDS_EVERYTHING = {
     ("get", "/api/v1/analytics.duckdb"),
     ("delete", "/api/v1/quarantine"),
     ("post", "/api/v1/quarantine/replay"),
+    ("get", "/api/v1/audit"),
+    ("get", "/api/v1/audit.{suffix}"),
 }
 
 
@@ -256,7 +260,7 @@ def test_each_credential_gets_its_own_status_and_data(matrix: Matrix, operation:
         leaks = [place for place in PLACES if place not in visible and title_of(place).encode() in text]
         if leaks:
             problems[str(credential)] = f"shows {leaks}"
-        is_expected = path.endswith(".ndjson") and not is_error
+        is_expected = path.endswith("events.ndjson") and not is_error
         if is_expected and not all(title_of(place).encode() in text for place in visible):
             problems[str(credential)] = "lacks its own events"
     assert problems == {}

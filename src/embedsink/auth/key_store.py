@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +26,17 @@ FileStamp = tuple[int, int, int]
 
 
 class KeyStore:
-    """The file `keys.json`, with valid, revoked and expired keys. It contains digests of tokens, and no tokens."""
+    """The file `keys.json`, with valid, revoked and expired keys. It contains digests of tokens, and no tokens.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the path of the file.
+        on_change: called before each change with the keys in the file and the keys to write. If it raises, nothing is
+            written.
+    """
+
+    def __init__(self, path: Path, *, on_change: Callable[[list[Key], list[Key]], None] | None = None) -> None:
         self.path = path
+        self._on_change = on_change
 
     def create(
         self,
@@ -123,13 +130,26 @@ class KeyStore:
 
         If the block raises, nothing is written.
         """
+        with self.locked() as keys:
+            before = list(keys)
+            yield keys
+            retained = _retained_keys(keys, now)
+            if self._on_change is not None:
+                self._on_change(before, retained)
+            self._write(retained)
+
+    @contextmanager
+    def locked(self) -> Iterator[list[Key]]:
+        """Exclude changes by other processes during this block, and yield the list of all keys.
+
+        Raises:
+            Misconfigured: the file can't be read or locked, or the block raises an OSError.
+        """
         try:
             # Lock a separate file, because `_write` replaces the file with the keys.
             with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # Closing the file releases the lock.
-                keys = self.keys()
-                yield keys
-                self._write(_retained_keys(keys, now))
+                yield self.keys()
         except OSError as error:
             raise Misconfigured(f"{self.path}: {error.strerror}. Fix the cause, then run the command again.") from error
 

@@ -54,10 +54,7 @@ def create_backup(folder: DataFolder, target: Path) -> BackupResult:
 
 def _check_folders(folder: DataFolder, target: Path) -> None:
     """Raise Misconfigured if the folder is not a complete data folder, or the target is inside the folder."""
-    if not folder.journal.is_dir():
-        raise Misconfigured(
-            f"{folder.path}: is not a data folder, because it has no journal/. Name the data folder with --data."
-        )
+    folder.refuse_other_folder()
     folder.refuse_half_restored()
     if target.resolve().is_relative_to(folder.path.resolve()):
         raise Misconfigured(

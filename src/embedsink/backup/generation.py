@@ -14,7 +14,9 @@ FORMAT = 1
 # The name of `StoredFile.chunks` in manifests.
 _CHUNKS_MEMBER = "pieces"
 # The files that a backup may contain. A forged manifest must not write outside the restored folder.
-_FILE_NAME = re.compile(r"keys\.json|identity\.toml|analytics\.duckdb|(journal|damaged|dashboards)/(?!\.{1,2}$)[^/\0]+")
+_FILE_NAME = re.compile(
+    r"keys\.json|identity\.toml|analytics\.duckdb|(journal|damaged|dashboards|audit)/(?!\.{1,2}$)[^/\0]+"
+)
 
 
 class BackupDamaged(Misconfigured):

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -39,12 +40,15 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
 
 
 def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the damaged segments, the dashboards, the keys and the issuers: the path in the folder, and the open file.
+    """Yield the damaged segments, the dashboards, the audit trail, the keys and the issuers.
+
+    Yield the path in the folder, and the open file.
 
     Call this after `read_journal`, because the server may move a damaged segment from the journal to `damaged/`.
     """
     yield from _open_files(folder.damaged, excluding=_DATABASE_NAME_PART)  # Damaged databases are for bug reports only.
     yield from _open_files(folder.dashboards)
+    yield from _read_audit_files(folder.audit)
     for path in (folder.keys, folder.identity):
         if file := _open_regular_file(path):
             with file:
@@ -110,6 +114,14 @@ def _open_files(subfolder: Path, *, excluding: str | None = None) -> Iterator[tu
         if file := _open_regular_file(subfolder / name):
             with file:
                 yield f"{subfolder.name}/{name}", file
+
+
+def _read_audit_files(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the path and the content of each file of the audit trail, without a line that is still being written."""
+    for name, file in _open_files(folder):
+        if not name.endswith(".new"):
+            content = file.read()
+            yield name, BytesIO(content[: content.rfind(b"\n") + 1])
 
 
 def _open_regular_file(path: Path) -> IO[bytes] | None:

@@ -5,7 +5,19 @@ from typing import Annotated
 import typer
 
 from embedsink import __version__
-from embedsink.cli import backup, inspect, keys, maintenance, quarantine, render, reports, server, sync_result, transfer
+from embedsink.cli import (
+    audit,
+    backup,
+    inspect,
+    keys,
+    maintenance,
+    quarantine,
+    render,
+    reports,
+    server,
+    sync_result,
+    transfer,
+)
 from embedsink.cli.options import examples
 from embedsink.cli.output import FAILED, USAGE_ERROR, fail
 from embedsink.errors import EmbedsinkError, Refused
@@ -14,7 +26,7 @@ from embedsink.reasons import Reason
 # Error messages about these parameters of the HTTP API get the `--` of the option with the same name.
 PARAMETERS_WITH_OPTION = (
     *("since", "until", "surface", "deployment", "tenant", "interval", "timezone"),
-    *("columns", "limit", "period", "before", "reason"),
+    *("columns", "limit", "period", "before", "reason", "action", "actor"),
 )
 SUMMARY = "Store the events of embedded analytics durably, and report on them."
 
@@ -49,6 +61,7 @@ app.command("sync-result", short_help="Record the result of a dbt sync.", epilog
 app.add_typer(quarantine.app, name="quarantine")
 app.command(short_help="Back up a data folder, even while a server runs.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command(short_help="Restore a backup into a new folder.", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
+app.command(short_help="Show who did what.", epilog=audit.EXAMPLES)(audit.audit)
 app.command(short_help="Publish a snapshot, analytics.duckdb.", epilog=maintenance.SNAPSHOT_EXAMPLES)(
     maintenance.snapshot
 )

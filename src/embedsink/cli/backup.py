@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embedsink.audit.entry import Action
 from embedsink.cli.options import DATA, Data, UsageError, examples
 from embedsink.cli.output import print_message
+from embedsink.cli.recording import recorded
 from embedsink.cli.tables import print_table
 from embedsink.data_folder import DataFolder, require_folder
 from embedsink.errors import Misconfigured
@@ -54,7 +56,8 @@ def backup(
         return
     folder = DataFolder(require_folder(data))
     lower_priority()  # Leave the CPU to a running server.
-    with _explain_os_errors(target):
+    folder.refuse_other_folder()
+    with _explain_os_errors(target), recorded(folder, Action.BACKUP, target=str(target), is_required=False):
         created = create_backup(folder, target)
     _print_created(created)
     if keep is not None:
@@ -78,6 +81,9 @@ def restore(
 
     with _explain_os_errors(data):
         generation = restore_backup(backup, DataFolder(data))
+    detail = {"generation": generation.began_at}
+    with recorded(DataFolder(data), Action.RESTORE, target=str(backup), detail=detail, is_required=False):
+        pass  # Only now does the folder exist.
     print_message(
         f"{data}: restored every event acknowledged up to {_without_fraction(generation.began_at)}, "
         f"{generation.byte_count:,} bytes in {len(generation.files):,} files. "

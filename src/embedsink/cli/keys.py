@@ -15,6 +15,7 @@ from embedsink.auth.parsing import normalize_origin, parse_deployment, parse_dur
 from embedsink.auth.tokens import TOKEN_PREFIX
 from embedsink.cli.options import DATA, Data, UsageError, examples, option_parser
 from embedsink.cli.output import print_message
+from embedsink.cli.recording import recording_key_store
 from embedsink.cli.tables import print_table
 from embedsink.data_folder import DataFolder
 
@@ -97,7 +98,7 @@ def create(
     now = time.time()
     folder = DataFolder(data)
     folder.create()
-    key, token = KeyStore(folder.keys).create(
+    key, token = recording_key_store(folder).create(
         kind,
         deployments=deployments or None,  # Some versions of Typer give an empty list.
         tenants=tenants or None,
@@ -141,7 +142,7 @@ def revoke(
             "and the key on stdin."
         )
     id_or_token = _read_token() if key_id == "-" else key_id
-    key = KeyStore(DataFolder(data).keys).revoke(id_or_token, now=time.time())
+    key = recording_key_store(DataFolder(data)).revoke(id_or_token, now=time.time())
     print_message(f"{key.key_id}: revoked.")
 
 

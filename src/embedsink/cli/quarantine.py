@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from embedsink.audit.entry import Action
 from embedsink.cli.options import (
     DATA,
     Data,
@@ -20,6 +21,7 @@ from embedsink.cli.options import (
     when_new_data_appears,
 )
 from embedsink.cli.output import fail, print_json, print_message
+from embedsink.cli.recording import recorded
 from embedsink.cli.tables import print_table
 from embedsink.data_folder import require_folder
 
@@ -147,8 +149,11 @@ async def _purge_in_folder(folder: Path, *, before: str | None, reason: str | No
     from embedsink.transfer.quarantine import purge_filter
 
     parsed_filter = purge_filter(before=before, reason=reason, key_id=key_id)
+    conditions = {"before": before, "reason": reason, "key": key_id}
+    detail = {name: value for name, value in conditions.items() if value is not None}
     async with Engine(DataFolder(folder), read_settings()) as engine:
-        return await purge_quarantine(engine, parsed_filter)
+        with recorded(engine.folder, Action.PURGE, target="quarantine", detail=detail):
+            return await purge_quarantine(engine, parsed_filter)
 
 
 def _read_rows(
@@ -193,7 +198,8 @@ async def _replay_in_folder(folder: Path) -> dict[str, int]:
     from embedsink.transfer.quarantine import replay as replay_quarantine
 
     async with Engine(DataFolder(folder), read_settings()) as engine:
-        result = await replay_quarantine(engine)
+        with recorded(engine.folder, Action.REPLAY, target="quarantine"):
+            result = await replay_quarantine(engine)
     # Closing the engine loads the rest of the journal, so all loading errors are known only now.
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error} The journal has the replayed events; `embedsink serve` loads them.")

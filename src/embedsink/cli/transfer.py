@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embedsink.audit.entry import Action
 from embedsink.cli.options import (
     DATA,
     Data,
@@ -20,6 +21,7 @@ from embedsink.cli.options import (
     suggesting_url,
 )
 from embedsink.cli.output import FAILED, atomic_write, escape_control, fail, print_message
+from embedsink.cli.recording import recorded
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -59,7 +61,12 @@ def export_file(
     from embedsink.store.snapshot_reader import open_snapshot
 
     variables = {**EVERYTHING, "service_name": read_settings().service_name}
-    with open_snapshot(DataFolder(data).snapshot, variables) as reader, atomic_write(output) as temporary:
+    folder = DataFolder(data)
+    with (
+        open_snapshot(folder.snapshot, variables) as reader,
+        recorded(folder, Action.EXPORT, target=f"events{output.suffix}", is_required=False),
+        atomic_write(output) as temporary,
+    ):
         _export(reader, temporary, output.suffix)
     print_message(f"{output}: {output.stat().st_size:,} bytes written.")
 
@@ -146,7 +153,10 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
         has_loaded_earlier_events = bulk_import.has_loaded_journal(engine)
         status = engine.loader.status
         earlier_duplicate_count, earlier_conflict_count = status.duplicate_count, status.conflict_count
-        with _numbered_lines(file, settings.body_bytes_max) as lines:
+        with (
+            recorded(engine.folder, Action.IMPORT, target=file.name),
+            _numbered_lines(file, settings.body_bytes_max) as lines,
+        ):
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
     if has_loaded_earlier_events and bulk_import.has_loaded_journal(engine):

@@ -15,8 +15,9 @@ from embedsink.dashboards.model import Dashboard
 from embedsink.errors import Misconfigured, Refused, preview, suggestion
 from embedsink.reasons import Reason
 
-# The inspector has a page, but no dashboard file.
+# The inspector and the audit trail have pages, but no dashboard files.
 INSPECTOR = "inspector"
+AUDIT = "audit"
 # A function that is called with the name of an invalid file and its error.
 OnError = Callable[[str, Misconfigured], None]
 _PAGE_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -55,8 +56,8 @@ def read_dashboards(custom_folder: Path | None = None, *, on_error: OnError | No
 
 
 def is_page_name(name: str) -> bool:
-    """Return whether a dashboard page may have this name. The name of the inspector is taken."""
-    return _PAGE_NAME.fullmatch(name) is not None and name != INSPECTOR
+    """Return whether a dashboard page may have this name. Those of the inspector and the audit trail are taken."""
+    return _PAGE_NAME.fullmatch(name) is not None and name not in (INSPECTOR, AUDIT)
 
 
 def dashboard_files(folder: Path) -> list[Path]:

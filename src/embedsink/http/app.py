@@ -15,6 +15,9 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute
 
+from embedsink.audit.changes import record_settings
+from embedsink.audit.entry import command_line_actor
+from embedsink.audit.upkeep import AuditUpkeep
 from embedsink.auth.credentials import Credentials
 from embedsink.auth.identity import read_identity
 from embedsink.auth.sessions import Sessions
@@ -148,7 +151,7 @@ def _create_lifespan(
                 components["dashboards"].check(engine)
             if is_demo:
                 components["vega"].prepare()  # Build the chart library now, so that the first dashboard opens fast.
-            async with _open_credentials(engine) as (credentials, login_provider):
+            async with _open_credentials(engine) as (credentials, login_provider), _audit_upkeep(engine):
                 _tune_garbage_collector()
                 yield State(engine=engine, credentials=credentials, login_provider=login_provider, **components)
 
@@ -190,6 +193,29 @@ async def _open_credentials(engine: Engine) -> AsyncIterator[tuple[Credentials, 
         for task in refreshing:
             task.cancel()
         await asyncio.gather(*refreshing, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _audit_upkeep(engine: Engine) -> AsyncIterator[None]:
+    """Record changes of keys and settings meanwhile, and delete old days of the audit trail."""
+    settings = engine.settings
+    record_changed_settings = partial(
+        record_settings,
+        engine.folder,
+        settings.without_secrets(),
+        Settings.model_construct().without_secrets(),
+        read_identity(engine.folder.identity),
+        actor=command_line_actor(),
+    )
+    upkeep = AuditUpkeep(
+        engine.folder, record_changed_settings, days=settings.audit_days, interval_s=settings.keys_reload_s
+    )
+    task = asyncio.create_task(upkeep.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _create_components(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Components:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -18,6 +18,8 @@ from embedsink.store.reader import EVERYTHING, Reader
 INTERRUPT_INTERVAL_S = 0.25
 
 T = TypeVar("T")
+# Opens a reader. It is called in the thread of the query.
+OpenReader = Callable[[], AbstractContextManager[Reader]]
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -48,6 +50,7 @@ async def run_query(
     query: Callable[[Reader], T],
     *,
     is_short: bool = False,
+    open_reader: OpenReader | None = None,
 ) -> T:
     """Run a query in a thread, in a slot of a concurrency limiter.
 
@@ -57,6 +60,7 @@ async def run_query(
         variables: the session variables of the reader.
         query: the function to call in the thread.
         is_short: whether the query takes only milliseconds. If true, DuckDB keeps its usual number of threads.
+        open_reader: opens a reader of another database; None for the store.
 
     Raises:
         Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), or the store is not open
@@ -65,7 +69,8 @@ async def run_query(
     readers: list[Reader] = []  # contains the reader once the thread has opened it
 
     def read() -> T:
-        with engine.store.reader(variables, is_short=is_short) as reader:
+        opened = open_reader() if open_reader is not None else engine.store.reader(variables, is_short=is_short)
+        with opened as reader:
             readers.append(reader)
             return query(reader)
 

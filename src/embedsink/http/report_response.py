@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from embedsink.auth.keys import Key
 from embedsink.engine import Engine
+from embedsink.http.audit_entries import record_file_export
 from embedsink.http.etag import EtagCheck
 from embedsink.http.execute import cancel_on_disconnect, run_short_query
 from embedsink.http.openapi.operation import WEAK_ETAG
@@ -90,6 +91,8 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
         request, spool_query(engine, scope.variables(), write, key_id=key.key_id)
     )
     file_name = None if rows.format is Format.JSON else f"{file_stem(rows.name, scope)}.{rows.format}"
+    if rows.format is not Format.JSON:
+        await record_file_export(request, key, f"{rows.name}.{rows.format}", file)
     return download_response(
         request,
         key,

@@ -6,6 +6,7 @@ To add a resource, add its module to a tag here.
 from starlette.routing import BaseRoute
 
 from embedsink.http.api import (
+    audit,
     browser,
     dashboards,
     dbt_syncs,
@@ -22,7 +23,7 @@ from embedsink.http.api import (
     scim,
 )
 from embedsink.http.openapi.builder import OpenApi, Tag
-from embedsink.http.pages import assets, docs, login, provider_login, vega_bundle
+from embedsink.http.pages import assets, audit_page, docs, login, provider_login, vega_bundle
 from embedsink.http.pages import dashboards as dashboard_pages
 from embedsink.settings import Settings
 
@@ -32,11 +33,13 @@ TAGS = (
     Tag(
         "Dashboards",
         "The dashboard pages and the data that they show. To log in, use a read key or the identity provider.",
-        (dashboard_pages, dashboards, login, provider_login),
+        # The page of the audit trail comes first, because the path of a dashboard matches its path too.
+        (audit_page, dashboard_pages, dashboards, login, provider_login),
     ),
     Tag("Quarantine", "Stored rejections with their reasons.", (quarantine,)),
     Tag("Deployments", "Deployments, and the results of their dbt syncs.", (deployments, dbt_syncs)),
     Tag("Directory", "Viewers and their groups, provisioned by an identity provider (SCIM 2.0).", (scim,)),
+    Tag("Audit", "Who did what: logins, keys, settings, exports and replays.", (audit,)),
     Tag("Server", "Health, metrics and documentation.", (health, openapi, docs, assets, vega_bundle, problems)),
     Tag("Browser", "Modules for pages of any origin.", (browser,)),
 )

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile, TemporaryFile
@@ -16,7 +17,7 @@ from typing import IO, Any, TypeVar
 from embedsink.durable_files import free_bytes
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
-from embedsink.http.execute import interrupt_and_wait, query_timeout
+from embedsink.http.execute import OpenReader, interrupt_and_wait, query_timeout
 from embedsink.reasons import Reason
 from embedsink.store.reader import Reader
 
@@ -33,7 +34,12 @@ T = TypeVar("T")
 
 
 async def spool_query(
-    engine: Engine, variables: Mapping[str, object], write: Callable[[Reader, "SpoolFile"], T], *, key_id: str
+    engine: Engine,
+    variables: Mapping[str, object],
+    write: Callable[[Reader, "SpoolFile"], T],
+    *,
+    key_id: str,
+    open_reader: OpenReader | None = None,
 ) -> tuple[IO[bytes], T]:
     """Run a query that writes to a spool file, in one transaction. Return the file, and the result of `write`.
 
@@ -44,13 +50,14 @@ async def spool_query(
         variables: the session variables of the reader.
         write: the function to call in a thread.
         key_id: the key whose share of slots is used.
+        open_reader: opens a reader of another database; None for the store.
 
     Raises:
         Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), the store is not open
             (`not_ready`), or the disk is almost full (`storage_low`).
     """
     async with engine.limiters.reports.slot(key_id), query_timeout(engine):
-        query = _SpooledQuery(engine, variables)
+        query = _SpooledQuery(engine, open_reader or partial(engine.store.reader, variables))
         running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, query.run, write)
         try:
             while not await _has_ended_within(running, SPACE_CHECK_INTERVAL_S):
@@ -77,9 +84,9 @@ async def _has_ended_within(running: asyncio.Future[Any], timeout_s: float) -> b
 class _SpooledQuery:
     """A query, and the unnamed file to which the query writes."""
 
-    def __init__(self, engine: Engine, variables: Mapping[str, object]) -> None:
+    def __init__(self, engine: Engine, open_reader: OpenReader) -> None:
         self._engine = engine
-        self._variables = variables
+        self._open_reader = open_reader
         self._reader: Reader | None = None
         self.file: SpoolFile
         # An almost full disk is left to the journal. Some systems, such as macOS, have no files in memory.
@@ -95,7 +102,7 @@ class _SpooledQuery:
             Unavailable: the store is not open (`not_ready`), or the disk has no space (`storage_low`).
         """
         try:
-            with self._engine.store.reader(self._variables) as reader, reader.consistent():
+            with self._open_reader() as reader, reader.consistent():
                 self._reader = reader
                 return write(reader, self.file)
         except OSError as error:

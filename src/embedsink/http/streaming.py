@@ -107,7 +107,7 @@ def download_response(
     request: Request,
     key: Key,
     file: IO[bytes],
-    etag: EtagCheck,
+    etag: EtagCheck | None = None,
     *,
     media_type: str,
     file_name: str | None,
@@ -116,7 +116,7 @@ def download_response(
     """Return a download of a spool file. If `file_name` is given, browsers save the file instead of showing it."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    all_headers = {**NO_CACHE, **etag.headers(), "Content-Length": str(size)}
+    all_headers = {**NO_CACHE, **(etag.headers() if etag is not None else {}), "Content-Length": str(size)}
     if headers is not None:
         all_headers |= headers
     if file_name is not None:

@@ -46,6 +46,11 @@ VARIABLES = (
     "outcome",
     "requested_columns",
     "session_gap_minutes",
+    # of the audit trail
+    "audit_files",
+    "action",
+    "actor",
+    "before_number",
 )
 # The newest rollup batch when the reader is opened. Views ignore later batches, so that all queries of a reader count
 # the same events (sql/staging/2_session_15min_between.sql).

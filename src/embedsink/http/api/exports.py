@@ -13,10 +13,11 @@ from starlette.routing import Route
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, preview
+from embedsink.http.audit_entries import record_export, record_file_export
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, is_not_modified
 from embedsink.http.execute import cancel_on_disconnect
-from embedsink.http.openapi.errors import SCOPE_REASONS, SPOOL_REASONS
+from embedsink.http.openapi.errors import AUDIT_REASONS, SCOPE_REASONS, SPOOL_REASONS
 from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, WEAK_ETAG, Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
 from embedsink.http.openapi.parts import TEXT
@@ -69,6 +70,7 @@ async def show_summary(request: Request) -> Response:
     file, _ = await cancel_on_disconnect(
         request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
     )
+    await record_file_export(request, key, "summary.zip", file)
     name = f"{file_stem('summary', scope)}.zip"
     return download_response(request, key, file, etag, media_type="application/zip", file_name=name)
 
@@ -87,10 +89,10 @@ async def show_snapshot(request: Request) -> Response:
         raise Unavailable(
             Reason.NOT_READY, "analytics.duckdb: does not exist yet. Retry in a few seconds.", retry_after_s=5
         ) from None
-    return _snapshot_response(request, key, descriptor)
+    return await _snapshot_response(request, key, descriptor)
 
 
-def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
+async def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
     """Return a 200 with the file, a 206 with a range, a 304 or a 416 (RFC 9110).
 
     A 304 and a 416 close the descriptor at once. A download closes the descriptor at its end.
@@ -108,6 +110,7 @@ def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
             is_range = is_range_requested(request, etag=etag, size=file_status.st_size)
         except Unsatisfiable:
             return unsatisfiable_range_response(request, file_status.st_size)
+        await record_export(request, key, engine.folder.snapshot.name, byte_count=file_status.st_size)
         stack.pop_all()  # The download closes the descriptor.
     return FileDownload(
         descriptor,
@@ -139,7 +142,7 @@ def _summary_operation() -> Operation:
         id="readSummary",
         summary="Download all reports for a period as CSV files with a manifest, read in one transaction",
         success=Success(200, "The ZIP file.", {"application/zip": {}}),
-        error_reasons=SPOOL_REASONS,
+        error_reasons=(*SPOOL_REASONS, Reason.STORAGE_FAILED),
         key_kinds=READERS,
         parameters=[*report_parameters(), if_none_match()],
         response_headers=WEAK_ETAG,
@@ -155,7 +158,7 @@ def _events_operation() -> Operation:
         id="readEvents",
         summary="Read raw events in the reader's scope as rows. To move events between servers, use `embedsink export`",
         success=Success(200, "The events.", rows_content(EVENT_FORMATS)),
-        error_reasons=(*SPOOL_REASONS, Reason.NOT_FOUND),
+        error_reasons=(*SPOOL_REASONS, Reason.STORAGE_FAILED, Reason.NOT_FOUND),
         key_kinds=READERS,
         parameters=[suffix, *report_parameters(), *page_parameters(), if_none_match()],
         response_headers=PAGED_HEADERS,
@@ -171,7 +174,7 @@ def _snapshot_operation() -> Operation:
         id="readSnapshot",
         summary="Download the snapshot of all deployments, for notebooks. The key must have no scope",
         success=Success(200, "A DuckDB database.", {SNAPSHOT_MEDIA_TYPE: {}}),
-        error_reasons=(*SCOPE_REASONS, Reason.BAD_RANGE, Reason.OVERLOADED),
+        error_reasons=(*SCOPE_REASONS, *AUDIT_REASONS, Reason.BAD_RANGE, Reason.OVERLOADED),
         key_kinds=READERS,
         parameters=[
             parameter("Range", TEXT, "One range of bytes (RFC 9110, section 14.2).", location="header"),

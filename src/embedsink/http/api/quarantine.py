@@ -1,5 +1,7 @@
 """`/api/v1/quarantine`: list, purge and replay stored rejections."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from functools import partial
 from uuid import UUID
@@ -8,12 +10,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from embedsink.audit.entry import Action, Outcome
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Refused, preview
+from embedsink.errors import EmbedsinkError, Refused, preview
+from embedsink.http.audit_entries import entry_of, record_export
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
-from embedsink.http.openapi.errors import JOURNAL_REASONS, SCOPE_REASONS
+from embedsink.http.openapi.errors import AUDIT_REASONS, JOURNAL_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import TEXT, Schema, array, ref
@@ -54,6 +58,7 @@ async def list_quarantine(request: Request) -> Response:
     body = await cancel_on_disconnect(
         request, run_query(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
+    await record_export(request, key, "quarantine", byte_count=len(body))
     return Response(body, media_type="application/json", headers=NO_STORE)
 
 
@@ -64,7 +69,8 @@ async def purge(request: Request) -> Response:
     check_parameters(query, PURGE_PARAMETERS)
     _check_unscoped(key)
     filter = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
-    purged_count = await purge_quarantine(request.state.engine, filter)
+    async with _recorded(request, key, Action.PURGE, dict(query)):
+        purged_count = await purge_quarantine(request.state.engine, filter)
     return JSONResponse({"purged": purged_count})
 
 
@@ -74,8 +80,29 @@ async def replay(request: Request) -> Response:
     check_parameters(request.query_params, ("id",))
     quarantine_id = _parse_id(request.query_params.get("id"))
     _check_unscoped(key)
-    counts = await replay_quarantine(request.state.engine, quarantine_id)
+    async with _recorded(request, key, Action.REPLAY, dict(request.query_params)):
+        counts = await replay_quarantine(request.state.engine, quarantine_id)
     return JSONResponse(asdict(counts))
+
+
+@contextlib.asynccontextmanager
+async def _recorded(request: Request, key: Key, action: Action, detail: dict[str, str]) -> AsyncIterator[None]:
+    """Record an action, then run the block. If the block fails, record that too.
+
+    Raises:
+        Unavailable: the action can't be recorded (`storage_low`, `storage_failed`). The block does not run.
+    """
+    engine: Engine = request.state.engine
+    entry = entry_of(request, key, action, target="quarantine", detail=detail)
+    await engine.audit.record(entry)
+    try:
+        yield
+    except EmbedsinkError as error:
+        failure = entry_of(
+            request, key, action, target="quarantine", detail={"error": str(error)}, outcome=Outcome.FAILED
+        )
+        await engine.audit.record_or_log(failure)
+        raise
 
 
 def _check_unscoped(key: Key) -> None:
@@ -114,7 +141,7 @@ def operations(_: Settings) -> list[Operation]:
             id="listQuarantine",
             summary="List the newest rejections in the reader's scope",
             success=Success(200, "The rejections.", {"application/json": array({"type": "object"})}),
-            error_reasons=(*SCOPE_REASONS, Reason.OVERLOADED),
+            error_reasons=(*SCOPE_REASONS, *AUDIT_REASONS, Reason.OVERLOADED),
             key_kinds=READERS,
             parameters=[*scope_parameters(), limit, id_parameter],
         ),
@@ -124,7 +151,7 @@ def operations(_: Settings) -> list[Operation]:
             id="purgeQuarantine",
             summary="Delete rejections from the quarantine, and keep their counts",
             success=Success(200, "The number of deleted rejections.", {"application/json": ref("Purge")}),
-            error_reasons=SCOPE_REASONS,
+            error_reasons=(*SCOPE_REASONS, *AUDIT_REASONS),
             key_kinds=(KeyKind.ADMIN,),
             parameters=_purge_parameters(),
         ),

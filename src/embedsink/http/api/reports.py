@@ -90,7 +90,7 @@ def operations(_: Settings) -> list[Operation]:
                 "Read the rows of a report in the reader's scope as JSON, or with a suffix as CSV, Parquet or Arrow"
             ),
             success=Success(200, "The rows.", rows_content(REPORT_FORMATS)),
-            error_reasons=(*SPOOL_REASONS, Reason.NOT_FOUND),
+            error_reasons=(*SPOOL_REASONS, Reason.STORAGE_FAILED, Reason.NOT_FOUND),
             key_kinds=READERS,
             parameters=[_name_parameter(REPORT_FORMATS), *report_parameters(), *page_parameters(), if_none_match()],
             response_headers=PAGED_HEADERS,

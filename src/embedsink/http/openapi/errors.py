@@ -20,6 +20,8 @@ ACCESS_REASONS = (
 SCOPE_REASONS = (*ACCESS_REASONS, Reason.OUT_OF_SCOPE)
 # For operations that write a report completely before they send it. They need a free slot, and space on the disk.
 SPOOL_REASONS = (*SCOPE_REASONS, Reason.OVERLOADED, Reason.STORAGE_LOW)
+# For operations that leave an entry in the audit trail, or are refused.
+AUDIT_REASONS = (Reason.STORAGE_LOW, Reason.STORAGE_FAILED)
 # For operations that read a body, except the errors of its fields.
 BODY_REASONS = (
     Reason.NOT_JSON,

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from embedsink.audit.entry import Action, Outcome, Via
 from embedsink.auth.keys import KeyKind
 from embedsink.http.openapi.parts import TEXT, Schema, array, object_of, reason_schema, ref
 from embedsink.http.sync_body import result_type
@@ -153,6 +154,22 @@ def _read_schemas() -> dict[str, Schema]:
     message = {"event": {"enum": ["connected", "recent", "loaded"]}, "id": TEXT, "data": TEXT, "retry": _COUNT}
     report = dict.fromkeys(("name", "title", "question", "grain"), TEXT)
     return {
+        "AuditEntries": object_of({"entries": array(ref("AuditEntry")), "nextCursor": _TEXT_OR_NULL}),
+        "AuditEntry": object_of(
+            {
+                "number": _COUNT,
+                "recordedAt": TEXT | {"format": "date-time"},
+                "action": {"enum": list(Action)},
+                "actor": TEXT,
+                "actorLabel": _TEXT_OR_NULL,
+                "via": {"enum": list(Via)},
+                "clientAddress": _TEXT_OR_NULL,
+                "target": _TEXT_OR_NULL,
+                "outcome": {"enum": list(Outcome)},
+                "count": _COUNT,
+                "detail": {"type": "object"},
+            }
+        ),
         "Deployments": object_of({"deployments": array(ref("Deployment")), "nextCursor": _TEXT_OR_NULL}),
         "Deployment": object_of(
             {

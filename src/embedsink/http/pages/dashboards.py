@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from embedsink.auth.keys import Key, KeyKind
+from embedsink.dashboards.files import AUDIT as AUDIT_NAME
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
 from embedsink.dashboards.files import is_page_name
 from embedsink.dashboards.labels import NO_DATA
@@ -46,7 +47,7 @@ NEXT_QUERY_CHARACTERS_MAX = 2_048
 
 
 class Link(NamedTuple):
-    """A link to a dashboard or to the inspector, in the navigation bar and in the list of dashboards."""
+    """A link to a dashboard, the inspector or the audit trail, in the navigation bar and in the list of dashboards."""
 
     name: str
     title: str
@@ -54,6 +55,7 @@ class Link(NamedTuple):
 
 
 INSPECTOR = Link(INSPECTOR_NAME, "Inspector", "Live list of accepted and rejected envelopes.")
+AUDIT = Link(AUDIT_NAME, "Audit", "Who did what: logins, keys, settings and exports.")
 
 
 class DashboardPages:
@@ -108,10 +110,12 @@ class DashboardPages:
 
     async def page(self, request: Request, template: str, **variables: Any) -> Response:
         """Return a page, rendered from a template. In the demo, the page also logs in a reader without a session."""
+        key = session_key(request, allow_cross_site_navigation=True)
+        links = self._links(is_admin=key is not None and is_unlimited_admin(key))
         # Rendering takes up to 20 ms, and 100 ms the first time, so it runs in a thread.
-        html = await run_in_threadpool(render, template, links=self._links(), **variables)
+        html = await run_in_threadpool(render, template, links=links, **variables)
         headers = self.headers | {"Cache-Control": "private, no-store"}
-        if session_key(request, allow_cross_site_navigation=True) is None:
+        if key is None:
             demo_key = self._demo_key(request)
             if demo_key is not None:
                 token = request.state.credentials.sessions.start(demo_key)
@@ -124,8 +128,8 @@ class DashboardPages:
             return None
         return find_key(self._demo_token, request.state.credentials)
 
-    def _links(self) -> list[Link]:
-        """Return a link to each dashboard, and to the inspector.
+    def _links(self, *, is_admin: bool) -> list[Link]:
+        """Return a link to each dashboard, to the inspector, and for admins to the audit trail.
 
         The link to an invalid dashboard has the error as its description. A name that can't be in a URL has no link.
         """
@@ -135,7 +139,12 @@ class DashboardPages:
         invalid = [
             Link(name, name, message) for name, message in sorted(self.dashboards.errors.items()) if is_page_name(name)
         ]
-        return [*valid, *invalid, INSPECTOR]
+        return [*valid, *invalid, INSPECTOR, *([AUDIT] if is_admin else [])]
+
+
+def is_unlimited_admin(key: Key) -> bool:
+    """Return whether a key has the permission of an admin, for all deployments and tenants."""
+    return KeyKind.ADMIN in key.kinds and not key.scope.is_limited
 
 
 def _login_url(request: Request) -> str:
@@ -316,12 +325,12 @@ def operations(_: Settings) -> list[Operation]:
             summary="Redirect to the dashboards",
             success=Success(307, "Redirects to `/dashboards/`.", {}),
         ),
-        _page_operation("/dashboards", "listDashboards", "Show the list of dashboards"),
-        _page_operation("/dashboards/", "showDashboards", "Show the list of dashboards"),
-        _page_operation(
+        page_operation("/dashboards", "listDashboards", "Show the list of dashboards"),
+        page_operation("/dashboards/", "showDashboards", "Show the list of dashboards"),
+        page_operation(
             "/dashboards/inspector", "showInspector", "Show events as they arrive", parameters=inspector_parameters
         ),
-        _page_operation(
+        page_operation(
             "/dashboards/{name}",
             "showDashboard",
             "Show a dashboard",
@@ -331,7 +340,7 @@ def operations(_: Settings) -> list[Operation]:
     ]
 
 
-def _page_operation(
+def page_operation(
     path: str, operation_id: str, summary: str, *extra_reasons: Reason, parameters: Sequence[Schema] = ()
 ) -> Operation:
     """Return the OpenAPI operation of a page. `extra_reasons` are error reasons that other pages don't have."""

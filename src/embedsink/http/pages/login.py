@@ -1,5 +1,6 @@
 """`/login` and `/logout`: exchange a read key for a session cookie, and delete the cookie."""
 
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -8,12 +9,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.status import HTTP_401_UNAUTHORIZED
 
+from embedsink.audit.entry import ANONYMOUS, Action, Entry, Outcome, Via
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused
+from embedsink.http.audit_entries import entry_of
 from embedsink.http.authentication import check_kind
 from embedsink.http.client_address import client_address
-from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
+from embedsink.http.openapi.errors import ANY_REQUEST_REASONS, AUDIT_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
 from embedsink.http.openapi.parts import TEXT, html_page, object_of
@@ -141,16 +144,33 @@ async def _submit(request: Request, page: LoginPage) -> Response:
     engine: Engine = request.state.engine
     key = engine.keys.find(fields.get("key", "").strip())
     if key is None:
+        await engine.audit.record(_failed_entry(request, ANONYMOUS, "", "unknown, expired or revoked key"))
         return await page.form(
             request, path, error="This key is unknown, expired or revoked. Check it, or ask the operator for a new key."
         )
     try:
         check_kind(key, [KeyKind.READ])
     except Refused:
+        await engine.audit.record(_failed_entry(request, key.key_id, key.label, f"{key.kind} key"))
         article = "an" if key.kind is KeyKind.INGEST else "a"
         return await page.form(request, path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
     request.scope["state"]["key_id"] = key.key_id  # for log lines
+    detail = {"kinds": sorted(key.kinds)}
+    await engine.audit.record(replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PAGE))
     return page.redirect(request, path, request.state.credentials.sessions.start(key))
+
+
+def _failed_entry(request: Request, actor: str, label: str, cause: str) -> Entry:
+    """Return the entry of a login that failed."""
+    return Entry(
+        action=Action.LOGIN_FAILED,
+        actor=actor,
+        actor_label=label,
+        via=Via.PAGE,
+        client_address=client_address(request.scope),
+        outcome=Outcome.REFUSED,
+        detail={"cause": cause},
+    )
 
 
 async def logout(request: Request) -> Response:
@@ -158,8 +178,13 @@ async def logout(request: Request) -> Response:
     check_own_page(request)
     page: LoginPage = request.state.login_page
     token = read_cookie(request)
+    key = None
     if token is not None:
+        key = request.state.credentials.sessions.find(token)
         request.state.credentials.sessions.end(token)
+    if key is not None:
+        engine: Engine = request.state.engine
+        await engine.audit.record_or_log(entry_of(request, key, Action.LOGOUT))
     return page.redirect(request, "/login", "")
 
 
@@ -192,7 +217,7 @@ def operations(_: Settings) -> list[Operation]:
                 "or is revoked, or the server restarts"
             ),
             success=Success(303, "Redirects to the dashboards, with the cookie.", {}),
-            error_reasons=(*_FORM_REASONS, *BODY_REASONS),
+            error_reasons=(*_FORM_REASONS, *BODY_REASONS, *AUDIT_REASONS),
             request_body={FORM_TYPE: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
             response_headers={"Set-Cookie": "The session; HttpOnly."},
             other_statuses={

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from itsdangerous import BadData, URLSafeTimedSerializer
@@ -9,7 +10,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from embedsink.errors import Refused
+from embedsink.audit.entry import ANONYMOUS, Action, Entry, Outcome, Via
+from embedsink.errors import Refused, Unavailable
+from embedsink.http.audit_entries import entry_of
+from embedsink.http.client_address import client_address
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import parameter
@@ -92,8 +96,15 @@ async def finish(request: Request) -> Response:
             cause = " ".join(query.get(name, "") for name in ("error", "error_description")).strip()
             raise LoginFailed(_DENIED, f"the provider answered: {cause or 'no code'}")
         key, person = await provider.log_in(query["code"], pending)
+        detail: dict[str, Any] = {"kinds": sorted(key.kinds), "issuer": person.issuer, "subject": person.subject}
+        if key.scope.is_limited:
+            detail["scope"] = key.scope.variables()
+        entry = replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PROVIDER)
+        await request.state.engine.audit.record(entry)
     except LoginFailed as error:
         return await _failed(request, error, pending.next_path)
+    except Unavailable as error:  # The login can't be recorded.
+        return await page.form(request, pending.next_path, error=str(error), status=503)
     request.scope["state"]["key_id"] = key.key_id  # for log lines
     log.info("login", extra={"key_id": key.key_id, "label": key.label, "kinds": sorted(key.kinds)})
     response = page.redirect(request, pending.next_path, request.state.credentials.sessions.start(key, person))
@@ -116,6 +127,16 @@ async def end_at_provider(request: Request) -> Response:
         person.issuer, subject=person.subject or None, session_id=person.session_id
     )
     log.info("logout_at_provider", extra={"sessions": count})
+    if count:
+        entry = Entry(
+            action=Action.SESSION_ENDED,
+            actor="provider",
+            via=Via.PROVIDER,
+            client_address=client_address(request.scope),
+            target=person.subject or person.session_id,
+            detail={"issuer": person.issuer, "sessions": count},
+        )
+        await request.state.engine.audit.record_or_log(entry)
     return Response(status_code=200, headers={"Cache-Control": "no-store"})
 
 
@@ -131,6 +152,15 @@ def _page_and_provider(request: Request) -> "tuple[LoginPage, LoginProvider]":
 async def _failed(request: Request, error: "LoginFailed", next_path: str) -> Response:
     """Log the cause of a failed login, and show the login page with a message."""
     log.warning("login_failed", extra={"detail": error.detail})
+    entry = Entry(
+        action=Action.LOGIN_FAILED,
+        actor=ANONYMOUS,
+        via=Via.PROVIDER,
+        client_address=client_address(request.scope),
+        outcome=Outcome.REFUSED,
+        detail={"cause": error.detail},
+    )
+    await request.state.engine.audit.record_or_log(entry)
     page: LoginPage = request.state.login_page
     response = await page.form(request, redirect_path(next_path), error=str(error), status=error.status)
     response.headers.append("Set-Cookie", _without_pending(request))
@@ -154,7 +184,10 @@ def operations(_: Settings) -> list[Operation]:
     """Return the OpenAPI operations of the routes."""
     statuses: dict[int, Any] = {
         401: "The login failed. The response is the login page with an error message.",
-        503: "The provider can't be reached. The response is the login page with an error message.",
+        503: (
+            "The provider can't be reached, or the login can't be recorded. The response is the login page with an "
+            "error message."
+        ),
     }
     return [
         Operation(

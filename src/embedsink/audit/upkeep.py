@@ -1,0 +1,79 @@
+"""The background work of a server for its audit trail: record changes of keys and settings, and delete old days."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from embedsink.audit.changes import record_keys
+from embedsink.audit.trail import AuditTrail
+from embedsink.auth.key_store import FileStamp, KeyStore
+from embedsink.clock_watch import ClockWatch
+from embedsink.data_folder import DataFolder
+from embedsink.errors import EmbedsinkError
+
+log = logging.getLogger(__name__)
+
+RETENTION_INTERVAL_S = 3_600.0
+
+
+class AuditUpkeep:
+    """The background work for the audit trail of a server.
+
+    Args:
+        folder: the data folder.
+        record_settings: records the settings that have changed since the last start.
+        days: the retention in days; 0 for no limit.
+        interval_s: how often `keys.json` is checked.
+    """
+
+    def __init__(
+        self, folder: DataFolder, record_settings: Callable[[], None], *, days: int, interval_s: float
+    ) -> None:
+        self._folder = folder
+        self._keys = KeyStore(folder.keys)
+        self._trail = AuditTrail(folder)
+        self._record_settings: Callable[[], None] | None = record_settings
+        self._days = days
+        self._interval_s = interval_s
+        self._recorded_stamp: FileStamp | None = None
+        self._problem = ""
+        self._clock_watch = ClockWatch()
+        self._expires_at = time.monotonic() + RETENTION_INTERVAL_S
+
+    async def run(self) -> None:
+        """Work until this task is cancelled. After an error, log it once and try again."""
+        while True:
+            try:
+                await self._work()
+                self._problem = ""
+            except (EmbedsinkError, OSError) as error:
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    log.error("audit_failed", extra={"detail": self._problem})
+            except Exception as error:
+                log.error("bug", exc_info=error)
+            await asyncio.sleep(self._interval_s)
+
+    async def _work(self) -> None:
+        """Do what is due. Raise EmbedsinkError or OSError if something can't be recorded or deleted."""
+        if self._record_settings is not None:
+            await asyncio.to_thread(self._record_settings)
+            self._record_settings = None
+        if self._keys.stamp() != self._recorded_stamp:
+            await asyncio.to_thread(self._record_keys)
+        if self._days and time.monotonic() >= self._expires_at:
+            self._expires_at = time.monotonic() + RETENTION_INTERVAL_S
+            # A clock that is wrong at the start is usually corrected soon, and must not delete the trail.
+            has_clock_jumped = self._clock_watch.poll() is not None
+            if not has_clock_jumped:
+                today = datetime.now(UTC).date()
+                await asyncio.to_thread(self._trail.expire, self._days, today=today)
+
+    def _record_keys(self) -> None:
+        """Record the changes of `keys.json` that no command has recorded."""
+        stamp = self._keys.stamp()
+        with self._keys.locked() as keys:
+            record_keys(self._folder, keys)
+        self._recorded_stamp = stamp
