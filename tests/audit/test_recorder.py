@@ -1,6 +1,7 @@
 """The recorder of a server: one fsync for concurrent entries, and one entry for many repetitions."""
 
 import asyncio
+import fcntl
 import json
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -151,6 +152,21 @@ async def test_after_repetitions_that_could_not_be_written_everything_is_refused
     assert [entry["count"] for entry in trail.entries()] == [1, 1]
     await recorder.record(export())
     await recorder.close()
+
+
+@in_event_loop
+async def test_an_action_does_not_wait_long_for_a_disk_that_hangs(
+    trail: CountingTrail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedsink.audit.recorder, "WRITE_S_MAX", 0.05)
+    monkeypatch.setattr(embedsink.audit.recorder, "CLOSE_S_MAX", 0.05)
+    recorder = Recorder(trail)
+    with (trail.folder.parent / "audit.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match=r"takes more than 0\.05 s"):
+            await recorder.record(export())
+        await recorder.close()
+    await until(lambda: len(trail.entries()) == 1)
 
 
 @in_event_loop

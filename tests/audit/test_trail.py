@@ -15,9 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from embedsink.audit.changes import record_keys
 from embedsink.audit.entry import ENTRY_BYTES_MAX, Action, Entry, Via, encode
 from embedsink.audit.trail import AuditTrail, audit_files
 from embedsink.audit.verify import verify_trail
+from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
+from embedsink.backup.source import open_other_files
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Unavailable
 from embedsink.reports.audit_entries import AuditCursor, AuditFilter, newest_entries
@@ -239,6 +243,36 @@ def test_pages_list_every_entry_once_the_newest_first(tmp_path: Path) -> None:
         if cursor is None:
             break
     assert numbers == [24, 23, 20, 19, 16, 15, 12, 11, 8, 7, 4, 3]
+
+
+def test_files_that_root_creates_belong_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(tmp_path, 12_345, 12_345)
+    trail = trail_in(tmp_path, entries=1)
+    record_keys(DataFolder(tmp_path), [])
+    record_keys(DataFolder(tmp_path), [KeyStore(tmp_path / "keys.json").create(KeyKind.READ, now=time.time())[0]])
+    paths = [tmp_path / "audit.lock", trail.folder, *trail.folder.iterdir()]
+    assert len(paths) == 4
+    assert {path.stat().st_uid for path in paths} == {12_345}
+
+
+def test_a_backup_has_no_line_that_is_being_written(tmp_path: Path) -> None:
+    trail = trail_in(tmp_path, entries=2)
+    path = audit_files(trail.folder)[0]
+    complete = path.read_bytes()
+    path.write_bytes(complete + b'{"number":3,')
+    files = {name: file.read() for name, file in open_other_files(DataFolder(tmp_path))}
+    assert files == {f"audit/{path.name}": complete}
+
+
+def test_a_damaged_trail_can_still_be_read(tmp_path: Path) -> None:
+    trail = trail_in(tmp_path, entries=2)
+    with audit_files(trail.folder)[0].open("ab") as file:
+        file.write(b"x" * 300_000 + b"\n")
+    trail.append([login()])
+    with open_audit_reader(audit_files(trail.folder), {"row_limit": 9}) as reader:
+        assert [row["number"] for row in reader.dicts("audit_entry_newest")] == [4, 3, 2, 1]
 
 
 def test_a_server_waits_for_the_lock(tmp_path: Path) -> None:

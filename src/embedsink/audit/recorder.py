@@ -7,11 +7,14 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from embedsink.audit.entry import LIST_ITEMS_MAX, Action, Entry, Outcome
 from embedsink.audit.trail import AuditTrail
-from embedsink.errors import EmbedsinkError
+from embedsink.concurrency.daemon_thread import run_in_daemon_thread
+from embedsink.errors import EmbedsinkError, Unavailable
+from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +26,8 @@ PERIOD_S = 60.0
 ENTRIES_PER_PERIOD = 20
 # The entries that one append writes at most, so that a lock of the trail is held briefly.
 BATCH_MAX = 256
+# How long an action waits for its entry, and the shutdown for all entries.
+WRITE_S_MAX = 10.0
 CLOSE_S_MAX = 5.0
 
 
@@ -95,7 +100,7 @@ class Recorder:
             Unavailable: the entry can't be written (`storage_low`, `storage_failed`).
         """
         if entry.action not in REPEATABLE:
-            await asyncio.shield(self._append(entry))
+            await _wait(self._append(entry))
             return
         group = (entry.action, entry.actor, entry.outcome)
         repetitions = self._repetitions.get(group) or self._begin_period(group)
@@ -106,14 +111,14 @@ class Recorder:
         is_counted = earlier is not None or len(repetitions.written.keys() - {content}) >= ENTRIES_PER_PERIOD
         if is_counted and not repetitions.is_unwritable:
             if earlier is not None:
-                await asyncio.shield(earlier)  # If it can't be written, refuse its repetitions too.
+                await _wait(earlier)  # If it can't be written, refuse its repetitions too.
             if self._repetitions.get(group) is not repetitions:  # The period has ended meanwhile.
                 repetitions = self._begin_period(group)
             repetitions.add(entry)
             return
         future = repetitions.written[content] = self._append(entry)
         try:
-            await asyncio.shield(future)
+            await _wait(future)
         except EmbedsinkError:
             if repetitions.written.get(content) is future:
                 del repetitions.written[content]
@@ -155,7 +160,8 @@ class Recorder:
         while self._queue:
             batch, self._queue = self._queue[:BATCH_MAX], self._queue[BATCH_MAX:]
             try:
-                await asyncio.to_thread(self.trail.append, [entry for entry, _ in batch])
+                append = partial(self.trail.append, [entry for entry, _ in batch])
+                await run_in_daemon_thread(append, name="audit")
             except Exception as error:  # noqa: BLE001  the futures raise it
                 for _, future in batch:
                     future.set_exception(error)
@@ -187,11 +193,25 @@ class Recorder:
     async def _is_written(self, entry: Entry) -> bool:
         """Append an entry, and return whether that succeeded. Log a failure."""
         try:
-            await self._append(entry)
+            await _wait(self._append(entry))
         except EmbedsinkError as error:
             _log_failure(error, entry)
             return False
         return True
+
+
+async def _wait(future: asyncio.Future[None]) -> None:
+    """Wait until an entry is durable. Cancelling the waiter does not cancel the entry.
+
+    Raises:
+        Unavailable: the entry can't be written, or not within `WRITE_S_MAX`. Then it may be written later.
+    """
+    try:
+        async with asyncio.timeout(WRITE_S_MAX):
+            await asyncio.shield(future)
+    except TimeoutError:
+        detail = f"audit: a write takes more than {WRITE_S_MAX:g} s. Check the disk, and that no command is stopped."
+        raise Unavailable(Reason.STORAGE_FAILED, detail, retry_after_s=5) from None
 
 
 def _compared(detail: Mapping[str, Any]) -> dict[str, Any]:

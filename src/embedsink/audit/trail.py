@@ -192,8 +192,12 @@ def _tail_of(files: Sequence[Path]) -> _Tail:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
         content = file.read()
-    lines = content.removesuffix(b"\n").split(b"\n")
-    number = next((number for line in reversed(lines) if (number := parse_number(line)) is not None), None)
+        lines = content.removesuffix(b"\n").split(b"\n")
+        number = _last_number(lines)
+        if number is None:  # A long line is not an entry.
+            file.seek(0)
+            lines = file.read().removesuffix(b"\n").split(b"\n")
+            number = _last_number(lines)
     if number is None:  # The only line of this file is incomplete.
         number = _tail_of(files[: files.index(path)]).number
     return _Tail(
@@ -203,6 +207,11 @@ def _tail_of(files: Sequence[Path]) -> _Tail:
         is_terminated=content.endswith(b"\n"),
         is_intact=parse_number(lines[-1]) is not None,
     )
+
+
+def _last_number(lines: Sequence[bytes]) -> int | None:
+    """Return the number of the last entry in these lines; None without one."""
+    return next((number for line in reversed(lines) if (number := parse_number(line)) is not None), None)
 
 
 def _status(path: Path) -> tuple[str, int, int]:

@@ -10,6 +10,7 @@ from embedsink.audit.changes import record_keys
 from embedsink.audit.trail import AuditTrail
 from embedsink.auth.key_store import FileStamp, KeyStore
 from embedsink.clock_watch import ClockWatch
+from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
 from embedsink.errors import EmbedsinkError
 
@@ -59,17 +60,20 @@ class AuditUpkeep:
     async def _work(self) -> None:
         """Do what is due. Raise EmbedsinkError or OSError if something can't be recorded or deleted."""
         if self._record_settings is not None:
-            await asyncio.to_thread(self._record_settings)
+            await run_in_daemon_thread(self._record_settings, name="audit-upkeep")
             self._record_settings = None
         if self._keys.stamp() != self._recorded_stamp:
-            await asyncio.to_thread(self._record_keys)
+            await run_in_daemon_thread(self._record_keys, name="audit-upkeep")
         if self._days and time.monotonic() >= self._expires_at:
             self._expires_at = time.monotonic() + RETENTION_INTERVAL_S
             # A clock that is wrong at the start is usually corrected soon, and must not delete the trail.
             has_clock_jumped = self._clock_watch.poll() is not None
             if not has_clock_jumped:
-                today = datetime.now(UTC).date()
-                await asyncio.to_thread(self._trail.expire, self._days, today=today)
+                await run_in_daemon_thread(self._expire, name="audit-upkeep")
+
+    def _expire(self) -> None:
+        """Delete old days."""
+        self._trail.expire(self._days, today=datetime.now(UTC).date())
 
     def _record_keys(self) -> None:
         """Record the changes of `keys.json` that no command has recorded."""

@@ -1,5 +1,8 @@
 """The audit trail of a real server and its commands: each action leaves one entry, and only admins read the entries."""
 
+import contextlib
+import fcntl
+import http.client
 import json
 import os
 import re
@@ -456,6 +459,27 @@ def test_on_a_full_disk_what_cannot_be_recorded_is_refused(tmp_path: Path) -> No
             (disk / "filler").unlink()
             assert server.get("/api/v1/events.csv", key=admin).status == 200
         assert is_verified(data)
+
+
+def test_a_lock_that_hangs_delays_neither_events_nor_the_shutdown(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_SHUTDOWN_TIMEOUT_S="1") as server:
+        read, ingest = server.key("read"), server.key("ingest")
+        wait_until(lambda: len(in_folder(server.data, action="key_created")) == 2, description="the keys are recorded")
+        with (server.data / "audit.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            waiting = threading.Thread(target=lambda: _try_export(server, read))
+            waiting.start()
+            assert server.post(view(), key=ingest).status == 202
+            assert server.get("/api/v1/reports/views", key=read).status == 200
+            began = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - began < 15
+        waiting.join()
+
+
+def _try_export(server: RunningServer, key: str) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        assert server.get("/api/v1/reports/views.csv", key=key).status != 200
 
 
 def test_the_list_of_actions_is_closed_and_documented() -> None:

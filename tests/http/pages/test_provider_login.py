@@ -1,6 +1,7 @@
 """The login at an OpenID provider: a real provider process, and every way in which a provider can fail."""
 
 import base64
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -354,6 +355,12 @@ def test_a_logout_at_the_provider_ends_the_sessions_of_the_person(
             list(lines)  # The stream ends.
         assert log_out_at_provider(scripted_server, script.logout_token(sid=None)).status_code == 200
         assert states() == [401, 401, 200]
+    written = [line for path in scripted_server.data.glob("audit/*.ndjson") for line in path.read_text().splitlines()]
+    ended = [entry for entry in map(json.loads, written) if entry["action"] == "session_ended"]
+    assert [(entry["actor"], entry["via"], entry["detail"]["sessions"]) for entry in ended] == [
+        ("provider", "provider", 1),
+        ("provider", "provider", 1),
+    ]
 
 
 @pytest.mark.parametrize(
