@@ -19,6 +19,8 @@ from embedsink.data_folder import DataFolder
 from embedsink.durable_files import create_folder, write_durably
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, give_to_owner
 
+_RECORDED_KEYS = "recorded-keys.json"
+_RECORDED_SETTINGS = "recorded-settings.json"
 _TOKEN_DIGITS = 8  # as in `errors.redact_keys`
 
 
@@ -44,13 +46,18 @@ def record_keys(folder: DataFolder, keys: Sequence[Key], *, actor: str = UNKNOWN
 
     Raises the exceptions of `record_key_changes`.
     """
-    path = folder.audit / "recorded-keys.json"
+    path = folder.audit / _RECORDED_KEYS
     recorded = _read(path)
     current = {key.key_id: _describe_key(key) for key in keys}
     if recorded == current:
         return
     entries = [*_removed_keys(recorded, current), *_added_and_changed_keys(recorded, current)]
     _record(folder, path, current, [Entry(actor=actor, via=via, **entry) for entry in entries])
+
+
+def has_recorded_keys(folder: DataFolder) -> bool:
+    """Return whether keys were recorded before."""
+    return (folder.audit / _RECORDED_KEYS).exists()
 
 
 def record_settings(
@@ -67,7 +74,7 @@ def record_settings(
 
     Raises the exceptions of `record_key_changes`.
     """
-    path = folder.audit / "recorded-settings.json"
+    path = folder.audit / _RECORDED_SETTINGS
     recorded = _read(path) or {**defaults, "version": None}
     current: dict[str, Any] = {**settings, **_flatten_identity(identity), "version": __version__}
     current = json.loads(json.dumps(current))  # as it is read from the file

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from embedsink.audit.changes import record_keys
+from embedsink.audit.changes import has_recorded_keys, record_keys
 from embedsink.audit.trail import AuditTrail
 from embedsink.auth.key_store import FileStamp, KeyStore
 from embedsink.clock_watch import ClockWatch
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
-from embedsink.errors import EmbedsinkError
+from embedsink.errors import EmbedsinkError, Misconfigured
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class AuditUpkeep:
         self._record_settings: Callable[[], None] | None = record_settings
         self._days = days
         self._interval_s = interval_s
-        self._recorded_stamp: FileStamp | None = None
+        self._recorded_stamp: FileStamp | str | None = "never"
         self._problem = ""
         self._clock_watch = ClockWatch()
         self._expires_at = time.monotonic() + RETENTION_INTERVAL_S
@@ -78,6 +78,11 @@ class AuditUpkeep:
     def _record_keys(self) -> None:
         """Record the changes of `keys.json` that no command has recorded."""
         stamp = self._keys.stamp()
-        with self._keys.locked() as keys:
-            record_keys(self._folder, keys)
+        if stamp is not None or has_recorded_keys(self._folder):
+            try:
+                self._keys.keys()
+            except Misconfigured:
+                return  # `keys_unreadable` reports it. Try again.
+            with self._keys.locked() as keys:
+                record_keys(self._folder, keys)
         self._recorded_stamp = stamp

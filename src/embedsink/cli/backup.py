@@ -42,8 +42,8 @@ def backup(
     """Add a generation to a backup folder, even while a server runs. The command prints the path of its manifest.
 
     A generation contains every event that was acknowledged before the command began, keys.json, identity.toml,
-    dashboards/ and the segments in damaged/. Only changes since the last generation are stored, and everything is read
-    back to verify it. An interrupted backup adds no generation.
+    dashboards/, audit/ and the segments in damaged/. Only changes since the last generation are stored, and everything
+    is read back to verify it. An interrupted backup adds no generation.
     """
     from embedsink.backup.create import create_backup
     from embedsink.backup.repository import Repository

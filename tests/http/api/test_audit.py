@@ -32,17 +32,17 @@ AUDIT = "/api/v1/audit"
 USER = "cli:" + subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def command(*words: object, data: Path, code: int = 0, **options: Any) -> str:
-    """Run a command on a data folder, and return its stdout."""
+def command(*words: object, data: Path, code: int = 0, warning: str = "") -> str:
+    """Run a command on a data folder, and return its stdout. Its stderr must contain the warning."""
     result = subprocess.run(
         [sys.executable, "-m", "embedsink", *map(str, words), "--data", str(data)],
         capture_output=True,
         text=True,
         env={name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")},
         timeout=60,
-        **options,
     )
     assert result.returncode == code, result.stderr
+    assert warning in result.stderr
     return str(result.stdout)
 
 
@@ -341,6 +341,29 @@ def test_commands_on_a_folder_are_recorded_and_a_backup_has_the_trail(tmp_path: 
     command("audit", "--format", "csv", "-o", tmp_path / "audit.csv", data=restored)
     assert (tmp_path / "audit.csv").read_text().count("\n") == 7
     assert command("audit", "--action", "nonsense", data=restored, code=2) == ""
+
+
+def test_commands_without_a_trail_change_nothing_but_can_save_the_data(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (tmp_path / "events.ndjson").write_text(json.dumps(view()) + "\n")
+    command("import", tmp_path / "events.ndjson", data=data)
+    (data / "audit").rename(tmp_path / "moved")
+    (data / "audit").write_text("not a folder")
+    command("export", "-o", tmp_path / "out.csv", data=data, warning="this is not recorded in the audit trail")
+    command("backup", tmp_path / "backup", data=data, warning="this is not recorded in the audit trail")
+    command("keys", "create", "--kind", "read", data=data, code=1)
+    command("quarantine", "purge", data=data, code=1)
+    command("quarantine", "replay", data=data, code=1)
+    command("import", tmp_path / "events.ndjson", data=data, code=1)
+    assert not (data / "keys.json").exists()
+
+
+def test_a_removed_file_of_keys_is_recorded_also_without_a_server(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    command("keys", "create", "--kind", "read", data=data)
+    (data / "keys.json").unlink()
+    with running_server(data):
+        wait_until(lambda: len(in_folder(data, action="key_removed")) == 1, description="the removal is recorded")
 
 
 def test_settings_and_roles_are_compared_with_those_of_the_last_start(tmp_path: Path) -> None:

@@ -357,10 +357,8 @@ def test_a_logout_at_the_provider_ends_the_sessions_of_the_person(
         assert states() == [401, 401, 200]
     written = [line for path in scripted_server.data.glob("audit/*.ndjson") for line in path.read_text().splitlines()]
     ended = [entry for entry in map(json.loads, written) if entry["action"] == "session_ended"]
-    assert [(entry["actor"], entry["via"], entry["detail"]["sessions"]) for entry in ended] == [
-        ("provider", "provider", 1),
-        ("provider", "provider", 1),
-    ]
+    assert [(entry["actor"], entry["via"]) for entry in ended] == [("provider", "provider")] * 2
+    assert all(entry["detail"]["sessions"] >= 1 for entry in ended)
 
 
 @pytest.mark.parametrize(
