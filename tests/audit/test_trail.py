@@ -1,6 +1,7 @@
 """The files of the audit trail: the chain, crashes, a full disk, retention and tampering."""
 
 import contextlib
+import errno
 import json
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import embedsink.audit.trail
 from embedsink.audit.changes import record_keys
 from embedsink.audit.entry import ENTRY_BYTES_MAX, Action, Entry, Via, encode
 from embedsink.audit.trail import AuditTrail, audit_files
@@ -213,6 +215,32 @@ def test_a_full_disk_stores_nothing_and_breaks_nothing(tmp_path: Path) -> None:
         trail.append([login()])
         assert problems(trail) == []
         assert verify_trail(trail.folder, today=TODAY).incomplete_count == 0
+
+
+def test_entries_are_synced_before_they_are_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", lambda opened: synced.append(str(Path(f"/proc/self/fd/{opened}").readlink())))
+    monkeypatch.setattr(embedsink.audit.trail, "sync_folder", lambda folder: synced.append(str(folder)))
+    trail = trail_in(tmp_path, entries=3)
+    assert synced == [str(audit_files(trail.folder)[0]), str(trail.folder)]  # the content, then the new name
+    trail.append([login(), login()])
+    assert synced[2:] == [str(audit_files(trail.folder)[0])]
+
+
+def test_after_a_failed_sync_the_entries_are_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trail = trail_in(tmp_path, entries=1)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        with pytest.raises(Unavailable, match="Input/output error") as caught:
+            trail.append([login()])
+    assert caught.value.reason == "storage_failed"
+    trail.append([login()])
+    assert [json.loads(line)["number"] for line in lines_of(trail)] == [1, 2]
+    assert problems(trail) == []
 
 
 def test_an_entry_has_a_maximum_size_and_no_secret() -> None:
