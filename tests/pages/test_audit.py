@@ -92,7 +92,7 @@ def test_readers_have_no_link_and_get_an_error_page(browser: Browser, audited: R
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 380])
+@pytest.mark.parametrize("width", [1200, 700, 380])
 def test_the_page_is_accessible_and_fits(browser: Browser, audited: RunningServer, scheme: str, width: int) -> None:
     size = {"width": width, "height": 800}
     with reader_at(browser, audited, key=audited.key("admin"), viewport=size, color_scheme=scheme) as reader:
