@@ -173,7 +173,9 @@ def _create_by_hand(store: Store, since: datetime | None) -> None:
     pending["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {is_in_period}"
     for name in ("event_between", "session_context_between"):
         del pending[name]
-    pending = {name: _by_hand(sql, pending, since) for name, sql in pending.items()}
+    # The file of a report with departments and groups defines several views and macros.
+    definitions = re.findall(r"(?m)^create or replace (?:view|macro) (\w+)", "\n".join(pending.values()))
+    pending = {name: _by_hand(sql, {*pending, *definitions}, since) for name, sql in pending.items()}
     # Create views after those that they read from.
     while pending:
         failed = {name: sql for name, sql in pending.items() if not _is_created(store, sql)}
@@ -188,6 +190,7 @@ def _by_hand(sql: str, names: Collection[str], since: datetime | None) -> str:
     any_name = "|".join(names)
     sql = re.sub(rf"(?i)\b(view|macro)\s+({any_name})\b", r"\1 \2_by_hand", sql)
     sql = re.sub(rf"(?i)\b(from|join)\s+({any_name})\b(?!\s+as\b|\()", r"\1 \2_by_hand as \2", sql)
+    sql = re.sub(rf"(_of\()'({any_name})'", r"\1'\2_by_hand'", sql)
     sql = re.sub(rf"\b({any_name})\(", r"\1_by_hand(", sql)
     sql = sql.replace("getvariable('since')", f"timestamp '{since}'" if since else "null")
     # The report and its copy use the same `now`.

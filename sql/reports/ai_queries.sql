@@ -1,13 +1,15 @@
 -- One row per period, deployment, surface and agent with an AI query that began in the period. The rates divide by the
 -- finished queries: completed, failed and abandoned. An abandoned query is a failure. Pending queries are in neither rate,
 -- because they may still be answered.
+-- ai_queries_by_directory is also per department and group of the viewer, as requested. Its source has these two columns, and
+-- `columns` selects them if they exist.
 -- Traits: clock, windows.
-create or replace view ai_queries as
+create or replace macro ai_queries_of(source) as table
 select
     period_of(occurred_at) as period_start,
     deployment,
     surface,
-    agent_id,
+    columns(lambda name: name in ('agent_id', 'department', 'group')),
     count(submitted_at) as submitted_count,
     count(*) filter (status = 'completed') as completed_count,
     count(*) filter (status = 'error') as error_count,
@@ -19,9 +21,15 @@ select
     quantile_cont(latency_ms, 0.95) filter (status = 'completed') as completed_latency_p95_ms,
     quantile_cont(latency_ms, 0.5) as latency_p50_ms,
     quantile_cont(latency_ms, 0.95) as latency_p95_ms
-from ai_pair
-group by period_start, deployment, surface, agent_id
-order by period_start, deployment, surface, agent_id;
+from query_table(source)
+group by all
+order by period_start, deployment, surface, columns(lambda name: name in ('agent_id', 'department', 'group'));
+
+create or replace view ai_queries as
+from ai_queries_of('ai_pair');
+
+create or replace view ai_queries_by_directory as
+from ai_queries_of('ai_pair_by_directory');
 
 comment on view ai_queries is
 'AI queries
@@ -53,3 +61,9 @@ comment on column ai_queries.latency_p50_ms is
 'Median time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';
 comment on column ai_queries.latency_p95_ms is
 '95th percentile of the time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';
+
+comment on view ai_queries_by_directory is 'The report ai_queries with the dimensions that `by` requests, for the requested people.';
+comment on column ai_queries_by_directory.department is
+'Department of the viewer in the directory; null without one, or unless `by` has `department`.';
+comment on column ai_queries_by_directory."group" is
+'Group of the viewer in the directory; null without one, or unless `by` has `group`. A viewer counts in each group, so rows do not add up.';

@@ -1,18 +1,20 @@
 -- One row per period, deployment, surface, format and target with a download.
 -- An impossible row count (negative, above a hundred billion, or with a fraction) is not added. The sum is null when no
 -- download has a row count; images have none. A separate step makes viewers distinct (sql/README.md).
-create or replace view downloads as
+-- downloads_by_directory is also per department and group of the viewer, as requested. Its source has these two columns, and
+-- `columns` selects them if they exist.
+create or replace macro downloads_of(source) as table
 with viewer_downloads as (
     select
         period_of(occurred_at) as period_start,
         deployment,
         surface,
         format,
-        target,
+        columns(lambda name: name in ('target', 'department', 'group')),
         viewer,
         count(*) as download_count,
         sum(valid_row_count(row_count)) as exported_row_count
-    from event_in_scope
+    from query_table(source)
     where type = 'download'
     group by all
 )
@@ -21,13 +23,19 @@ select
     deployment,
     surface,
     format,
-    target,
+    columns(lambda name: name in ('target', 'department', 'group')),
     sum(download_count)::bigint as download_count,
     sum(exported_row_count)::bigint as exported_row_count,
     count(viewer) as viewer_count
 from viewer_downloads
 group by all
-order by period_start, deployment, surface, format, target;
+order by period_start, deployment, surface, format, columns(lambda name: name in ('target', 'department', 'group'));
+
+create or replace view downloads as
+from downloads_of('event_in_scope');
+
+create or replace view downloads_by_directory as
+from downloads_of('event_by_directory');
 
 comment on view downloads is
 'Downloads
@@ -43,3 +51,9 @@ comment on column downloads.download_count is 'Downloads.';
 comment on column downloads.exported_row_count is
 'Rows exported, summed over the downloads that have a row count; null when none has.';
 comment on column downloads.viewer_count is 'Distinct viewers with a download in the period.';
+
+comment on view downloads_by_directory is 'The report downloads with the dimensions that `by` requests, for the requested people.';
+comment on column downloads_by_directory.department is
+'Department of the viewer in the directory; null without one, or unless `by` has `department`.';
+comment on column downloads_by_directory."group" is
+'Group of the viewer in the directory; null without one, or unless `by` has `group`. A viewer counts in each group, so rows do not add up.';

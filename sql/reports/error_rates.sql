@@ -1,22 +1,25 @@
 -- One row per period, deployment and surface with any event, including those without errors.
 -- A rate is null where its denominator is 0. A separate step makes sessions distinct, and sums are doubles (sql/README.md).
-create or replace view error_rates as
+-- error_rates_by_directory is also per department and group of the viewer, as requested. Its source has these two columns, and
+-- `columns` selects them if they exist.
+-- A session with several viewers then counts in the row of each of them.
+create or replace macro error_rates_of(source) as table
 with session_period as (
     select
         period_of(began_at) as period_start,
         deployment,
-        surface,
+        columns(lambda name: name in ('surface', 'department', 'group')),
         session,
         sum(error_count::double) as errors,
         sum(fatal_count::double) as fatal_errors,
         sum(view_count::double) as views
-    from session_15min_in_scope
-    group by period_start, deployment, surface, session
+    from query_table(source)
+    group by all
 )
 select
     period_start,
     deployment,
-    surface,
+    columns(lambda name: name in ('surface', 'department', 'group')),
     sum(errors)::bigint as error_count,
     sum(fatal_errors)::bigint as fatal_count,
     sum(views)::bigint as view_count,
@@ -25,8 +28,14 @@ select
     count(session) filter (errors > 0) as session_with_error_count,
     (session_count - session_with_error_count) / nullif(session_count, 0) as error_free_session_rate
 from session_period
-group by period_start, deployment, surface
-order by period_start, deployment, surface;
+group by all
+order by period_start, deployment, columns(lambda name: name in ('surface', 'department', 'group'));
+
+create or replace view error_rates as
+from error_rates_of('session_15min_in_scope');
+
+create or replace view error_rates_by_directory as
+from error_rates_of('session_15min_by_directory');
 
 comment on view error_rates is
 'Error rates
@@ -44,3 +53,9 @@ comment on column error_rates.session_count is 'Distinct sessions with any event
 comment on column error_rates.session_with_error_count is 'Distinct sessions with an error in the period.';
 comment on column error_rates.error_free_session_rate is
 'Sessions without an error ÷ all sessions; null without sessions. Unit: share.';
+
+comment on view error_rates_by_directory is 'The report error_rates with the dimensions that `by` requests, for the requested people.';
+comment on column error_rates_by_directory.department is
+'Department of the viewer in the directory; null without one, or unless `by` has `department`.';
+comment on column error_rates_by_directory."group" is
+'Group of the viewer in the directory; null without one, or unless `by` has `group`. A viewer counts in each group, so rows do not add up.';

@@ -1,6 +1,7 @@
 -- One row per deployment and session with any event in scope, in the order in which the sessions began. The same session id in
 -- two deployments is two sessions. Events that several keys of a deployment send with one session id belong to one session. A
 -- text column is null unless all events agree. Surfaces and modes are bits, because minimum and maximum take more memory.
+-- sessions_by_directory also has the department and the groups of the viewer, as requested.
 -- Traits: windows.
 create or replace view sessions as
 with session_summary as (
@@ -44,6 +45,31 @@ join session_duration
     and null_safe_key(session_summary.deployment) = null_safe_key(session_duration.deployment)
 order by started_at, ingest_seq;
 
+create or replace view sessions_by_directory as
+with session_viewer as (
+    -- The groups are one text, so that a session is one row.
+    select viewer, any_value(department) as department, string_agg("group", ', ' order by "group") as "group"
+    from viewer_dimension
+    group by viewer
+)
+select
+    deployment,
+    session,
+    started_at,
+    ended_at,
+    duration_s,
+    surface,
+    mode,
+    tenant,
+    sessions.viewer,
+    session_viewer.department,
+    session_viewer."group",
+    sessions.* exclude (deployment, session, started_at, ended_at, duration_s, surface, mode, tenant, viewer)
+from sessions
+left join session_viewer on sessions.viewer = session_viewer.viewer
+where is_requested_viewer(session_viewer.viewer)
+order by started_at, ingest_seq;
+
 comment on view sessions is
 'Session log
 What happened in each session, how long did it last, and did anything fail?
@@ -71,3 +97,9 @@ comment on column sessions.error_count is 'Errors that the embed showed, includi
 comment on column sessions.has_fatal_error is 'Whether an error stopped a whole surface.';
 comment on column sessions.has_ready is 'Whether the session has a ready event in the period.';
 comment on column sessions.ingest_seq is 'Position in the order of ingestion; a stable key for paging.';
+
+comment on view sessions_by_directory is 'The report sessions with the dimensions that `by` requests, for the requested people.';
+comment on column sessions_by_directory.department is
+'Department of the viewer in the directory; null without one, or unless `by` has `department`.';
+comment on column sessions_by_directory."group" is
+'Groups of the viewer in the directory, sorted and separated by commas; null without one, or unless `by` has `group`.';

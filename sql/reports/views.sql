@@ -1,17 +1,25 @@
 -- One row per period, deployment and surface with a view event.
 -- A navigation sends a `navigate` and a `view` event; only `view` events count.
-create or replace view views as
+-- views_by_directory is also per department and group of the viewer, as requested. Its source has these two columns, and
+-- `columns` selects them if they exist.
+create or replace macro views_of(source) as table
 select
     period_of(began_at) as period_start,
     deployment,
-    surface,
+    columns(lambda name: name in ('surface', 'department', 'group')),
     sum(view_count)::bigint as view_count,
     count(distinct session) as session_count,
     count(distinct viewer) as viewer_count
-from session_15min_in_scope
+from query_table(source)
 where view_count > 0
 group by all
 order by all;
+
+create or replace view views as
+from views_of('session_15min_in_scope');
+
+create or replace view views_by_directory as
+from views_of('session_15min_by_directory');
 
 comment on view views is
 'Views
@@ -24,3 +32,9 @@ comment on column views.surface is 'Surface of the view events: dashboard, app o
 comment on column views.view_count is 'View events: one on load and one per navigation inside the embed.';
 comment on column views.session_count is 'Distinct sessions with a view event in the period.';
 comment on column views.viewer_count is 'Distinct viewers with a view event in the period.';
+
+comment on view views_by_directory is 'The report views with the dimensions that `by` requests, for the requested people.';
+comment on column views_by_directory.department is
+'Department of the viewer in the directory; null without one, or unless `by` has `department`.';
+comment on column views_by_directory."group" is
+'Group of the viewer in the directory; null without one, or unless `by` has `group`. A viewer counts in each group, so rows do not add up.';

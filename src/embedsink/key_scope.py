@@ -1,14 +1,21 @@
-"""The scope of a key: the deployments and tenants that it is limited to."""
+"""The scope of a key: the deployments and tenants that it is limited to, and whether it shows names."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class KeyScope:
-    """The deployments and the tenants that a key is limited to; None for all of them (spec 5.3)."""
+    """What a reader with a key may see (spec 5.3).
+
+    Args:
+        deployments: the deployments that the key is limited to; None for all of them.
+        tenants: the tenants that the key is limited to; None for all of them.
+        shows_names: whether reports contain the names of people in the directory.
+    """
 
     deployments: frozenset[int] | None = None
     tenants: frozenset[str] | None = None
+    shows_names: bool = True
 
     @property
     def is_limited(self) -> bool:
@@ -20,4 +27,5 @@ class KeyScope:
         return {
             "deployments": None if self.deployments is None else tuple(sorted(self.deployments)),
             "tenants": None if self.tenants is None else tuple(sorted(self.tenants)),
+            "shows_names": self.shows_names,
         }

@@ -264,8 +264,18 @@ def test_other_text_is_no_access_token(issuer: Issuer, tmp_path: Path, token: st
     ],
 )
 def test_scopes_are_permissions(issuer: Issuer, tmp_path: Path, scope: Any, kinds: set[str]) -> None:
-    assert find(issuer, tmp_path, issuer.token(scope=scope)).kinds == kinds
+    key = find(issuer, tmp_path, issuer.token(scope=scope))
+    assert key.kinds == kinds
+    assert key.shows_names == ("admin" in kinds)
     assert find(issuer, tmp_path, issuer.token(scp=scope, scope=None), scope_claim="scp").kinds == kinds
+
+
+def test_a_scope_shows_names(issuer: Issuer, tmp_path: Path) -> None:
+    for scope in ("embedsink:names embedsink:read", ["embedsink:read", "embedsink:names"]):
+        key = find(issuer, tmp_path, issuer.token(scope=scope))
+        assert key.kinds == {KeyKind.READ}
+        assert key.shows_names
+    assert not find(issuer, tmp_path, issuer.token(scope="embedsink:read embedsink:namesx names")).shows_names
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,18 @@ def test_groups_are_permissions(tmp_path: Path, roles: list[object], kinds: set[
     assert login.kinds(roles) == kinds
 
 
+@pytest.mark.parametrize(
+    ("roles", "shows_names"),
+    [(["analysts"], False), (["analysts", "hr"], True), (["operators"], True), (["HR", None, ["hr"]], False)],
+    ids=["reader", "with names", "admin", "others"],
+)
+def test_groups_show_names(tmp_path: Path, roles: list[object], shows_names: bool) -> None:
+    (tmp_path / "identity.toml").write_text(login_toml(ISSUER, SERVER, names=["hr"]))
+    login = read_identity(tmp_path / "identity.toml").login
+    assert login is not None
+    assert login.shows_names(roles) == shows_names
+
+
 def test_a_missing_file_has_no_issuers_and_an_unreadable_one_is_an_error(tmp_path: Path) -> None:
     assert read_identity(tmp_path / "identity.toml").issuers == []
     with pytest.raises(Misconfigured, match="Is a directory"):

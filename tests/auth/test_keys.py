@@ -330,7 +330,7 @@ def test_keys_and_events_accept_the_same_deployments(file: KeyStore) -> None:
     for deployment in (-DEPLOYMENT_MAX, -1, 0, DEPLOYMENT_MAX):
         assert parse_body({"context": {"deployment": deployment}, "events": [view()]}).accepted
         key, _ = file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)
-        assert key.scope == KeyScope(frozenset({deployment}))
+        assert key.scope == KeyScope(frozenset({deployment}), shows_names=False)
         assert parse_deployment(str(deployment)) == deployment
     for deployment in (-DEPLOYMENT_MAX - 1, DEPLOYMENT_MAX + 1):
         assert not parse_body({"context": {"deployment": deployment}, "events": [view()]}).accepted
@@ -641,6 +641,30 @@ def test_a_scim_key_with_limits_is_refused(file: KeyStore, limits: dict[str, Any
         file.keys()
 
 
+def test_only_read_keys_with_the_grant_and_admin_keys_show_names(file: KeyStore) -> None:
+    granted, _ = file.create(KeyKind.READ, shows_names=True, now=NOW)
+    for kind in KeyKind:
+        file.create(kind, now=NOW)
+    keys = file.keys()
+    assert [(key.kind, key.shows_names) for key in keys] == [
+        (KeyKind.READ, True),
+        *((kind, kind is KeyKind.ADMIN) for kind in KeyKind),
+    ]
+    # Earlier versions can read an entry without the grant.
+    entries = json.loads(file.path.read_text())["keys"]
+    assert ["names" in entry for entry in entries] == [True] + [False] * len(KeyKind)
+    assert entries[0]["names"] is True
+    assert granted.shows_names
+
+
+@pytest.mark.parametrize("kind", [KeyKind.INGEST, KeyKind.SYNC, KeyKind.SCIM, KeyKind.ADMIN])
+def test_names_of_another_kind_of_key_are_refused(file: KeyStore, kind: KeyKind) -> None:
+    file.create(kind, now=NOW)
+    rewrite(file, lambda entry: entry.update(names=True))
+    with pytest.raises(Misconfigured, match=r"^keys\.json: keys\[0\]\.names: applies to read keys only"):
+        file.keys()
+
+
 @pytest.mark.parametrize("tenant", ["*", " ", "", "a\nb", "x" * 201])
 def test_a_tenant_that_is_not_a_name_is_refused(file: KeyStore, tenant: str) -> None:
     with pytest.raises(Misconfigured, match=r"^tenants: "):
@@ -686,7 +710,7 @@ def remove_a_field(entry: dict[str, object]) -> None:
     del entry["revoked_at"]
 
 
-FIELDS = "key_id, kind, label, deployments, tenants, origins, created_at, expires_at, revoked_at, digest"
+FIELDS = "key_id, kind, label, deployments, tenants, names, origins, created_at, expires_at, revoked_at, digest"
 
 
 @pytest.mark.parametrize(

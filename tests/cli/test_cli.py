@@ -203,6 +203,8 @@ def test_the_script_tag_of_a_key_has_the_service_name(tmp_path: Path, name: str,
         (["scim"], "provision the directory"),
         (["read", "--tenant", "globex", "--tenant", "acme"], "read reports for tenants acme, globex"),
         (["read", "--deployment", "12", "--tenant", "acme"], "read reports for deployment 12 and tenant acme"),
+        (["read", "--names"], "read reports with names"),
+        (["read", "--names", "--deployment", "12"], "read reports with names for deployment 12"),
     ],
 )
 def test_a_new_key_is_described_by_its_purpose(
@@ -210,6 +212,12 @@ def test_a_new_key_is_described_by_its_purpose(
 ) -> None:
     result = run_command("keys", "create", "--kind", *words, "--data", tmp_path / "data")
     assert f": a key to {purpose}. Store it safely" in result.stderr
+
+
+def test_only_read_keys_have_the_option_for_names(tmp_path: Path, run_command: RunCommand) -> None:
+    result = run_command("keys", "create", "--kind", "admin", "--names", "--data", tmp_path / "data")
+    assert result.returncode == 2
+    assert "--names: applies to read keys only. Admin keys always show names. Omit it." in result.stderr
 
 
 def test_key_commands_import_nothing_slow(tmp_path: Path) -> None:
@@ -386,7 +394,7 @@ def test_revoking_from_an_empty_stdin_is_wrong_use(
 def test_reports_are_listed_and_printed(data: Path, run_command: RunCommand) -> None:
     assert "views" in run_command("report", "--data", data).stdout
     described = json.loads(run_command("report", "--data", data, "--format", "json").stdout)
-    assert {"name", "title", "question", "grain", "columns"} == described[0].keys()
+    assert {"name", "title", "question", "grain", "columns", "dimensions"} == described[0].keys()
     table = run_command("report", "views", "--data", data).stdout.splitlines()
     assert table[0].split() == [
         *("period_start", "deployment", "surface"),
@@ -414,6 +422,21 @@ def test_the_suffix_of_the_file_selects_the_format(data: Path, tmp_path: Path, r
     assert json.loads((tmp_path / "views.json").read_bytes())[0]["view_count"] == 10
     with duckdb.connect() as connection:
         assert connection.execute(f"select view_count from '{tmp_path}/views.parquet'").fetchall() == [(10,)]
+
+
+def test_a_report_by_department_and_group(data: Path, run_command: RunCommand) -> None:
+    csv = run_command("report", "views", "--by", "department,group", "--data", data, "--format", "csv").stdout
+    assert (
+        csv.splitlines()[0] == "period_start,deployment,surface,department,group,view_count,session_count,viewer_count"
+    )
+    assert csv.splitlines()[1] == "2025-11-20T00:00:00Z,1,dashboard,,,10,0,0"
+    result = run_command("report", "views", "--department", "Sales", "--group", "Analysts", "--data", data)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "Omit --department or --group to match more." in result.stderr
+    for words in (["errors", "--by", "group"], ["errors", "--department", "Sales"], ["views", "--by", "team"]):
+        result = run_command("report", *words, "--data", data)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"{words[1]}: ")
 
 
 def test_a_report_respects_the_scope(data: Path, run_command: RunCommand) -> None:
@@ -502,7 +525,10 @@ def test_a_report_describes_its_rows_and_columns(data: Path, run_command: RunCom
     assert header.split() == ["name", "type", "unit", "description"]
     assert ["answer_rate", "number", "share"] in [row.split()[:3] for row in rows]
     described = json.loads(run_command("report", "views", "--describe", "--format", "json", "--data", data).stdout)
-    assert described["row"]["properties"].keys() == {column["name"] for column in described["columns"]}
+    columns = {column["name"] for column in described["columns"]}
+    assert described["row"]["properties"].keys() == columns | {"department", "group"}
+    assert set(described["row"]["required"]) == columns
+    assert "--by adds these columns:" in shown
 
 
 def test_reports_are_listed_with_grain_and_columns_before_there_is_data(

@@ -81,6 +81,21 @@ def test_a_folder_and_a_server_return_the_same_frames(server: RunningServer, par
 
 
 @pytest.mark.server
+def test_dimensions_add_columns_in_both_clients(server: RunningServer) -> None:
+    opened, connected = embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))
+    for by in ("department", ["department"], ("department", "group")):
+        frame = opened.report("views", by=by)
+        assert_frame_equal(frame, connected.report("views", by=by))
+        assert [name in frame for name in ("department", "group")] == [True, "group" in by]
+    for client in (opened, connected):
+        assert client.report("views", department="Sales", group="Analysts").empty
+        with pytest.raises(Refused, match="by: the report errors does not have this parameter"):
+            client.report("errors", by="group")
+        with pytest.raises(Refused, match="raw events do not have this parameter"):
+            client.events(group="Analysts")
+
+
+@pytest.mark.server
 @pytest.mark.parametrize("params", [{}, {"since": "2999-01-01"}], ids=["rows", "no rows"])
 def test_columns_have_the_same_dtypes_with_and_without_rows(server: RunningServer, params: Any) -> None:
     types = embedsink.open(server.data).events(**params).dtypes.astype(str)
@@ -198,6 +213,8 @@ def test_an_unknown_parameter_is_a_type_error(tmp_path: Path) -> None:
         ({"limit": "5"}, 'limit: "5" is not an integer.'),
         ({"limit": True}, "limit: true is not an integer."),
         ({"columns": 5}, "columns: 5 is not a list of names."),
+        ({"by": 5}, "by: 5 is not a list of names. Omit it to use the default."),
+        ({"group": 5}, "group: 5 is not text."),
         ({"timezone": 2}, "timezone: 2 is not text."),
         ({"name": None}, 'report: null is not a name. Example: "views".'),
     ],

@@ -15,6 +15,7 @@ import embedsink.http.report_response
 import embedsink.http.spool
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.report_response import MEDIA_TYPES
+from embedsink.ingest.records import DirectoryChange, directory_line
 from embedsink.reports.catalog import depends_on_clock, report_names
 from embedsink.reports.format import REPORT_FORMATS, Format
 from embedsink.reports.format_writers import write_rows
@@ -268,6 +269,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         result |= {"manifestStats": {"models": 1, "sources": 1, "macros": 1}, "completedAt": "2025-11-20T00:00:00Z"}
         path = "/api/v1/deployments/7/dbt-sync/job/result"
         assert server.request("PUT", path, key=server.key("sync"), json=result).status_code == 200
+        user = DirectoryChange("User", "u", {"id": "u", "externalId": "v", "active": False}, deactivated_at=0)
+        server.append(directory_line(user, received_at=0, key_id="k"))
         yield server
 
 
@@ -277,9 +280,11 @@ def test_a_schema_describes_the_rows(busy: Server, name: str) -> None:
     [listed] = [report for report in get(busy, "reports").json() if report["name"] == name]
     assert {part: schema[part] for part in listed} == listed
     described = schema["row"]["properties"]
-    assert list(described) == schema["row"]["required"] == [column["name"] for column in listed["columns"]]
+    columns = [column["name"] for column in listed["columns"]]
+    assert schema["row"]["required"] == columns
+    assert list(described) == [*columns, *(column["name"] for column in listed["dimensions"])]
     for row in busy.rows(f"/api/v1/reports/{name}", key=busy.key("read")):
-        assert list(row) == list(described)
+        assert list(row) == columns
         for column, value in row.items():
             types: dict[str, Any] = {"integer": int, "number": (int, float), "string": str, "boolean": bool}
             [type_, _] = described[column].get("type", ["object", None])

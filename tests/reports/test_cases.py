@@ -1,7 +1,8 @@
 """Each report has the expected rows for the given events and scope of each case in tests/reports/*.yaml.
 
 A case has a promise (`case`), events (`given`, see tests/support/given.py), session variables (`scope`), the server's
-clock (`now`) and rows (`expect`, all of `columns` in order). A file may set `defaults` for the given events.
+clock (`now`) and rows (`expect`, all of `columns` in order). A file may set `defaults` for the given events. A case
+with dimensions has its own `columns`.
 """
 
 import re
@@ -16,6 +17,8 @@ import pytest
 import yaml
 
 from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import view_of, visible_columns
+from embedsink.reports.scope import Scope
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING, Reader
@@ -28,6 +31,7 @@ CASES = Path(__file__).parent
 REPORTS = sorted(read_sql("reports"))
 VIEWS = [name for name, sql in read_views().items() if "\ncreate or replace view" in sql]
 TABLES = (
+    *("directory_user", "directory_group", "directory_member"),
     *("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment", "session_15min", "rollup_batch"),
     *("session_ready", "ready_fact"),
 )
@@ -83,6 +87,13 @@ def scope_of(case: dict[str, Any]) -> dict[str, object]:
     return scope | instants
 
 
+def query_of(report: str, case: dict[str, Any], reader: Reader) -> SelectQuery:
+    """Return the query of a report, with the dimensions and the filters of a case that has some."""
+    names = ("dimensions", "department", "viewer_group")
+    view = view_of(report, Scope(**{name: case["scope"][name] for name in names if name in case.get("scope", {})}))
+    return SelectQuery(view, visible_columns(reader, view))
+
+
 def expected_cell(cell: object, column: Column) -> object:
     if isinstance(cell, float):
         return pytest.approx(cell)
@@ -94,9 +105,10 @@ def test_report(report: str, store: Store, tmp_path: Path, subtests: pytest.Subt
     content = read_cases(report)
     for case in content["cases"]:
         with subtests.test(case["case"]), reader_of(report, case, store, tmp_path) as reader:
-            columns = reader.columns(report)
-            rows = [row for rows in reader.rows(report) for row in rows]
-            assert [column.name for column in columns] == content["columns"]
+            query = query_of(report, case, reader)
+            columns = reader.selected_columns(query)
+            rows = [row for rows in reader.rows(query) for row in rows]
+            assert [column.name for column in columns] == case.get("columns", content["columns"])
             assert rows == [tuple(map(expected_cell, row, columns)) for row in case["expect"]]
 
 

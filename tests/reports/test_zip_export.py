@@ -63,6 +63,9 @@ def test_the_manifest_has_the_scope_and_describes_each_report(store: Store) -> N
         "tenants": None,
         "interval": "week",
         "timezone": "Europe/Berlin",
+        "by": [],
+        "department": None,
+        "group": None,
     }
     assert datetime.fromisoformat(manifest["writtenAt"]).tzinfo is not None
     assert [report["name"] for report in manifest["reports"]] == list(report_names())

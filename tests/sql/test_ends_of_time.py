@@ -50,6 +50,7 @@ def given() -> Iterator[dict[str, object]]:
         yield {"type": "scroll", "rejected": "unknown_type", "at": at}
         yield {"lost": {"queue_overflow": 3}, "at": at}
         yield {"sync": at, "at": at}
+        yield {"user": at, "deactivated": at, "at": at}
 
 
 @pytest.fixture(scope="module")

@@ -86,6 +86,14 @@ class Server:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.request("POST", EVENTS, key=key, content=content, headers={"content-type": type_} | named)
 
+    def append(self, lines: bytes) -> None:
+        """Append lines to the journal."""
+
+        async def append() -> None:
+            await self.engine.journal.append(lines)
+
+        self._runner.run(append())
+
     def run(self, messages: list[Message], headers: list[tuple[bytes, bytes]]) -> list[Message]:
         """Send ASGI messages to ingest, and return the messages of the response."""
         sent: list[Message] = []

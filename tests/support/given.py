@@ -13,7 +13,9 @@ context and the envelope. All other fields belong to the payload, and override t
     {sync: job1, at: "10:00", deployment: 1}                       a dbt sync that was completed at `at`
     {user: u1, name: Ann, department: Sales}                       a user of the directory
     {user: u1, deactivated: "11:00"}                               a user who was deactivated at this time
-    {group: Analysts, members: [u1, u2]}                           a group of the directory
+    {group: Analysts, members: [u1, u2]}                           a group of the directory, with the ids of its users
+
+The id of a user or group is that of the field `id`, or else its externalId or name.
 """
 
 import json
@@ -119,7 +121,7 @@ def _sync_line(sync: Given) -> bytes:
 
 def _user(given: Given) -> DirectoryChange:
     resource: dict[str, Any] = {
-        "id": given["user"],
+        "id": given.get("id", given["user"]),
         "externalId": given["user"],
         "userName": f"{given['user']}@example.com",
         "active": "deactivated" not in given,
@@ -129,12 +131,12 @@ def _user(given: Given) -> DirectoryChange:
     if "department" in given:
         resource[ENTERPRISE] = {"department": given["department"]}
     deactivated_at = _epoch_ms(given["deactivated"]) if "deactivated" in given else None
-    return DirectoryChange("User", given["user"], resource, deactivated_at)
+    return DirectoryChange("User", resource["id"], resource, deactivated_at)
 
 
 def _group(given: Given) -> DirectoryChange:
-    resource = {"id": given["group"], "displayName": given["group"]}
-    return DirectoryChange("Group", given["group"], resource, members_added=tuple(given["members"]))
+    resource = {"id": given.get("id", given["group"]), "displayName": given["group"]}
+    return DirectoryChange("Group", resource["id"], resource, members_added=tuple(given["members"]))
 
 
 def _envelope(event: Given, timestamp: int) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from embedsink.key_scope import KeyScope
 
 T = TypeVar("T")
 SCOPES = {f"embedsink:{kind}": kind for kind in KeyKind}
+# The scope with which reports contain names.
+NAMES_SCOPE = "embedsink:names"
 # In the claim with the deployments or with the tenants, this text allows all of them.
 ALL = "*"
 # The end of the year 9999. A larger `exp` may not fit into a float.
@@ -48,10 +50,12 @@ def check_access_token(token: SignedToken, issuer: Issuer, now: float) -> None:
 def token_key(claims: Mapping[str, Any], issuer: Issuer, *, digest: str, thumbprint: str) -> TokenKey:
     """Return the key of a valid access token. Raise InvalidToken if a claim with the scope is invalid."""
     subject = subject_of(claims)
-    scope = scope_of(claims, issuer)
+    scopes = _parse_scopes(claims.get(issuer.scope_claim))
+    kinds = frozenset(kind for scope, kind in SCOPES.items() if scope in scopes)
+    scope = scope_of(claims, issuer, shows_names=NAMES_SCOPE in scopes or KeyKind.ADMIN in kinds)
     return TokenKey(
         key_id=subject_id("t", issuer.issuer, subject, scope),
-        kinds=_parse_scopes(claims.get(issuer.scope_claim)),
+        kinds=kinds,
         label=subject[:LABEL_CHARACTERS_MAX],
         scope=scope,
         origins=frozenset(issuer.origins),
@@ -81,14 +85,15 @@ def subject_id(prefix: str, issuer: str, subject: str, scope: KeyScope) -> str:
     return f"{prefix}_{sha256(json.dumps([issuer, subject, *limits]).encode()).hexdigest()[:12]}"
 
 
-def scope_of(claims: Mapping[str, Any], provider: Provider) -> KeyScope:
-    """Return the deployments and tenants that the claims allow.
+def scope_of(claims: Mapping[str, Any], provider: Provider, *, shows_names: bool) -> KeyScope:
+    """Return the deployments and tenants that the claims allow, with `shows_names`.
 
     Raise InvalidToken if a claim is missing, empty or invalid: a mistake at the provider must not grant access.
     """
     return KeyScope(
         deployments=_parse_limit(claims, provider.deployments_claim, _parse_deployment_entry, plural="deployments"),
         tenants=_parse_limit(claims, provider.tenants_claim, parse_tenant, plural="tenants"),
+        shows_names=shows_names,
     )
 
 
@@ -98,12 +103,12 @@ def entries_of(claims: Mapping[str, Any], name: str) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _parse_scopes(value: Any) -> frozenset[KeyKind]:
-    """Return the permissions in a text with spaces (RFC 8693, section 4.2) or a list. Other scopes are ignored."""
+def _parse_scopes(value: Any) -> frozenset[str]:
+    """Return the scopes in a text with spaces (RFC 8693, section 4.2) or a list. Entries of other types are ignored."""
     scopes = value.split() if isinstance(value, str) else value
     if not isinstance(scopes, list):
         return frozenset()
-    return frozenset(SCOPES[scope] for scope in scopes if isinstance(scope, str) and scope in SCOPES)
+    return frozenset(scope for scope in scopes if isinstance(scope, str))
 
 
 def _parse_limit(

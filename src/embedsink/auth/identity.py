@@ -100,6 +100,7 @@ class Login(Provider):
         role_claim: the claim with the groups or roles of a person: a text, or a list.
         readers: the values of `role_claim` that permit reading.
         admins: the values of `role_claim` that permit everything.
+        names: the values of `role_claim` with which a reader sees the names of people in reports.
     """
 
     client_id: _Text = Field(description="a text")
@@ -108,11 +109,16 @@ class Login(Provider):
     role_claim: _Text = Field("groups", description=_CLAIM_DESCRIPTION)
     readers: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
     admins: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
+    names: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
 
     def kinds(self, roles: Collection[object]) -> frozenset[KeyKind]:
         """Return the permissions of a person with these values of `role_claim`."""
         kinds = {KeyKind.READ: self.readers, KeyKind.ADMIN: self.admins}
         return frozenset(kind for kind, permitted in kinds.items() if any(role in permitted for role in roles))
+
+    def shows_names(self, roles: Collection[object]) -> bool:
+        """Return whether a person with these values of `role_claim` sees names. Admins do."""
+        return any(role in (*self.names, *self.admins) for role in roles)
 
 
 class Identity(BaseModel):

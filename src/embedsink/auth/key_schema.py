@@ -70,7 +70,7 @@ _DEPLOYMENTS_DESCRIPTION = f"a list of deployments up to {DEPLOYMENT_MAX:,}, or 
 class KeyEntry(BaseModel):
     """One entry of `keys.json`. Error messages end with the `description` of the field.
 
-    All fields are required, except `tenants`, which files of earlier versions lack.
+    All fields are required, except `tenants` and `names`, which files of earlier versions lack.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -81,6 +81,7 @@ class KeyEntry(BaseModel):
     # An empty list is refused: a reader could take it for all deployments or for none.
     deployments: list[_Deployment] | None = Field(min_length=1, description=_DEPLOYMENTS_DESCRIPTION)
     tenants: list[_Tenant] | None = Field(None, min_length=1, description=_TENANTS_DESCRIPTION)
+    names: bool = Field(False, description="true or false")
     origins: list[Origin] = Field(description="a list of origins")
     created_at: _Time = Field(description=_TIME_DESCRIPTION)
     expires_at: _Time | None = Field(description=f"{_TIME_DESCRIPTION}, or null")
@@ -90,14 +91,16 @@ class KeyEntry(BaseModel):
 
 def to_entry(key: Key) -> dict[str, Any]:
     """Return a key as an entry of `keys.json`."""
-    # Without a limit to tenants, earlier versions can read the entry.
+    # Without a limit to tenants and without names, earlier versions can read the entry.
     tenants = {} if key.scope.tenants is None else {"tenants": sorted(key.scope.tenants)}
+    names = {"names": True} if key.kind is KeyKind.READ and key.shows_names else {}
     return {
         "key_id": key.key_id,
         "kind": key.kind.value,
         "label": key.label,
         "deployments": None if key.scope.deployments is None else sorted(key.scope.deployments),
         **tenants,
+        **names,
         "origins": sorted(key.origins or ()),
         "created_at": format_time(key.created_at),
         "expires_at": None if key.expires_at is None else format_time(key.expires_at),
@@ -143,7 +146,8 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
         path: the path of the entry in the file, for error messages; empty outside a file.
 
     Raises:
-        Misconfigured: a field is missing, unknown or invalid, or a sync or scim key has limits that do not apply to it.
+        Misconfigured: a field is missing, unknown or invalid, a sync or scim key has limits that do not apply to it, or
+            a key of another kind than read has names.
     """
     try:
         valid_entry = KeyEntry.model_validate(entry)
@@ -160,6 +164,9 @@ def parse_entry(entry: object, *, path: str = "") -> Key:
         )
     if valid_entry.kind is KeyKind.SCIM:
         _check_without_limits(valid_entry, path)
+    if valid_entry.kind is not KeyKind.READ and valid_entry.names:
+        field = _field_path(path, "names")
+        raise Misconfigured(f"{field}: applies to read keys only; admin keys always show names. Leave it out.")
     return _to_key(valid_entry)
 
 
@@ -183,6 +190,7 @@ def _to_key(entry: KeyEntry) -> Key:
         scope=KeyScope(
             deployments=None if entry.deployments is None else frozenset(entry.deployments),
             tenants=None if entry.tenants is None else frozenset(entry.tenants),
+            shows_names=entry.names or entry.kind is KeyKind.ADMIN,
         ),
         origins=frozenset(entry.origins) or None,
         created_at=entry.created_at,

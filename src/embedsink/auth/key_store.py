@@ -44,6 +44,7 @@ class KeyStore:
         *,
         deployments: Iterable[int] | None = None,
         tenants: Iterable[str] | None = None,
+        shows_names: bool = False,
         origins: Iterable[str] = (),
         expires_at: float | None = None,
         label: str = "",
@@ -66,6 +67,7 @@ class KeyStore:
             scope=KeyScope(
                 deployments=None if deployments is None else frozenset(deployments),
                 tenants=None if tenants is None else frozenset(tenants),
+                shows_names=shows_names,
             ),
             origins=frozenset(origins) or None,
             created_at=now,

@@ -25,7 +25,7 @@ class Key:
         key_id: the name in lists and logs. It grants nothing. Access tokens of one subject and scope have the same.
         kinds: the permissions. An API key has exactly one.
         label: a note for people; the subject of an access token.
-        scope: the deployments and tenants that the key is limited to.
+        scope: the deployments and tenants that the key is limited to, and whether the key shows names.
         origins: the origins of the pages that may use the key; None for any origin. Programs may always use it.
         created_at: the time of creation.
         expires_at: the time from which the key is refused; None for never.
@@ -48,6 +48,11 @@ class Key:
         """The only permission of an API key."""
         [kind] = self.kinds
         return kind
+
+    @property
+    def shows_names(self) -> bool:
+        """Whether reports contain the names of people in the directory."""
+        return self.scope.shows_names
 
     def is_live(self, now: float) -> bool:
         """Return whether the key is neither revoked nor expired."""

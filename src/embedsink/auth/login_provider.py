@@ -115,11 +115,13 @@ class LoginProvider:
         try:
             signed = await self._verify(id_token)
             _check_id_token(signed, self.login.client_id, pending.nonce)
-            subject, scope = subject_of(signed.claims), scope_of(signed.claims, self.login)
+            roles = entries_of(signed.claims, self.login.role_claim)
+            subject = subject_of(signed.claims)
+            scope = scope_of(signed.claims, self.login, shows_names=self.login.shows_names(roles))
         except (InvalidToken, SigningKeysNotFetched) as error:
             message = f"The identity provider sent an invalid response. {_ADVICE}"
             raise LoginFailed(message, f"the ID token {error}") from None
-        kinds = self.login.kinds(entries_of(signed.claims, self.login.role_claim))
+        kinds = self.login.kinds(roles)
         name = _name_of(signed.claims)
         if not kinds:
             raise LoginFailed(

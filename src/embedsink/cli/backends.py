@@ -73,18 +73,19 @@ class LocalBackend:
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
         """Yield the rows of a report in a file format, in chunks of bytes."""
-        from embedsink.reports.catalog import check_report_name
+        from embedsink.reports.catalog import check_report_name, view_of
         from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
         from embedsink.reports.scope import parse_scope
 
         check_report_name(name)
         scope = parse_scope(params, deployments=params["deployment"])
+        view = view_of(name, scope)
         page = PageRequest(params["columns"], params["limit"])
         # Write to a temporary file first, so that an error leaves no incomplete output.
         with self._open_snapshot(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
             with reader.consistent():
-                query, _next_page = page.select(reader, name)
+                query, _next_page = page.select(reader, view)
                 write_rows(reader, query, file, format, csv=_csv_options(params))
             yield from _file_chunks(file)
 

@@ -23,7 +23,7 @@ app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, ri
 
 _STDIN_BYTES_MAX = 4_096
 
-COLUMNS = ("key_id", "kind", "state", "deployments", "tenants", "origins", "created_at", "expires_at", "label")
+COLUMNS = ("key_id", "kind", "state", "deployments", "tenants", "names", "origins", "created_at", "expires_at", "label")
 
 Kind = Annotated[
     KeyKind,
@@ -48,6 +48,9 @@ AllowedTenants = Annotated[
         help="Allow this tenant only. Repeatable. Default: all.",
         parser=option_parser("--tenant", parse_tenant),
     ),
+]
+Names = Annotated[
+    bool, typer.Option("--names", help="Show the names of people in reports. For read keys; admin keys always do.")
 ]
 AllowedOrigins = Annotated[
     list[str] | None,
@@ -85,6 +88,7 @@ def create(
     kind: Kind,
     deployments: AllowedDeployments = None,
     tenants: AllowedTenants = None,
+    names: Names = False,
     origins: AllowedOrigins = None,
     lifetime_s: Lifetime = None,
     label: Label = "",
@@ -95,6 +99,8 @@ def create(
         raise UsageError("--origin: does not apply to sync keys, which pipelines use. Omit it.")
     if kind is KeyKind.SCIM and (deployments or tenants or origins):
         raise UsageError("--deployment, --tenant, --origin: do not apply to scim keys. Omit them.")
+    if names and kind is not KeyKind.READ:
+        raise UsageError("--names: applies to read keys only. Admin keys always show names. Omit it.")
     now = time.time()
     folder = DataFolder(data)
     folder.create()
@@ -102,6 +108,7 @@ def create(
         kind,
         deployments=deployments or None,  # Some versions of Typer give an empty list.
         tenants=tenants or None,
+        shows_names=names,
         origins=origins or (),
         expires_at=None if lifetime_s is None else now + lifetime_s,
         label=label,
@@ -175,7 +182,8 @@ def _purpose(key: Key) -> str:
         for noun, values in (("deployment", key.scope.deployments), ("tenant", key.scope.tenants))
         if values is not None
     ]
-    return f"{purpose} for {' and '.join(limits)}" if limits else purpose
+    names = " with names" if key.kind is KeyKind.READ and key.shows_names else ""
+    return f"{purpose}{names} for {' and '.join(limits)}" if limits else f"{purpose}{names}"
 
 
 def _script_tag_advice(token: str) -> str:
@@ -201,6 +209,7 @@ def _key_row(key: Key, now: float) -> tuple[object, ...]:
         _key_state(key, now),
         "all" if key.scope.deployments is None else _comma_separated(key.scope.deployments),
         "all" if key.scope.tenants is None else _comma_separated(key.scope.tenants),
+        "shown" if key.shows_names else "hidden",
         "any" if key.origins is None else _comma_separated(key.origins),
         _format_time(key.created_at),
         "" if key.expires_at is None else _format_time(key.expires_at),

@@ -123,6 +123,16 @@ Deployments = Annotated[
         parser=option_parser("--deployment", parse_deployment),
     ),
 ]
+By = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B", help="Rows per department, per group, or both: department,group. A few reports have it."
+    ),
+]
+Department = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Only viewers in this department of the directory, as for --by.")
+]
+Group = Annotated[str | None, typer.Option(metavar="TEXT", help="Only viewers in this group of the directory.")]
 Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Only this tenant.")]
 Timezone = Annotated[
     str | None,

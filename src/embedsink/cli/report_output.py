@@ -40,6 +40,11 @@ def print_description(report: dict[str, Any], format: str) -> None:
     typer.echo(escape_control(report["grain"]))
     typer.echo()
     print_table(DESCRIPTION_COLUMNS, [[column[name] for name in DESCRIPTION_COLUMNS] for column in report["columns"]])
+    dimensions = report.get("dimensions")  # Servers of earlier versions send none.
+    if dimensions:
+        typer.echo()
+        typer.echo("--by adds these columns:")
+        print_table(DESCRIPTION_COLUMNS, [[column[name] for name in DESCRIPTION_COLUMNS] for column in dimensions])
 
 
 def _check_catalog_format(format: str) -> None:

@@ -8,8 +8,11 @@ import typer
 from embedsink.cli.backends import ROW_PARAMS, LocalBackend, Params, RemoteBackend, ReportBackend
 from embedsink.cli.options import (
     DATA,
+    By,
     Data,
+    Department,
     Deployments,
+    Group,
     KeyOption,
     Since,
     Surface,
@@ -40,12 +43,13 @@ EXAMPLES = examples(
     "embedsink report views --describe",
     "embedsink report views --since 2026-11-01 --interval week --timezone Europe/Berlin",
     "embedsink report downloads --deployment 12 --format csv > downloads.csv",
+    "embedsink report views --by department --since 30d",
     "embedsink report ai_query --since 7d --columns submitted_at,query,status -o ai_query.parquet",
     "embedsink report --all --since 2026-10-01 --until 2026-11-01 -o summary.zip",
     "EMBEDSINK_KEY=es_read_… embedsink report views --url https://events.example.com",
 )
 # The parameters that select events.
-FILTERS = ("since", "until", "surface", "deployment", "tenant")
+FILTERS = ("since", "until", "surface", "deployment", "tenant", "department", "group")
 
 
 def _parse_format(text: str) -> str:
@@ -89,6 +93,9 @@ def report(
     surface: Surface = None,
     deployment: Deployments = None,
     tenant: Tenant = None,
+    by: By = None,
+    department: Department = None,
+    group: Group = None,
     interval: Interval = None,
     timezone: Timezone = None,
     columns: Columns = None,
@@ -112,6 +119,7 @@ def report(
     """
     params: Params = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
     params |= {"tenant": tenant, "interval": interval, "timezone": timezone}
+    params |= {"by": by, "department": department, "group": group}
     params |= {"columns": columns, "limit": limit, "guard": "on" if guard else "off", "bom": "on" if bom else "off"}
     backend: ReportBackend = LocalBackend(data) if url is None else RemoteBackend(url, key)
     if all_reports:
@@ -192,7 +200,7 @@ def _check_catalog_options(name: str | None, output: Path | None, describe: bool
 
 def _row_options(output: Path | None, params: Params) -> list[str]:
     """Return the options of the command line that select, format or write rows, such as `--since`."""
-    names = (*FILTERS, "interval", "timezone", *ROW_PARAMS)
+    names = (*FILTERS, "by", "interval", "timezone", *ROW_PARAMS)
     options = [f"--{name}" for name in names if params[name] not in (None, [])]
     if params["guard"] == "off":
         options.append("--no-guard")

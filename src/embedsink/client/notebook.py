@@ -27,7 +27,14 @@ from embedsink.client.params import ReportParams, api_params, sql_parameters
 from embedsink.data_folder import DataFolder, require_folder
 from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import EVENT_VIEW, all_reports, check_report_name, find_report, missing_reports_warning
+from embedsink.reports.catalog import (
+    EVENT_VIEW,
+    all_reports,
+    check_report_name,
+    find_report,
+    missing_reports_warning,
+    view_of,
+)
 from embedsink.reports.pagination import PageRequest
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.settings import read_settings
@@ -56,6 +63,9 @@ class Client(ABC):
             surface: `dashboard`, `app` or `chat`.
             deployment: a deployment, or a list of them.
             tenant: a tenant.
+            by: `department`, `group`, or a list of both: one row for each. Only some reports have it.
+            department: a department of the directory: only its viewers count. Only some reports have it.
+            group: a group of the directory: only its viewers count. Only some reports have it.
             interval: the length of a period: `hour`, `day`, `week` or `month`. The default is `day`.
             timezone: the IANA time zone of days and of times without an offset. The default is UTC.
             columns: a list of column names.
@@ -63,6 +73,7 @@ class Client(ABC):
 
         Examples:
             sink.report("views", since="2026-11-01", interval="week", timezone="Europe/Berlin")
+            sink.report("views", since="30d", by="department")
             sink.report("ai_query", since="7d", deployment=[12, 13], columns=["submitted_at", "query", "status"])
 
         Raises:
@@ -177,9 +188,10 @@ class LocalClient(Client):
         """Return the rows of a view that the parameters select."""
         texts, deployments = api_params(params)
         scope = parse_scope(texts, deployments=deployments)
+        rows_view = view_of(view, scope)
         page = PageRequest(texts.get("columns"), texts.get("limit"))
         with self._open_snapshot(scope) as reader, reader.consistent():
-            query, _next_page = page.select(reader, view)
+            query, _next_page = page.select(reader, rows_view)
             frame, sql_types = reader.frame(query)
             return with_dtypes(frame, sql_types)
 

@@ -10,6 +10,7 @@ import numpy
 from embedsink.errors import preview
 
 _TIME_PARAMS = ("since", "until")
+_LIST_PARAMS = ("columns", "by")
 
 
 class ScopeParams(TypedDict, total=False):
@@ -20,6 +21,9 @@ class ScopeParams(TypedDict, total=False):
     surface: str | None
     deployment: int | Iterable[int] | None
     tenant: str | None
+    by: str | Iterable[str] | None
+    department: str | None
+    group: str | None
     interval: str | None
     timezone: str | None
 
@@ -59,14 +63,15 @@ def _to_text(name: str, value: Any) -> str | None:
         return value
     if name in _TIME_PARAMS and isinstance(value, date):
         return value.isoformat()
-    if name == "columns" and isinstance(value, Iterable):
+    if name in _LIST_PARAMS and isinstance(value, Iterable):
         return ",".join(str(column) for column in value)
     allowed = {
         "since": "a date, a datetime or text such as 2026-11-01 or 7d",
         "until": "a date, a datetime or text such as 2026-11-01 or 7d",
         "columns": "a list of names",
+        "by": "a list of names",
     }.get(name, "text")
-    advice = "use the default" if name in ("interval", "timezone") else "select everything"
+    advice = "use the default" if name in ("by", "interval", "timezone") else "select everything"
     raise TypeError(f"{name}: {preview(value)} is not {allowed}. Omit it to {advice}.")
 
 

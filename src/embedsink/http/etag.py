@@ -24,11 +24,12 @@ class EtagCheck:
     is_hidden: bool = False
 
     @classmethod
-    def of(cls, request: Request, key: Key, *, depends_on_clock: bool) -> Self:
+    def of(cls, request: Request, key: Key, *, depends_on_clock: bool, depends_on_directory: bool = False) -> Self:
         """Return the check for a request. Call this before the query: rows that are loaded later must change the tag.
 
         The tag depends on the URL, the key's scope, and the last load of the key's deployments. The tag also changes:
 
+        - when the directory changes, if the response depends on the directory;
         - every minute, if the response depends on the clock;
         - every day, if the key is limited to deployments: changes to old rows of a session longer than
           `EMBEDSINK_DEDUP_DAYS` are not recorded as a load of the deployment (docs/decisions/0018).
@@ -41,7 +42,14 @@ class EtagCheck:
             time_part = now.strftime("%Y-%m-%d")
         else:
             time_part = ""
-        parts = (engine.store.revisions.of(key.scope.deployments), *representation_key(request, key), time_part)
+        revisions = engine.store.revisions
+        directory_part = revisions.of_directory() if depends_on_directory else ""
+        parts = (
+            revisions.of(key.scope.deployments),
+            *representation_key(request, key),
+            time_part,
+            directory_part,
+        )
         tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
         if key.scope.tenants is not None:
             return cls(tag, is_not_modified=False, is_hidden=True)

@@ -12,10 +12,13 @@ from starlette.types import Receive
 from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
+from embedsink.key_scope import KeyScope
 from embedsink.reasons import Reason
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 
 INTERRUPT_INTERVAL_S = 0.25
+
+EVERYTHING_SCOPE = KeyScope()
 
 T = TypeVar("T")
 # Opens a reader. It is called in the thread of the query.
@@ -88,14 +91,22 @@ async def run_query(
             raise
 
 
-async def run_short_query(engine: Engine, key: Key, query: Callable[[Reader], T]) -> T:
+async def run_short_query(
+    engine: Engine, key: Key, query: Callable[[Reader], T], *, scope: KeyScope = EVERYTHING_SCOPE
+) -> T:
     """Run a query of a few milliseconds, such as reading descriptions of views, without waiting for reports.
+
+    Args:
+        engine: the open data folder.
+        key: the key whose share of slots is used.
+        query: the function to call in a thread.
+        scope: the scope of the reader, if the query reads rows.
 
     Raises:
         Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), or the store is not open
             (`not_ready`).
     """
-    return await run_query(engine, engine.limiters.live.slot(key.key_id), EVERYTHING, query, is_short=True)
+    return await run_query(engine, engine.limiters.live.slot(key.key_id), scope.variables(), query, is_short=True)
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.number_cipher import NumberCipher
 from embedsink.reports.pagination import PageRequest, parse_integer
 from embedsink.reports.parameters import parse_choice, parse_switch, parse_text
-from embedsink.reports.scope import PARAMETERS, parse_scope
+from embedsink.reports.scope import DIRECTORY_PARAMETERS, PARAMETERS, parse_scope
 from embedsink.reports.scope import Scope as ReportScope
 
 # All other parameters may be given only once.
@@ -94,7 +94,7 @@ def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment or a tenant is outside the key's scope
             (`out_of_scope`).
     """
-    params = {name: query.get(name) for name in PARAMETERS}
+    params = {name: query.get(name) for name in (*PARAMETERS, *DIRECTORY_PARAMETERS)}
     return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.scope)
 
 
@@ -108,7 +108,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     scope = parse_report_scope(query, key)
     return {
         "hides_ingest_seq": scope.hides_ingest_seq,  # true for a key with a scope
-        **KeyScope(scope.deployments, scope.tenants).variables(),
+        **KeyScope(scope.deployments, scope.tenants, scope.shows_names).variables(),
         "since": scope.since,
         "until": scope.until,
         "tenant": scope.tenant,
@@ -161,7 +161,8 @@ def parse_page(query: QueryParams, name: str, cipher: NumberCipher | None) -> Pa
         name: the name of the report.
         cipher: encrypts the cursors for a key with a scope; None for other keys.
     """
-    scope_params = sorted((parameter, value) for parameter, value in query.multi_items() if parameter in PARAMETERS)
+    names = (*PARAMETERS, *DIRECTORY_PARAMETERS)
+    scope_params = sorted((parameter, value) for parameter, value in query.multi_items() if parameter in names)
     return PageRequest(
         query.get("columns"),
         query.get("limit"),

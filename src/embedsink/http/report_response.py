@@ -27,10 +27,11 @@ from embedsink.http.query_params import (
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.http.spool import SpoolFile, spool_query
 from embedsink.http.streaming import download_response
+from embedsink.reports.catalog import view_of
 from embedsink.reports.format import Format
 from embedsink.reports.format_writers import write_rows
 from embedsink.reports.pagination import Cursor, PageRequest
-from embedsink.reports.scope import PARAMETERS, Scope
+from embedsink.reports.scope import DIRECTORY_PARAMETERS, PARAMETERS, Scope
 from embedsink.store.reader import Reader
 
 MEDIA_TYPES = {
@@ -56,34 +57,42 @@ class RowsRequest:
         view: the view to read.
         format: the format of the rows.
         depends_on_clock: whether the rows change with the current time.
+        depends_on_directory: whether the rows change with the directory, even without a parameter for it.
     """
 
     name: str
     view: str
     format: Format
     depends_on_clock: bool = False
+    depends_on_directory: bool = False
 
 
 async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response:
     """Answer with all rows, or with one page of rows; 304 if the client already has the response."""
     query = request.query_params
-    check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
+    check_parameters(query, (*PARAMETERS, *DIRECTORY_PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
     # In a thread, because the data of a time zone is read from a file.
     scope = await run_in_threadpool(parse_report_scope, query, key)
+    view = view_of(rows.view, scope)
     engine: Engine = request.state.engine
     # The numbers in a cursor would reveal the activity of others, so encrypt them for a limited key.
     cipher = engine.number_cipher if key.scope.is_limited else None
     page = parse_page(query, rows.name, cipher)
     csv_options = parse_csv_options(query)
-    etag = EtagCheck.of(request, key, depends_on_clock=rows.depends_on_clock or scope.is_relative)
+    etag = EtagCheck.of(
+        request,
+        key,
+        depends_on_clock=rows.depends_on_clock or scope.is_relative,
+        depends_on_directory=rows.depends_on_directory or scope.uses_directory,
+    )
     if etag.is_not_modified:
         # A client may send `If-None-Match: *` without an earlier response, so check the requested columns nevertheless.
         if page.is_partial:
-            await run_short_query(engine, key, partial(page.check, view=rows.view))
+            await run_short_query(engine, key, partial(page.check, view=view))
         return etag.not_modified_response(NO_CACHE)
 
     def write(reader: Reader, file: SpoolFile) -> Cursor | None:
-        selection, next_cursor = page.select(reader, rows.view)
+        selection, next_cursor = page.select(reader, view)
         write_rows(reader, selection, file, rows.format, csv=csv_options, scratch=file.open_scratch)
         return next_cursor
 

@@ -94,7 +94,9 @@ def _read_exactly(stream: BinaryIO, byte_count: int) -> bytes:
 def _decode_job(head: bytes, body: bytes) -> ParseJob:
     """Return the job from a message of `encode_job`."""
     members: dict[str, Any] = orjson.loads(head)
-    scope = {name: None if values is None else frozenset(values) for name, values in members.pop("scope").items()}
+    scope: dict[str, Any] = members.pop("scope")
+    for name in ("deployments", "tenants"):
+        scope[name] = None if scope[name] is None else frozenset(scope[name])
     return ParseJob(body, scope=KeyScope(**scope), **members)
 
 

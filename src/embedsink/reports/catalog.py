@@ -1,13 +1,14 @@
 """The catalog of reports, read from the comments of their views."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
 from embedsink.errors import Refused, preview, suggestion
 from embedsink.reasons import Reason
+from embedsink.reports.scope import DIMENSIONS, Scope
 from embedsink.store.reader import OLDER_SNAPSHOT, Reader
 from embedsink.store.sql_files import read_sql, read_views
 from embedsink.store.view_catalog import Column
@@ -16,6 +17,8 @@ from embedsink.store.view_catalog import Column
 EVENT_VIEW = "event_in_scope"
 # Only the operator may know which key sent an event, and logs contain key ids.
 HIDDEN_EVENT_COLUMNS = ("key_id",)
+# The end of the name of a view that has the columns `DIMENSIONS`.
+_BY_DIRECTORY = "_by_directory"
 # The current names of renamed reports. An operator's dashboards may still use the former names.
 _CURRENT_NAMES = {"funnel": "reach", "answers": "ai_query_groups"}
 
@@ -55,13 +58,20 @@ class ReportColumn:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report: the question that it answers, the grain of its rows, and its columns."""
+    """A report: the question that it answers, the grain of its rows, and its columns.
+
+    Args:
+        name, title, question, grain: as in the catalog.
+        columns: the columns of all responses.
+        dimensions: the columns that the parameter `by` adds.
+    """
 
     name: str
     title: str
     question: str
     grain: str
     columns: list[ReportColumn]
+    dimensions: list[ReportColumn] = field(default_factory=list)
 
 
 @cache
@@ -150,10 +160,44 @@ def parse_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, .
 
 
 def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
-    """Return the columns of a view that clients may see. Raise Misconfigured if the view does not exist."""
+    """Return the columns of a view that clients may see. Raise Misconfigured if the view does not exist.
+
+    A dimension is visible only if the reader requests it.
+    """
     reader.require(view)
-    hidden = HIDDEN_EVENT_COLUMNS if view == EVENT_VIEW else ()
+    hidden: Collection[str] = HIDDEN_EVENT_COLUMNS if view == EVENT_VIEW else ()
+    if view.endswith(_BY_DIRECTORY):
+        hidden = set(DIMENSIONS) - set(reader.variable("dimensions") or ())
     return tuple(column.name for column in reader.columns(view) if column.name not in hidden)
+
+
+@cache
+def reports_with_dimensions() -> tuple[str, ...]:
+    """Return the names of the reports that have the parameters `DIRECTORY_PARAMETERS`."""
+    return tuple(name for name, sql in read_sql("reports").items() if f"view {name}{_BY_DIRECTORY} " in sql)
+
+
+def view_of(name: str, scope: Scope) -> str:
+    """Return the view with the rows of a report, or of raw events (`EVENT_VIEW`), for a scope.
+
+    Raises:
+        Refused: the scope has a dimension, a department or a group, but the report has none (reason `bad_parameter`).
+    """
+    if not scope.uses_directory:
+        return name
+    if name in reports_with_dimensions():
+        return f"{name}{_BY_DIRECTORY}"
+    parameter = "by" if scope.dimensions else "group" if scope.department is None else "department"
+    reports = ", ".join(reports_with_dimensions())
+    noun = "raw events do" if name == EVENT_VIEW else f"the report {name} does"
+    raise Refused(
+        Reason.BAD_PARAMETER, f"{parameter}: {noun} not have this parameter. Reports that have it: {reports}."
+    )
+
+
+def depends_on_directory(name: str) -> bool:
+    """Return whether a report reads the directory, even without a parameter for departments or groups."""
+    return "directory" in _traits(name)
 
 
 def depends_on_clock(name: str) -> bool:
@@ -169,7 +213,7 @@ def uses_window_functions(name: str) -> bool:
 @cache
 def _traits(name: str) -> frozenset[str]:
     """Return the traits that the file of a view declares in a line such as `-- Traits: clock, windows.`"""
-    line = _TRAITS.search(read_views()[name])
+    line = _TRAITS.search(read_views()[name.removesuffix(_BY_DIRECTORY)])
     return frozenset(line[1].split(", ")) if line else frozenset()
 
 
@@ -182,7 +226,7 @@ def row_schema(report: Report) -> dict[str, Any]:
         "type": "object",
         "properties": {
             column.name: _JSON_SCHEMAS_BY_TYPE.get(column.type, {}) | {"description": _description_with_unit(column)}
-            for column in report.columns
+            for column in (*report.columns, *report.dimensions)
         },
         "required": [column.name for column in report.columns],
         "additionalProperties": False,
@@ -199,7 +243,10 @@ def _read_report(reader: Reader, name: str) -> Report:
     lines = reader.comment(name).splitlines()
     # A comment has three lines; in older snapshots it may have fewer, so add empty ones.
     title, question, grain = (*lines, "", "", "")[:3]
-    return Report(name, title, question, grain, [_parse_column(column) for column in reader.columns(name)])
+    columns = [_parse_column(column) for column in reader.columns(name)]
+    by_directory = reader.columns(f"{name}{_BY_DIRECTORY}")  # Most reports, and older snapshots, have no such view.
+    dimensions = [_parse_column(column) for column in by_directory if column.name in DIMENSIONS]
+    return Report(name, title, question, grain, columns, dimensions)
 
 
 def _parse_column(column: Column) -> ReportColumn:

@@ -20,6 +20,9 @@ SURFACES = ("dashboard", "app", "chat")  # as in protocol/messages.py, which tak
 INTERVALS = ("hour", "day", "week", "month")
 TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
 PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "timezone")
+# The parameters that relate events to the directory. Only a few reports have them (`catalog.reports_with_dimensions`).
+DIRECTORY_PARAMETERS = ("by", "department", "group")
+DIMENSIONS = ("department", "group")
 # The minimum similarity of a suggested time zone: "berlin" suggests Europe/Berlin, but "posixrules" does not suggest
 # Asia/Jerusalem.
 _SIMILARITY_MIN = 0.51
@@ -45,6 +48,9 @@ class Scope:
         deployments: the deployments.
         tenant: one tenant.
         tenants: the tenants that the reader's key is limited to; None for all.
+        shows_names: whether rows contain the names of people in the directory.
+        dimensions: the requested ones of `DIMENSIONS`; empty for none.
+        department, viewer_group: the department and the group of the viewers in the directory.
         interval: one of `INTERVALS`; None means a day.
         timezone: the IANA time zone in which days begin; None means UTC.
         is_relative: whether `since` or `until` was an age such as `7d`.
@@ -57,14 +63,23 @@ class Scope:
     deployments: frozenset[int] | None = None
     tenant: str | None = None
     tenants: frozenset[str] | None = None
+    shows_names: bool = True
+    dimensions: tuple[str, ...] = ()
+    department: str | None = None
+    viewer_group: str | None = None
     interval: str | None = None
     timezone: str | None = None
     is_relative: bool = False
     hides_ingest_seq: bool = False
 
+    @property
+    def uses_directory(self) -> bool:
+        """Whether rows depend on the departments or groups of viewers."""
+        return bool(self.dimensions) or self.department is not None or self.viewer_group is not None
+
     def variables(self) -> dict[str, object]:
         """Return the session variables that the views read."""
-        variables = asdict(self) | KeyScope(self.deployments, self.tenants).variables()
+        variables = asdict(self) | KeyScope(self.deployments, self.tenants, self.shows_names).variables()
         del variables["is_relative"]  # No view reads it.
         return variables
 
@@ -90,7 +105,7 @@ def parse_scope(
     """Parse the parameters of a scope.
 
     Args:
-        params: since, until, surface, tenant, interval and timezone. None means missing.
+        params: since, until, surface, tenant, interval, timezone, by, department and group. None means missing.
         deployments: the requested deployments. Empty means all that are allowed.
         allowed: the scope of the reader's key.
         now: the clock, for ages such as `7d`.
@@ -118,11 +133,31 @@ def parse_scope(
         deployments=requested_deployments,
         tenant=tenant,
         tenants=allowed.tenants,
+        shows_names=allowed.shows_names,
+        dimensions=_parse_dimensions(params.get("by")),
+        department=parse_text("department", params.get("department")),
+        viewer_group=parse_text("group", params.get("group")),
         interval=parse_choice("interval", params.get("interval"), INTERVALS),
         timezone=timezone,
         hides_ingest_seq=allowed.is_limited,  # It would show how much others send.
         is_relative=_is_age(since) or _is_age(until),
     )
+
+
+def _parse_dimensions(text: str | None) -> tuple[str, ...]:
+    """Parse a list of dimensions such as `department,group`. Return an empty tuple for None.
+
+    Raises:
+        Refused: a dimension does not exist or is listed twice (reason `bad_parameter`).
+    """
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    for index, name in enumerate(names):
+        parse_choice("by", name, DIMENSIONS)
+        if name in names[:index]:
+            raise Refused(Reason.BAD_PARAMETER, f"by: {preview(name)} is listed twice. Give it once.")
+    return names
 
 
 @cache

@@ -7,9 +7,10 @@ from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from embedsink import __version__
-from embedsink.reports.catalog import Report, all_reports
+from embedsink.reports.catalog import Report, all_reports, reports_with_dimensions, view_of, visible_columns
 from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.reports.scope import Scope
+from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 
 MANIFEST = "manifest.json"
@@ -19,13 +20,17 @@ _ENTRY_MODE = 0o644  # rw-r--r--
 def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOptions) -> None:
     """Write every report for the reader's scope to one ZIP.
 
+    With a department or a group, only the reports that can be limited to it are written.
+
     Call this in `reader.consistent()`, so that all reports have the same state of the store.
     """
     written_at = datetime.now(UTC).replace(microsecond=0)
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         reports = []
-        for report in all_reports(reader):
-            byte_count = _write_report(archive, report, csv_chunks(reader, report.name, csv), written_at)
+        for report in _reports_for(reader, scope):
+            byte_count = _write_report(
+                archive, report, csv_chunks(reader, _rows_of(reader, report, scope), csv), written_at
+            )
             reports.append(_manifest_entry(report, byte_count))
         manifest = {
             "writtenAt": _to_iso(written_at),
@@ -35,6 +40,18 @@ def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOpti
         }
         content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
         archive.writestr(_zip_entry(MANIFEST, written_at), content.encode())
+
+
+def _reports_for(reader: Reader, scope: Scope) -> list[Report]:
+    """Return the reports that the scope can limit: those with dimensions if it has a department or a group."""
+    has_filter = scope.department is not None or scope.viewer_group is not None
+    return [report for report in all_reports(reader) if not has_filter or report.name in reports_with_dimensions()]
+
+
+def _rows_of(reader: Reader, report: Report, scope: Scope) -> SelectQuery:
+    """Return the query of a report, with the requested dimensions if the report has them."""
+    view = view_of(report.name, scope) if report.name in reports_with_dimensions() else report.name
+    return SelectQuery(view, visible_columns(reader, view))
 
 
 def _write_report(archive: ZipFile, report: Report, chunks: Iterator[bytes], written_at: datetime) -> int:
@@ -59,8 +76,12 @@ def _manifest_entry(report: Report, byte_count: int) -> dict[str, Any]:
 def _manifest_scope(scope: Scope) -> dict[str, Any]:
     """Return the scope for the manifest, with the defaults of the interval and the time zone."""
     variables = scope.variables()
-    del variables["hides_ingest_seq"]  # It follows from the key and not from the request.
+    for name in ("hides_ingest_seq", "shows_names"):  # They follow from the key and not from the request.
+        del variables[name]
+    dimensions, group = variables.pop("dimensions"), variables.pop("viewer_group")
     return variables | {
+        "by": dimensions,
+        "group": group,
         "since": None if scope.since is None else _to_iso(scope.since.replace(tzinfo=UTC)),
         "until": None if scope.until is None else _to_iso(scope.until.replace(tzinfo=UTC)),
         "interval": scope.interval or "day",

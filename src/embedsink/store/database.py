@@ -26,6 +26,7 @@ from embedsink.store.duckdb_errors import (
 )
 from embedsink.store.insert import (
     changed_deployments,
+    changes_directory,
     fill_session_ready,
     load_rows,
     load_variables,
@@ -64,10 +65,11 @@ _ROLLUP_ROW_BYTES = 256
 
 
 class _Loaded(NamedTuple):
-    """The result of a load. `changed_deployments` is None if it is unknown."""
+    """The result of a load. `changed_deployments` is None if it is unknown; the directory then counts as changed."""
 
     counts: LoadCounts
     changed_deployments: set[int] | None
+    changes_directory: bool
 
 
 class Store:
@@ -245,6 +247,8 @@ class Store:
             self.revisions.renew()  # The commit may have succeeded.
             raise
         self.revisions.record_change(loaded.changed_deployments, number=segments[-1].number)
+        if loaded.changes_directory:
+            self.revisions.record_directory_change()
         byte_count = sum(segment.byte_count for segment in segments)
         self._unwritten_bytes += byte_count
         self._bytes_since_attach += byte_count
@@ -268,7 +272,8 @@ class Store:
         """Load segments, unless an earlier try committed them before it failed."""
         # One transaction commits all segments, so it is enough to check the first.
         if self._is_loaded(segments[0]):
-            return _Loaded(count_load(self._load_connection()), changed_deployments=None)  # None: unknown
+            # None: unknown
+            return _Loaded(count_load(self._load_connection()), changed_deployments=None, changes_directory=True)
         return self._load(segments, variables)
 
     def _load(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> _Loaded:
@@ -281,7 +286,7 @@ class Store:
                 # `roll_up` only continues after its last batch, so it would omit segments that are loaded late.
                 roll_up_late(connection, [segment.number for segment in segments])
                 # Count inside the transaction: if counting failed after the commit, the segments would be loaded again.
-                return _Loaded(count_load(connection), changed_deployments(connection))
+                return _Loaded(count_load(connection), changed_deployments(connection), changes_directory(connection))
 
     @contextlib.contextmanager
     def _raised_memory(self) -> Iterator[None]:

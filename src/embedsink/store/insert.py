@@ -95,6 +95,15 @@ def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     return {deployment for deployment in deployments if deployment is not None}  # Some rows have no deployment.
 
 
+def changes_directory(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether a load has changed the directory.
+
+    Args:
+        connection: a connection to the database, in the transaction that loads, after `load_rows`.
+    """
+    return _has_rows(connection, "incoming_line where kind = 'directory'")
+
+
 def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
     """Compute `session_ready` again from all events: the deployments and tenants that a session's `ready` events name.
 

@@ -53,7 +53,7 @@ def select_sql(
         parameters.append(text)
         keyword = "where" if len(parameters) == 1 else "and"
         # Compare as text: DuckDB raises an error if it compares a number with text that is not a number.
-        sql += f" {keyword} {_quoted(name)}::varchar = ${len(parameters)}"
+        sql += f" {keyword} {quoted(name)}::varchar = ${len(parameters)}"
     if selection.is_by_ingest_seq:
         sql += f" {order_by_ingest_seq(selection.view)}"
     if selection.limit is not None:
@@ -64,7 +64,7 @@ def select_sql(
 
 def _column_sql(column: Column, expressions: Mapping[str, str]) -> str:
     """Return the column for a SELECT, or its expression under the column's name."""
-    quoted_name = _quoted(column.name)
+    quoted_name = quoted(column.name)
     for name_or_type in (column.name, column.type):
         if name_or_type in expressions:
             expression = expressions[name_or_type].format(quoted_name)
@@ -72,7 +72,7 @@ def _column_sql(column: Column, expressions: Mapping[str, str]) -> str:
     return quoted_name
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """Return an identifier in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -13,7 +13,7 @@ import duckdb
 from embedsink.errors import Misconfigured
 from embedsink.key_scope import KeyScope
 from embedsink.store.duckdb_errors import StoreBroken, unavailable_if_broken
-from embedsink.store.query import TEMP_PAGE, SelectQuery, page_from_clause, page_source, select_sql
+from embedsink.store.query import TEMP_PAGE, SelectQuery, page_from_clause, page_source, quoted, select_sql
 from embedsink.store.schema import roll_back
 from embedsink.store.session_variables import set_variables
 from embedsink.store.temp_table import TempTable
@@ -46,6 +46,10 @@ VARIABLES = (
     "outcome",
     "requested_columns",
     "session_gap_minutes",
+    "dimensions",
+    "department",
+    "viewer_group",
+    "shows_names",
     # of the audit trail
     "audit_files",
     "action",
@@ -188,7 +192,7 @@ class Reader:
         names = [column.name for column in self.selected_columns(selection)]
         if "ingest_seq" not in names:
             names.append("ingest_seq")  # `page` reads it to find the end of the page.
-        rows = f"select {', '.join(names)} from {page_from_clause(selection.view)} limit $1"  # noqa: S608
+        rows = f"select {', '.join(map(quoted, names))} from {page_from_clause(selection.view)} limit $1"  # noqa: S608
         self._execute(f"create or replace temp table {TEMP_PAGE} as {rows}", [row_count])
 
     def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:

@@ -1,4 +1,4 @@
-"""Revisions: for each deployment, a text that changes when rows of that deployment may have changed."""
+"""Revisions: for each deployment, and for the directory, a text that changes when their rows may have changed."""
 
 import secrets
 from collections.abc import Collection, Iterable
@@ -21,6 +21,7 @@ class Revisions:
         self._last_change = _Change(change_number=0, segment_number=0)
         self._default_change = self._last_change  # for deployments without an entry
         self._changes: dict[int, _Change] = {}  # by deployment
+        self._directory_change_count = 0
 
     def renew(self) -> None:
         """Change the revisions of all deployments, by a new random text that is a part of each revision."""
@@ -40,6 +41,14 @@ class Revisions:
             self._default_change = self._last_change
             self._changes = {}
         self._changes |= dict.fromkeys(deployments or (), self._last_change)
+
+    def record_directory_change(self) -> None:
+        """Record that the directory has changed."""
+        self._directory_change_count += 1
+
+    def of_directory(self) -> str:
+        """Return a string that changes when the directory may have changed. Hash it before a client gets it."""
+        return f"{self._random_part} {self._directory_change_count}"
 
     def of(self, deployments: Collection[int] | None) -> str:
         """Return a string that changes when rows of these deployments may have changed; None means all deployments.

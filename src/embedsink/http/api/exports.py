@@ -16,10 +16,16 @@ from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.audit_entries import record_export, record_file_export
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, is_not_modified
-from embedsink.http.execute import cancel_on_disconnect
+from embedsink.http.execute import cancel_on_disconnect, run_short_query
 from embedsink.http.openapi.errors import AUDIT_REASONS, SCOPE_REASONS, SPOOL_REASONS
 from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, WEAK_ETAG, Operation, Success
-from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
+from embedsink.http.openapi.parameters import (
+    directory_parameters,
+    if_none_match,
+    page_parameters,
+    parameter,
+    report_parameters,
+)
 from embedsink.http.openapi.parts import TEXT
 from embedsink.http.problems import unsatisfiable_range_response
 from embedsink.http.query_params import CSV_PARAMETERS, check_parameters, parse_csv_options, parse_report_scope
@@ -30,8 +36,9 @@ from embedsink.http.spool import spool_query
 from embedsink.http.streaming import FileDownload, download_response
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENT_VIEW
+from embedsink.reports.directory import has_directory
 from embedsink.reports.format import Format
-from embedsink.reports.scope import PARAMETERS
+from embedsink.reports.scope import DIRECTORY_PARAMETERS, PARAMETERS
 from embedsink.reports.zip_export import write_summary
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
@@ -55,11 +62,11 @@ async def show_summary(request: Request) -> Response:
     """Answer with a ZIP file of all reports for a period as CSV, read in one transaction."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
-    check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS))
+    check_parameters(query, (*PARAMETERS, *DIRECTORY_PARAMETERS, *CSV_PARAMETERS))
     # In a thread: checking a `timezone` loads the list of all time zones once, and compares a misspelt one with all.
     scope = await run_in_threadpool(parse_report_scope, query, key)
     csv_options = parse_csv_options(query)
-    etag = EtagCheck.of(request, key, depends_on_clock=True)  # A period such as 7d ends now.
+    etag = EtagCheck.of(request, key, depends_on_clock=True, depends_on_directory=True)  # A period such as 7d ends now.
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
 
@@ -76,13 +83,16 @@ async def show_summary(request: Request) -> Response:
 
 
 async def show_snapshot(request: Request) -> Response:
-    """Answer with the snapshot. The key must have no scope, because the snapshot contains everything."""
+    """Answer with the snapshot. The key must have no scope, because the snapshot contains everything, even names."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, allowed=())
     if key.scope.is_limited:
         detail = "analytics.duckdb: contains every deployment and tenant. Use a read key without a scope."
         raise Refused(Reason.OUT_OF_SCOPE, detail)
     engine: Engine = request.state.engine
+    if not key.shows_names and await run_short_query(engine, key, has_directory, scope=key.scope):
+        detail = "analytics.duckdb: contains the names of people in the directory. Use a read key with names."
+        raise Refused(Reason.OUT_OF_SCOPE, detail)
     try:
         descriptor = os.open(engine.folder.snapshot, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -144,7 +154,7 @@ def _summary_operation() -> Operation:
         success=Success(200, "The ZIP file.", {"application/zip": {}}),
         error_reasons=(*SPOOL_REASONS, Reason.STORAGE_FAILED),
         key_kinds=READERS,
-        parameters=[*report_parameters(), if_none_match()],
+        parameters=[*report_parameters(), *directory_parameters(), if_none_match()],
         response_headers=WEAK_ETAG,
         other_statuses=NOT_MODIFIED,
     )

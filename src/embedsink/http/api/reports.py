@@ -15,13 +15,26 @@ from embedsink.http.authentication import require_key
 from embedsink.http.execute import run_short_query
 from embedsink.http.openapi.errors import ACCESS_REASONS, SPOOL_REASONS
 from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation, Success
-from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
+from embedsink.http.openapi.parameters import (
+    directory_parameters,
+    if_none_match,
+    page_parameters,
+    parameter,
+    report_parameters,
+)
 from embedsink.http.openapi.parts import Schema, array, ref
 from embedsink.http.query_params import check_parameters
 from embedsink.http.report_response import PAGED_HEADERS, RowsRequest, answer_rows, rows_content
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import all_reports, check_report_name, depends_on_clock, describe_report, report_names
+from embedsink.reports.catalog import (
+    all_reports,
+    check_report_name,
+    depends_on_clock,
+    depends_on_directory,
+    describe_report,
+    report_names,
+)
 from embedsink.reports.format import REPORT_FORMATS, Format
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
@@ -55,7 +68,13 @@ async def show_report(request: Request) -> Response:
     if suffix not in REPORT_FORMATS:
         formats = ", ".join(f".{format}" for format in REPORT_FORMATS)
         raise Refused(Reason.NOT_FOUND, f"report {preview(f'{name}.{suffix}')} does not exist. Formats: {formats}.")
-    rows = RowsRequest(name, view=name, format=Format(suffix), depends_on_clock=depends_on_clock(name))
+    rows = RowsRequest(
+        name,
+        view=name,
+        format=Format(suffix),
+        depends_on_clock=depends_on_clock(name),
+        depends_on_directory=depends_on_directory(name),
+    )
     return await answer_rows(request, key, rows)
 
 
@@ -92,7 +111,13 @@ def operations(_: Settings) -> list[Operation]:
             success=Success(200, "The rows.", rows_content(REPORT_FORMATS)),
             error_reasons=(*SPOOL_REASONS, Reason.STORAGE_FAILED, Reason.NOT_FOUND),
             key_kinds=READERS,
-            parameters=[_name_parameter(REPORT_FORMATS), *report_parameters(), *page_parameters(), if_none_match()],
+            parameters=[
+                _name_parameter(REPORT_FORMATS),
+                *report_parameters(),
+                *directory_parameters(),
+                *page_parameters(),
+                if_none_match(),
+            ],
             response_headers=PAGED_HEADERS,
             other_statuses=NOT_MODIFIED,
         ),

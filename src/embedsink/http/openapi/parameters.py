@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.http.openapi.parts import TEXT, Schema, array
 from embedsink.http.query_params import OUTCOMES
+from embedsink.reports.catalog import reports_with_dimensions
 from embedsink.reports.pagination import LIMIT_MAX
-from embedsink.reports.scope import INTERVALS, SURFACES
+from embedsink.reports.scope import DIMENSIONS, INTERVALS, SURFACES
 
 DEPLOYMENT: Schema = {"type": "integer", "minimum": -DEPLOYMENT_MAX, "maximum": DEPLOYMENT_MAX}
 SWITCH: Schema = {"enum": ["on", "off"]}
@@ -88,6 +89,23 @@ def report_parameters() -> Sequence[Schema]:
         timezone_parameter(),
         parameter("guard", SWITCH, guard),
         parameter("bom", SWITCH, bom),
+    ]
+
+
+def directory_parameters() -> Sequence[Schema]:
+    """Return the parameters that relate events to the directory."""
+    reports = f"Only for {', '.join(reports_with_dimensions())}."
+    by = {"type": "string", "pattern": f"^({'|'.join(DIMENSIONS)})(,({'|'.join(DIMENSIONS)}))?$"}
+    rows = f"Rows per department, per group, or both, separated by a comma. {reports}"
+    return [parameter("by", by, rows), *directory_filter_parameters()]
+
+
+def directory_filter_parameters() -> Sequence[Schema]:
+    """Return the parameters of a department and a group."""
+    reports = f"Only for {', '.join(reports_with_dimensions())}."
+    return [
+        parameter("department", TEXT, f"Only viewers in this department. {reports}"),
+        parameter("group", TEXT, f"Only viewers in this group. {reports}"),
     ]
 
 

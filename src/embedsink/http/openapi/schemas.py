@@ -180,7 +180,7 @@ def _read_schemas() -> dict[str, Schema]:
         ),
         "Inspection": _inspection_schema(),
         "LiveMessage": object_of(message, optional=("retry",)),
-        "Report": object_of(report | {"columns": array(object_of(column))}),
+        "Report": object_of(report | {"columns": array(object_of(column)), "dimensions": array(object_of(column))}),
         "ReportSchema": {"allOf": [ref("Report"), object_of({"row": {"type": "object"}})]},
         "Readiness": object_of({"ready": _BOOLEAN, "problems": array(TEXT)}),
     }

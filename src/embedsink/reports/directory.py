@@ -1,0 +1,8 @@
+"""The directory: whether it has any users or groups."""
+
+from embedsink.store.reader import Reader
+
+
+def has_directory(reader: Reader) -> bool:
+    """Return whether the directory has a user or a group. For a reader who is limited to tenants, it has none."""
+    return any(row["has_resources"] for row in reader.dicts("directory_presence"))
