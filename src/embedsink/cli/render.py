@@ -10,7 +10,9 @@ import typer
 from embedsink.cli.options import (
     DATA,
     Data,
+    Department,
     Deployments,
+    Group,
     KeyOption,
     Since,
     Surface,
@@ -69,6 +71,8 @@ def render(
     surface: Surface = None,
     deployment: Deployments = None,
     tenant: Tenant = None,
+    department: Department = None,
+    group: Group = None,
     timezone: Timezone = None,
     compare: Compare = True,
     dark: Dark = False,
@@ -83,6 +87,7 @@ def render(
     """
     format = _format_of(output)
     params: Params = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
+    params |= {"department": department, "group": group}
     params |= {"timezone": timezone, "compare": "on" if compare else "off"}
     params["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
@@ -115,6 +120,7 @@ def _caption(
     from embedsink.dashboards.image.sheet import Caption
 
     filters = {"surface": params["surface"], "deployment": ", ".join(params["deployment"]), "tenant": params["tenant"]}
+    filters |= {name: params[name] for name in ("department", "group")}
     active_filters = {name: value for name, value in filters.items() if value}
     return Caption(dashboard_data.period, now, params["timezone"] or "UTC", active_filters, snapshot_at)
 

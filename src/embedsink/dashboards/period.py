@@ -15,7 +15,12 @@ from embedsink.store.timezones import naive_utc
 # The lengths of rolling periods in local days, including today. One day means the last 24 hours.
 PERIODS: dict[str, int] = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 PERIOD_DEFAULT = "7d"
-PARAMETERS = ("period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone")
+PARAMETERS = (
+    *("period", "since", "until", "compare"),
+    *("surface", "deployment", "tenant", "department", "group", "timezone"),
+)
+# The parameters that both periods share.
+_SHARED = ("surface", "tenant", "department", "group", "timezone")
 # Before this time, local times can be outside the range of UTC times.
 _CALENDAR_START = datetime(1, 1, 3)
 # The maximum length of a period for each interval. For longer periods, the interval is a month.
@@ -73,7 +78,7 @@ def period_of(
     """Return the period that query parameters select, and the previous period.
 
     Args:
-        params: `period`, or `since` and `until`; `compare`, `surface`, `tenant`, `timezone`. None means missing.
+        params: `period`, or `since` and `until`; `compare`, and those of `_SHARED`. None means missing.
         deployments: the requested deployments.
         allowed: the scope of the reader's key.
         now: the current time, with a zone.
@@ -81,7 +86,7 @@ def period_of(
     Raises:
         Refused: a parameter is invalid (reason `bad_parameter`), or a deployment is not allowed (`out_of_scope`).
     """
-    shared = {name: params.get(name) for name in ("surface", "tenant", "timezone")}
+    shared = {name: params.get(name) for name in _SHARED}
     parser = _ScopeParser(shared, deployments, allowed, now)
     since, until, previous_limits = _limits_of(params, parser)
     length = _length_of(parser.parse(since, until), now)

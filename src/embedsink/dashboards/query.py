@@ -14,7 +14,7 @@ from embedsink.dashboards.aggregate import NumberAggregator, RowsAggregator, Top
 from embedsink.dashboards.columns import required_columns, result_columns, text_filters
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.gaps import fill_gaps
-from embedsink.dashboards.labels import NO_COMPARISON, ZERO_BEFORE
+from embedsink.dashboards.labels import NO_COMPARISON, NOT_BY_DIRECTORY, ZERO_BEFORE
 from embedsink.dashboards.model import (
     PERIOD_COLUMNS,
     PERIOD_END_COLUMNS,
@@ -27,7 +27,7 @@ from embedsink.dashboards.model import (
 )
 from embedsink.dashboards.period import Period
 from embedsink.dashboards.time_axis import TimeAxis, span_of
-from embedsink.reports.catalog import Report
+from embedsink.reports.catalog import Report, reports_with_dimensions, view_of
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
@@ -56,6 +56,7 @@ class TileData:
         is_cut, row_count: whether rows are left out, and the number of all rows.
         marks: the marked times of a chart, newest first.
         params: the query parameters of the report with the same scope.
+        unavailable: why the tile has no data; None if the report supports all filters.
         interval, span, ticks: the time axis of a chart (`TimeAxis.ticks`).
     """
 
@@ -69,6 +70,7 @@ class TileData:
     row_count: int | None = None
     marks: list[int] | None = None
     params: dict[str, str] | None = None
+    unavailable: str | None = None
     interval: str | None = None
     span: list[int] | None = None
     ticks: list[int] | None = None
@@ -123,9 +125,19 @@ def query_section(
         tiles_by_source = _group_by_source(tiles)
         _cache_pairs(reader, tiles_by_source, request)
         for source, source_tiles in tiles_by_source.items():
+            if period.scope.uses_directory and source.report_name not in reports_with_dimensions():
+                data |= dict.fromkeys((tile.id for tile in source_tiles), _unavailable_data(period))
+                continue
             data |= _query_source(reader, reports[source.report_name], dict(source.parameters), source_tiles, request)
         data |= _data_with_marks(reader, tiles, data, request)
     return {tile.id: data[tile.id] for tile in tiles}
+
+
+def _unavailable_data(period: Period) -> TileData:
+    """Return the data of a tile whose report can't be limited to a department or a group."""
+    return TileData(
+        columns=[], rows=[], before=[], params=period.params, change=NOT_BY_DIRECTORY, unavailable=NOT_BY_DIRECTORY
+    )
 
 
 def _group_by_source(tiles: Sequence[_ReportTile]) -> dict[_Source, list[_ReportTile]]:
@@ -206,13 +218,14 @@ def _query_source(
     """Return the data of the tiles that read the same report with the same parameters."""
     period = request.period
     variables = _tile_variables(period.scope, parameters, request.now)
-    current = _aggregate(reader, report, tiles, variables, request.now)
+    source = replace(report, name=view_of(report.name, period.scope))  # The view has the same columns.
+    current = _aggregate(reader, source, tiles, variables, request.now)
     previous: dict[str, Any] = {}
     # A tile with its own `since` has no previous period.
     compared = [] if "since" in parameters else [tile for tile in tiles if _is_compared(tile)]
     if period.before and compared:
         variables = _tile_variables(period.before, parameters, request.now)
-        previous = _aggregate(reader, report, compared, variables, request.now)
+        previous = _aggregate(reader, source, compared, variables, request.now)
     presentation = _presentation_of(report, parameters, request)
     data: dict[str, TileData] = {}
     for tile in tiles:

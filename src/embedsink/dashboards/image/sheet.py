@@ -243,7 +243,7 @@ def _tile_elements(tile: Tile, data: TileFields, palette: Palette, box: _Box) ->
         y += LINE_HEIGHT
         yield text_line(text, box.left, y, size=_TEXT_SIZE, colour=palette.muted)
     if not data["rows"]:
-        yield from _empty_tile_elements(tile, palette, box, y)
+        yield from _empty_tile_elements(data.get("unavailable") or tile.empty, palette, box, y)
     elif isinstance(tile, Table):
         yield from _table_elements(tile, data, palette, box, y + CONTENT_MARGIN)
     else:
@@ -292,13 +292,13 @@ def _change_elements(tile: NumberTile | Gauge, data: TileFields, palette: Palett
     yield text_line(text, box.left, y, size=_CHANGE_SIZE, colour=colour, width_max=box.inner_width)
 
 
-def _empty_tile_elements(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterator[str]:
+def _empty_tile_elements(explanation: str, palette: Palette, box: _Box, y: float) -> Iterator[str]:
     """Yield the texts of a tile without rows, in the middle of the space below `y`."""
     middle = box.x + box.width / 2
     y += (box.y + box.height - y) / 2 - 8  # The first baseline is 8 px above the middle.
     yield text_line(NO_DATA, middle, y, size=14, colour=palette.text, is_bold=True, anchor="middle")
-    if tile.empty:
-        without_code_marks = tile.empty.replace("`", "")
+    if explanation:
+        without_code_marks = explanation.replace("`", "")
         for line in wrap(without_code_marks, _TEXT_SIZE, box.inner_width * 0.8, lines_max=2):
             y += EMPTY_LINE_HEIGHT
             yield text_line(line, middle, y, size=_TEXT_SIZE, colour=palette.muted, anchor="middle")

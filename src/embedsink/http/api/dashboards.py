@@ -30,6 +30,7 @@ from embedsink.http.openapi.errors import ACCESS_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, Operation, Success
 from embedsink.http.openapi.parameters import (
     SWITCH,
+    directory_filter_parameters,
     if_none_match,
     parameter,
     scope_parameters,
@@ -41,6 +42,8 @@ from embedsink.http.query_params import check_parameters
 from embedsink.http.section_cache import SectionCache
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
+from embedsink.reports.catalog import depends_on_directory
+from embedsink.reports.scope import DIRECTORY_PARAMETERS
 from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 
@@ -76,7 +79,7 @@ async def show_section(request: Request) -> Response:
     section = _find_section(request)
     # In a thread: checking a `timezone` loads the list of all time zones once, and compares a misspelt one with all.
     period = await run_in_threadpool(parse_period, request, key)
-    etag = _section_etag_check(request, key)
+    etag = _section_etag_check(request, key, section)
     if etag.is_not_modified:
         return etag.not_modified_response(NO_CACHE)
     if all(isinstance(tile, Gauge) for tile in section.tiles):
@@ -110,10 +113,12 @@ def parse_period(request: Request, key: Key) -> Period:
     return period_of(params, deployments=query.getlist("deployment"), allowed=key.scope, now=now)
 
 
-def _section_etag_check(request: Request, key: Key) -> EtagCheck:
+def _section_etag_check(request: Request, key: Key, section: Section) -> EtagCheck:
     """Return the entity tag of the requested section, and whether the client has the section with this tag."""
     # Even without new events, a period such as 7d moves on, and a pending AI query becomes abandoned.
-    return EtagCheck.of(request, key, depends_on_clock=True)
+    reads_directory = any(tile.report_name and depends_on_directory(tile.report_name) for tile in section.tiles)
+    has_filter = not request.query_params.keys().isdisjoint(DIRECTORY_PARAMETERS)
+    return EtagCheck.of(request, key, depends_on_clock=True, depends_on_directory=reads_directory or has_filter)
 
 
 def _find_section(request: Request) -> Section:
@@ -142,7 +147,7 @@ async def _cached_section(request: Request, key: Key, section: Section) -> tuple
     return await cache.get(
         representation_key(request, key),
         # The cache calls this again after the wait for a slot: events loaded meanwhile have changed the tag.
-        current_tag=lambda: _section_etag_check(request, key).tag,
+        current_tag=lambda: _section_etag_check(request, key, section).tag,
         query=lambda: _query_section(request, key, section),
         throttle=engine.limiters.dashboards,
         key_id=key.key_id,
@@ -205,6 +210,7 @@ def period_parameters() -> list[Schema]:
         surface_parameter(),
         timezone_parameter(),
         *scope_parameters(),
+        *directory_filter_parameters(),
     ]
 
 

@@ -23,6 +23,7 @@ from embedsink.errors import Refused, nearest, redact_keys
 from embedsink.http.api.dashboards import NAME_PARAMETER, period_parameters
 from embedsink.http.authentication import check_kind, find_key, session_key
 from embedsink.http.dashboard_registry import DashboardRegistry
+from embedsink.http.execute import run_short_query
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import deployment_parameters, event_filter_parameters
@@ -36,6 +37,7 @@ from embedsink.http.transport import check_transport, is_loopback_host
 from embedsink.protocol.messages import catalog_for
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report
+from embedsink.reports.directory import has_directory
 from embedsink.reports.scope import SURFACES
 from embedsink.settings import Settings
 
@@ -94,8 +96,7 @@ class DashboardPages:
             Refused: a parameter is misspelt, and ignoring a misspelt filter would show all data (`bad_parameter`).
         """
         check_transport(request.scope)
-        # Pages of other sites may link to a dashboard, because showing a page changes nothing.
-        key = session_key(request, allow_cross_site_navigation=True) or self._demo_key(request)
+        key = self.reader_key(request)
         if key is None:
             return RedirectResponse(_login_url(request), 303, headers=self.headers)
         check_kind(key, [KeyKind.READ])
@@ -107,6 +108,11 @@ class DashboardPages:
             return RedirectResponse(url, 303, headers=self.headers)
         check_parameters(request.query_params, known_names)
         return None
+
+    def reader_key(self, request: Request) -> Key | None:
+        """Return the key of the reader's session, or that of the demo; None without a login."""
+        # Pages of other sites may link to a dashboard, because showing a page changes nothing.
+        return session_key(request, allow_cross_site_navigation=True) or self._demo_key(request)
 
     async def page(self, request: Request, template: str, **variables: Any) -> Response:
         """Return a page, rendered from a template. In the demo, the page also logs in a reader without a session."""
@@ -279,6 +285,8 @@ async def show_dashboard(request: Request) -> Response:
     name = request.path_params["name"]
     dashboard = pages.dashboards.find(name)
     reports = await run_in_threadpool(pages.dashboards.reports_for, request.state.engine, name)
+    key = pages.reader_key(request)
+    has_filters = key is not None and await run_short_query(request.state.engine, key, has_directory, scope=key.scope)
     pages.vega.prepare()  # Starts to load the chart library, which the page requests next.
     return await pages.page(
         request,
@@ -288,6 +296,7 @@ async def show_dashboard(request: Request) -> Response:
         periods={period: _period_label(period) for period in PERIODS},
         reports=reports,
         surfaces=SURFACES,
+        has_directory=has_filters,
         no_data=NO_DATA,
         config=_page_config(name, dashboard, reports, pages.vega.path),
         vega=pages.vega.path,

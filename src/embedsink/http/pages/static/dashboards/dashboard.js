@@ -18,8 +18,8 @@ const page = {
     document.head.append(el("script", { src: config.vega, onload: resolve, onerror: () => { page.loading = null; reject(new Error("vega")); } }));
   })),
   scopeLabels: () => [filters.query.get("timezone"), ...[...byId("chips").querySelectorAll("bdi")].map((chip) => chip.textContent)],
-  hasFilters: () => filters.hasFilters(),
-  removeFilters: () => filters.set({ surface: null, deployment: null, tenant: null }),
+  hasFilters: () => filters.count > 0,
+  removeFilters: () => filters.remove(),
   filterBy(name, value, datum) {
     if (name === "period_start") filters.set({ period: null, since: iso(value), until: iso(datum.period_end) });
     else filters.set({ [name]: String(value) });

@@ -2,7 +2,7 @@
 import { byId, el } from "/pages/dom.js";
 import { displayName } from "/pages/format.js";
 
-const LABELS = { surface: "Surface", deployment: "Deployment", tenant: "Tenant" };
+const NAMES = ["surface", "deployment", "tenant", "department", "group"];
 const isoDay = (time) => new Date(time).toISOString().slice(0, 10);
 // The form has the last day, and the URL has the day after it.
 const addDays = (day, by) => isoDay(Date.parse(day) + by * 864e5);
@@ -37,17 +37,18 @@ export class Filters {
       fields[name].setCustomValidity("");
     }
     fields.compare.checked = query.get("compare") !== "off";
-    for (const name of ["surface", "deployment", "tenant", "timezone"]) fields[name].value = query.get(name) ?? "";
+    for (const name of [...NAMES, "timezone"]) if (fields[name]) fields[name].value = query.get(name) ?? "";
     history.replaceState(null, "", `?${query}`);
     for (const link of document.querySelectorAll("[data-keeps-search]")) link.search = query;
     this.renderChips();
   }
 
   renderChips() {
-    const set = Object.keys(LABELS).flatMap((name) => this.query.getAll(name).map((value) => [name, displayName(value)]));
-    byId("chips").replaceChildren(...set.map(([name, value]) => el("li", {},
-      el("button", { type: "button", "aria-label": `Remove filter ${LABELS[name]} ${value}`, onclick: () => this.set({ [name]: null }) },
-        el("bdi", {}, `${LABELS[name]}: ${value}`), el("span", { "aria-hidden": "true" }, "✕")))));
+    const set = NAMES.flatMap((name) => this.query.getAll(name).map((value) => [name, `${name[0].toUpperCase()}${name.slice(1)}: ${displayName(value)}`]));
+    byId("chips").replaceChildren(...set.map(([name, text]) => el("li", {},
+      el("button", { type: "button", "aria-label": `Remove filter ${text}`, onclick: () => this.set({ [name]: null }) },
+        el("bdi", {}, text), el("span", { "aria-hidden": "true" }, "✕")))));
+    this.count = set.length;
     Object.assign(byId("count"), { hidden: !set.length, textContent: set.length });
   }
 
@@ -84,7 +85,7 @@ export class Filters {
     this.onChange();
   }
 
-  hasFilters() {
-    return Object.keys(LABELS).some((name) => this.query.has(name));
+  remove() {
+    this.set(Object.fromEntries(NAMES.map((name) => [name, null])));
   }
 }

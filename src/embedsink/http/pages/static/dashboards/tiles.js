@@ -42,7 +42,8 @@ class Tile {
   // Explains why the tile is empty and what to do.
   showEmpty() {
     const hasFilters = this.page.hasFilters();
-    const content = !hasFilters && this.config.empty ? el("p", {}, this.config.empty) : byId(hasFilters ? "no-data-filtered" : "no-data").content.cloneNode(true);
+    const text = this.answer.unavailable || (!hasFilters && this.config.empty);
+    const content = text ? el("p", {}, text) : byId(hasFilters ? "no-data-filtered" : "no-data").content.cloneNode(true);
     this.replace(el("div", { className: "empty" }, content, hasFilters ? button("Remove all filters", () => this.page.removeFilters()) : ""));
   }
 
