@@ -443,7 +443,7 @@ def test_a_variable_that_no_view_reads_is_refused(loaded_store: LoadedStore, mis
 
 
 def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
-    sql = " ".join(read_views().values())
+    sql = " ".join([*read_views().values(), *read_sql("audit").values()])
     assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == {*VARIABLES, *ROLLUP_VARIABLES}
 
 

@@ -125,6 +125,7 @@ def _describe_key(key: Key) -> dict[str, Any]:
         "label": key.label,
         **{name: None if values is None else sorted(values) for name, values in limits.items()},
         **{name: None if time is None else format_time(time) for name, time in times.items()},
+        "names": key.shows_names,
         "token": key.digest[:_TOKEN_DIGITS],
     }
 

@@ -213,6 +213,7 @@ def test_changes_of_keys_are_recorded_once_with_their_author(site: Site) -> None
         "label": "BI",
         "deployments": [12],
         "tenants": None,
+        "names": False,
         "origins": None,
         "created_at": "",
         "expires_at": None,
@@ -448,7 +449,12 @@ def test_on_a_full_disk_what_cannot_be_recorded_is_refused(tmp_path: Path) -> No
         (data / "audit").symlink_to(disk, target_is_directory=True)
         with running_server(data) as server:
             read, admin, ingest = server.key("read"), server.key("admin"), server.key("ingest")
-            wait_until(lambda: len(in_folder(data, action="key_created")) == 3, description="the keys are recorded")
+            # The server writes this file last. It replaces an older one, which frees a block.
+            recorded = data / "audit/recorded-keys.json"
+            wait_until(
+                lambda: recorded.exists() and len(json.loads(recorded.read_text())) == 3,
+                description="the keys are recorded",
+            )
             with (disk / "filler").open("wb", buffering=0) as filler:
                 for size in (4_096, 1):
                     try:
