@@ -7,7 +7,7 @@ requests and responses.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +19,7 @@ from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import require_scim_key
+from embedsink.http.base_url import base_url_of
 from embedsink.http.client_address import client_address
 from embedsink.http.ingest_admission import Admission
 from embedsink.http.openapi.errors import BODY_REASONS, JOURNAL_REASONS, SCOPE_REASONS
@@ -28,9 +29,11 @@ from embedsink.http.openapi.parts import TEXT, Schema, ref
 from embedsink.http.problems import SCIM_MEDIA_TYPE, SCIM_PREFIX
 from embedsink.http.rate_limiter import Sender
 from embedsink.http.security_headers import NO_STORE
-from embedsink.http.transport import is_https
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
+
+if TYPE_CHECKING:
+    from embedsink.auth.login_provider import LoginProvider
 
 _MEDIA_TYPES = (SCIM_MEDIA_TYPE, "application/json")
 
@@ -65,9 +68,10 @@ async def scim(request: Request) -> Response:
 
 
 def _base_url(request: Request) -> str:
-    """Return the URL of the SCIM API as the client sees it."""
-    scheme = "https" if is_https(request) else "http"
-    return f"{scheme}://{request.url.netloc}{SCIM_PREFIX}"
+    """Return the URL of the SCIM API for locations: that of `server_url` in `identity.toml`, or else of the request."""
+    provider: LoginProvider | None = request.state.login_provider
+    origin = base_url_of(request) if provider is None else provider.login.server_url
+    return f"{origin}{SCIM_PREFIX}"
 
 
 class _Method(NamedTuple):

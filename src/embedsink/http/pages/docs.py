@@ -15,6 +15,7 @@ from embedsink import __version__
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
+from embedsink.http.base_url import base_url_of
 from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.etag import content_etag
@@ -23,7 +24,6 @@ from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
 from embedsink.http.openapi.operation import Operation, Success
 from embedsink.http.openapi.parameters import if_none_match, parameter
 from embedsink.http.openapi.parts import TEXT, Schema, html_page
-from embedsink.http.pages.base_url import base_url_of
 from embedsink.http.pages.docs_content import messages_of, shown_reasons
 from embedsink.http.pages.docs_examples import examples
 from embedsink.http.pages.schema_text import type_text

@@ -1,4 +1,4 @@
-"""The base URL of a request, for examples that readers can paste into a shell."""
+"""The base URL of a request, for locations, and for examples that readers can paste into a shell."""
 
 import re
 
@@ -14,7 +14,7 @@ _HOST_CHARACTERS_MAX = 261
 
 
 def base_url_of(request: Request) -> str:
-    """Return the base URL for the examples of a page, such as `https://events.example.com`.
+    """Return the base URL as the client sees it, such as `https://events.example.com`.
 
     The host and the port are those of the request. The host is `localhost` if the `Host` header is missing, repeated or
     invalid. The scheme is `https`, unless the server accepts keys over HTTP and the request uses HTTP.
