@@ -11,12 +11,14 @@ def normalize_patch(body: bytes) -> bytes:
     """Return the body of a PATCH request in the form of RFC 7644, section 3.5.2. A body that is no JSON is unchanged.
 
     - A manager may be the id as a text instead of an object with `value`.
+    - A name in a value without a path may be a path with a filter, which becomes an operation of its own. The library
+      would ignore it.
     - An entry to remove may have members that are null, such as `{"$ref": null, "value": "12"}`.
     """
     try:
         patch = orjson.loads(body)
         operations = patch["Operations"]
-        patch["Operations"] = [_normalize(operation) for operation in operations]
+        patch["Operations"] = [one for operation in operations for one in _split(_normalize(operation))]
         return orjson.dumps(patch)
     except (ValueError, TypeError, KeyError, AttributeError):
         return body  # The library answers with the error.
@@ -36,6 +38,17 @@ def _normalize(operation: dict[str, Any]) -> dict[str, Any]:
     if isinstance(value, list):
         return operation | {"value": [_without_nulls(entry) for entry in value]}
     return operation
+
+
+def _split(operation: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return an operation without a path as one for its names, and one for each of its paths with a filter."""
+    value = operation.get("value")
+    if operation.get("path") is not None or not isinstance(value, dict):
+        return [operation]
+    by_path = {name: one for name, one in value.items() if "[" in name}
+    by_name = {name: one for name, one in value.items() if name not in by_path}
+    unfiltered = [operation | {"value": by_name}] if by_name or not by_path else []
+    return unfiltered + [operation | {"path": path, "value": one} for path, one in by_path.items()]
 
 
 def _without_nulls(entry: Any) -> Any:

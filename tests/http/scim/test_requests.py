@@ -40,9 +40,14 @@ def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
             for difference in differences(value, actual.get(name), f"{path}.{name}")
         ]
     if isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
-        by_value = sorted(expected, key=str), sorted(actual, key=lambda one: str(one.get("value")))
-        return [difference for pair in zip(*by_value, strict=True) for difference in differences(*pair, path)]
+        # Members of a group have no order. Resources have no `value`, so their order is compared.
+        pairs = zip(sorted(expected, key=_value), sorted(actual, key=_value), strict=True)
+        return [difference for one, other in pairs for difference in differences(one, other, path)]
     return [] if expected == actual else [f"{path}: {actual!r} instead of {expected!r}"]
+
+
+def _value(entry: dict[str, Any]) -> str:
+    return str(entry.get("value"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
