@@ -368,12 +368,13 @@ def _examine_keys(folder: DataFolder) -> Finding:
 
 
 def _examine_identity(folder: DataFolder) -> Finding:
-    """Check that `identity.toml` can be read, and report how many issuers of access tokens it has."""
+    """Check that `identity.toml` can be read, and report the issuers of access tokens and the provider of logins."""
     try:
-        issuers = read_identity(folder.identity).issuers
+        identity = read_identity(folder.identity)
     except EmbedsinkError as error:
         return _problem("identity", str(error))
-    return _ok("identity", f"trusted issuers: {len(issuers):,}.")
+    login = "none" if identity.login is None else identity.login.issuer
+    return _ok("identity", f"issuers of access tokens: {len(identity.issuers):,}. Provider of logins: {login}.")
 
 
 def _examine_audit(folder: DataFolder) -> Finding:

@@ -53,6 +53,9 @@ _KEYS_MISSING = (
 IMPORT_KEY_ID = "import"
 # The maximum number of concurrent queries for single dbt syncs. Each takes a few milliseconds.
 SYNC_LOOKUPS_MAX = 2
+# Logins at the identity provider that are finished at the same time, and those that wait.
+LOGINS_MAX = 4
+LOGINS_WAITING_MAX = 32
 # The maximum number of concurrent downloads of the snapshot. A download keeps its snapshot on the disk, even after a
 # newer one has replaced it.
 SNAPSHOT_DOWNLOADS_MAX = 4
@@ -77,6 +80,8 @@ class Limiters:
     sync_lookups: ConcurrencyLimiter
     # The directory answers one request at a time.
     directory: ConcurrencyLimiter
+    # Anyone can send authorization codes, and each causes a request to the identity provider.
+    logins: ConcurrencyLimiter
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -99,6 +104,9 @@ class Limiters:
             sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
             sync_lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=waiting_max, subject="syncs"),
             directory=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="directory"),
+            logins=ConcurrencyLimiter(
+                LOGINS_MAX, waiting_max=LOGINS_WAITING_MAX, subject="login", setting=f"{LOGINS_MAX} at a time"
+            ),
         )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+from joserfc.jwk import ECKey, KeyParameters, OctKey, OKPKey, RSAKey
+from joserfc.jwk import Key as JwkKey
 
 from embedsink.auth import access_tokens, signing_keys
 from embedsink.auth.access_tokens import AccessTokens
@@ -188,7 +189,8 @@ def test_a_token_with_wrong_claims_is_refused(
         ({"typ": 7}, "is not of the type (typ) at+jwt"),
         ({"alg": "RS512"}, "not allowed"),
         ({"kid": 7}, "is not valid"),
-        ({"crit": ["exp"]}, "is not valid"),
+        ({"crit": ["exp"]}, "has critical headers"),
+        ({"crit": 7}, "has critical headers"),
         ({"crit": ["b64"], "b64": False}, "is not a JWT"),
     ],
 )
@@ -375,6 +377,23 @@ def test_an_issuer_cannot_sign_for_another(issuer: Issuer, tmp_path: Path, monke
             await asyncio.wait({running})
 
         asyncio.run(run())
+
+
+def test_one_key_may_have_several_ids_and_algorithms(issuer: Issuer, tmp_path: Path) -> None:
+    jwk = issuer.jwks[0]
+    issuer.jwks = [jwk | {"kid": "old", "alg": "PS256"}, jwk | {"kid": "old", "alg": "RS256"}, jwk | {"kid": "new"}]
+    for kid in ("old", "new"):
+        assert find(issuer, tmp_path, issuer.token(header={"kid": kid})).label == "user-1"
+
+
+def test_several_keys_may_have_one_id(issuer: Issuer, tmp_path: Path) -> None:
+    kid: KeyParameters = {"kid": "shared"}
+    keys: list[JwkKey] = [RSAKey.generate_key(2048, kid) for _ in range(2)]
+    keys.append(ECKey.generate_key("P-256", kid))
+    issuer.publish(*keys)
+    for key in keys:
+        assert find(issuer, tmp_path, issuer.token(key=key)).label == "user-1"
+    assert_refused(issuer, tmp_path, issuer.token(key=RSAKey.generate_key(2048, kid)), "has a wrong signature")
 
 
 async def find_eventually(tokens: AccessTokens, token: str) -> Key:
@@ -607,7 +626,7 @@ def test_a_configuration_of_another_issuer_is_not_used(
     issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for configuration, message in (
-        ({"issuer": "https://evil.example", "jwks_uri": f"{issuer.url}{JWKS_PATH}"}, "describes another issuer"),
+        ({"issuer": "https://evil.example", "jwks_uri": f"{issuer.url}{JWKS_PATH}"}, "Both must be equal."),
         ({"issuer": issuer.url}, "has no jwks_uri"),
         ({"issuer": issuer.url, "jwks_uri": "http://10.0.0.1/jwks"}, "has no jwks_uri with HTTPS"),
         ({"issuer": issuer.url, "jwks_uri": "file:///etc/passwd"}, "has no jwks_uri with HTTPS"),

@@ -54,6 +54,15 @@ SERVER = "https://events.example.com"
         ("login = 1\n", "login: 1 is not a table, [login]."),
         (login_toml(ISSUER, SERVER, readers=[], admins=[]), "login: permits no person to log in. Add groups"),
         (login_toml(ISSUER, SERVER, scopes=["email"]), 'login.scopes: lacks "openid"'),
+        (login_toml(ISSUER, SERVER, scopes=["openid", "a b"]), "login.scopes[1]: "),
+        (login_toml(ISSUER, SERVER, readers=["*"]), 'login.readers[0]: "*" is not a list of groups or roles'),
+        (login_toml(ISSUER, SERVER, readers=[" "]), 'login.readers[0]: " " is not a list of groups'),
+        (login_toml(ISSUER, SERVER, client_id="a "), 'login.client_id: "a " is not a text.'),
+        (
+            f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "embedsink-test"\ntoken_type = "JWT"\n'
+            + login_toml(ISSUER, SERVER),
+            "has the client_id of [login] as its audience",
+        ),
         (login_toml(ISSUER, SERVER, client_secret="s"), "login.client_secret: is not a field. The fields are issuer,"),
         (login_toml("http://login.example.com", SERVER), "login.issuer: "),
         *(

@@ -1,6 +1,7 @@
 """Sessions: their end, their limits, and the persons whose sessions end at once."""
 
 import json
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +131,13 @@ def test_ended_sessions_take_no_memory(sessions: Sessions, key: Key, clock: Cloc
     assert len(sessions._sessions) == 1
 
 
-def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key) -> None:
+def test_a_new_session_ends_the_former_one_of_the_browser(sessions: Sessions, key: Key) -> None:
+    former = sessions.start(key)
+    token = sessions.start(key, former_token=former)
+    assert (sessions.find(former), sessions.find(token) is not None) == (None, True)
+
+
+def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key, clock: Clock) -> None:
     people = [
         Person("https://a.example", "ann", "s1"),
         Person("https://a.example", "ann", "s2"),
@@ -143,9 +150,28 @@ def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key) ->
     def states() -> list[bool]:
         return [sessions.find(token) is not None for token in tokens]
 
-    assert sessions.end_of_person("https://a.example", subject=None, session_id="s2") == 1
+    def end(subject: str, session_id: str | None, *, started_until: float = math.inf) -> int:
+        return sessions.end_of_person(Person("https://a.example", subject, session_id), started_until=started_until)
+
+    assert end("ann", None, started_until=clock.now - 1) == 0
+    assert end("", "s2") == 1
     assert states() == [True, False, True, True, True]
-    assert sessions.end_of_person("https://a.example", subject="ann", session_id="s1") == 1
+    assert end("ann", "s1") == 1
     assert states() == [False, False, True, True, True]
-    assert sessions.end_of_person("https://a.example", subject="bob", session_id=None) == 1
+    assert end("", "s9") == 0
+    assert end("bob", "s9") == 1  # The provider did not name the session of this login.
     assert states() == [False, False, False, True, True]
+
+
+def test_a_session_follows_its_key_to_another_id(
+    sessions: Sessions, key: Key, cache: KeyCache, store: KeyStore
+) -> None:
+    token = sessions.start(key)
+    content = json.loads(store.path.read_text())
+    content["keys"][0]["key_id"] = "k_renamed"
+    del content["checksum"]
+    store.path.write_text(json.dumps(content))
+    cache.refresh()
+    session = sessions.find(token)
+    assert session is not None
+    assert session.key_id == "k_renamed"

@@ -20,7 +20,7 @@ from embedsink.net import is_loopback
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"]
 _URL_DESCRIPTION = "an https:// URL, or an http:// URL of this machine, without a query"
 _CLAIM_DESCRIPTION = "the name of a claim"
-_ROLES_DESCRIPTION = "a list of groups or roles"
+_ROLES_DESCRIPTION = "a list of groups or roles, without `*`"
 
 
 def check_url(url: object, *, allow_http: bool = True, allow_query: bool = False) -> str:
@@ -44,9 +44,25 @@ def check_url(url: object, *, allow_http: bool = True, allow_query: bool = False
     return url
 
 
+def check_text(text: str) -> str:
+    """Return a text unchanged. Raise ValueError if it is empty, not printable, or has spaces at its ends."""
+    if not text or not text.isprintable() or text != text.strip():
+        raise ValueError("not a text")
+    return text
+
+
+def check_group(group: str) -> str:
+    """Return the name of a group unchanged. Raise ValueError for `*`, which permits no person."""
+    if group == "*":
+        raise ValueError("not a group")
+    return group
+
+
 _Url = Annotated[str, AfterValidator(check_url)]
 _ServerUrl = Annotated[Origin, AfterValidator(check_url)]
-_Text = Annotated[str, Field(min_length=1)]
+_Text = Annotated[str, AfterValidator(check_text)]
+_Group = Annotated[_Text, AfterValidator(check_group)]
+_ScopeName = Annotated[_Text, Field(pattern=r"^\S+$")]
 
 
 class Provider(BaseModel):
@@ -89,6 +105,10 @@ class Issuer(Provider):
     scope_claim: _Text = Field("scope", description=_CLAIM_DESCRIPTION)
     origins: list[Origin] = Field([], description="a list of origins, such as https://app.example.com")
 
+    def accepts_id_tokens_of(self, login: "Login") -> bool:
+        """Return whether an ID token of a login would be a valid access token."""
+        return (self.token_type, self.issuer, self.audience) == ("JWT", login.issuer, login.client_id)
+
 
 class Login(Provider):
     """The OpenID provider with which people log in to the dashboards (OpenID Connect Core 1.0).
@@ -105,11 +125,11 @@ class Login(Provider):
 
     client_id: _Text = Field(description="a text")
     server_url: _ServerUrl = Field(description="the origin of this server, such as https://events.example.com")
-    scopes: list[_Text] = Field(["openid", "profile", "email"], description="a list of scopes")
+    scopes: list[_ScopeName] = Field(["openid", "profile", "email"], description="a list of scopes")
     role_claim: _Text = Field("groups", description=_CLAIM_DESCRIPTION)
-    readers: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
-    admins: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
-    names: list[_Text] = Field([], description=_ROLES_DESCRIPTION)
+    readers: list[_Group] = Field([], description=_ROLES_DESCRIPTION)
+    admins: list[_Group] = Field([], description=_ROLES_DESCRIPTION)
+    names: list[_Group] = Field([], description=_ROLES_DESCRIPTION)
 
     def kinds(self, roles: Collection[object]) -> frozenset[KeyKind]:
         """Return the permissions of a person with these values of `role_claim`."""
@@ -153,9 +173,14 @@ def read_identity(path: Path) -> Identity:
     login = identity.login
     if login is not None and not login.readers and not login.admins:
         raise Misconfigured(f"{path.name}: login: permits no person to log in. Add groups to readers or admins.")
+    if login is not None and any(issuer.accepts_id_tokens_of(login) for issuer in identity.issuers):
+        raise Misconfigured(
+            f'{path.name}: an issuer with token_type "JWT" has the client_id of [login] as its audience, so ID tokens '
+            "would be access tokens. Use another audience."
+        )
     if login is not None and "openid" not in login.scopes:
         raise Misconfigured(f'{path.name}: login.scopes: lacks "openid", which OpenID Connect requires. Add it.')
-    names = [issuer.issuer.rstrip("/") for issuer in identity.issuers]
+    names = [issuer.issuer.rstrip("/").lower() for issuer in identity.issuers]
     for name in names:
         if names.count(name) > 1:
             raise Misconfigured(f"{path.name}: the issuer {preview(name)} is given twice. Delete one of the two.")

@@ -33,8 +33,12 @@ class KeyCache:
 
     def is_live(self, key: Key) -> bool:
         """Return whether a key that `find` returned is still in the file, and neither revoked nor expired."""
+        return self.current(key) is not None
+
+    def current(self, key: Key) -> Key | None:
+        """Return what the file says of a key now, under any id; None if it no longer has the key, or it has ended."""
         current = self._keys.get(key.digest)
-        return current is not None and current.is_live(self._clock())
+        return current if current is not None and current.is_live(self._clock()) else None
 
     def by_id(self, key_id: str) -> Key | None:
         """Return the key with this id, even if it is revoked or expired; None if the file has no such key."""

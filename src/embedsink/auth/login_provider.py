@@ -1,6 +1,5 @@
 """The login of people at an OpenID provider (OpenID Connect Core 1.0): the authorization code flow with PKCE."""
 
-import asyncio
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from embedsink.auth.keys import Key
 from embedsink.auth.parsing import LABEL_CHARACTERS_MAX
 from embedsink.auth.sessions import Person
 from embedsink.auth.signed_tokens import InvalidToken, SignedToken, SigningKeysNotFetched
-from embedsink.auth.signing_keys import FETCH_S_MAX, SigningKeys, fetch_object, provider_client
+from embedsink.auth.signing_keys import SigningKeys, Unreachable
 from embedsink.errors import EmbedsinkError
 
 CALLBACK_PATH = "/login/callback"
@@ -25,6 +24,7 @@ CALLBACK_PATH = "/login/callback"
 _LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 # The claims that may have the name of a person, the best first.
 _NAME_CLAIMS = ("email", "preferred_username", "name", "sub")
+DENIED = "The identity provider did not log you in. Try again."
 _ADVICE = "Try again, or tell the operator, who finds the cause in the log."
 
 
@@ -104,6 +104,18 @@ class LoginProvider:
         url = await self._endpoint("authorization_endpoint")
         return f"{url}{'&' if '?' in url else '?'}{urlencode(parameters)}"
 
+    def check_response(self, issuer: str | None) -> None:
+        """Raise LoginFailed if a response has another issuer (RFC 9207, section 2.4), or lacks an announced one.
+
+        Args:
+            issuer: the parameter `iss` of the response.
+        """
+        is_announced = self._signing_keys.configuration.get("authorization_response_iss_parameter_supported") is True
+        if issuer is None and not is_announced:
+            return
+        if issuer != self.login.issuer:
+            raise LoginFailed(DENIED, "the response has another issuer (iss), or none.")
+
     async def log_in(self, code: str, pending: PendingLogin) -> tuple[Key, Person]:
         """Exchange the code for an ID token. Return what the person may do, and who it is.
 
@@ -118,7 +130,9 @@ class LoginProvider:
             roles = entries_of(signed.claims, self.login.role_claim)
             subject = subject_of(signed.claims)
             scope = scope_of(signed.claims, self.login, shows_names=self.login.shows_names(roles))
-        except (InvalidToken, SigningKeysNotFetched) as error:
+        except SigningKeysNotFetched:
+            raise _unreachable_error("the signing key of the ID token can't be fetched yet.") from None
+        except InvalidToken as error:
             message = f"The identity provider sent an invalid response. {_ADVICE}"
             raise LoginFailed(message, f"the ID token {error}") from None
         kinds = self.login.kinds(roles)
@@ -143,10 +157,10 @@ class LoginProvider:
         session_id = signed.claims.get("sid")
         return key, Person(self.login.issuer, subject, session_id if isinstance(session_id, str) else None)
 
-    async def parse_logout_token(self, token: str) -> Person:
-        """Return the person whom a logout token names (OpenID Connect Back-Channel Logout 1.0, section 2.6).
+    async def parse_logout_token(self, token: str) -> tuple[Person, float]:
+        """Return the person whom a logout token names, and the time of issue in epoch seconds.
 
-        The subject is empty if the token names a session only.
+        The subject is empty if the token names a session only (OpenID Connect Back-Channel Logout 1.0, section 2.6).
 
         Raises:
             InvalidToken: the token is not a valid logout token of the provider.
@@ -159,10 +173,12 @@ class LoginProvider:
         events = claims.get("events")
         if not isinstance(events, dict) or not isinstance(events.get(_LOGOUT_EVENT), dict) or "nonce" in claims:
             raise InvalidToken("is not a logout token")
+        if not isinstance(claims.get("jti"), str):
+            raise InvalidToken("has no id (jti)")
         subject, session_id = claims.get("sub", ""), claims.get("sid")
         if not isinstance(subject, str) or not isinstance(session_id, str | None) or not (subject or session_id):
             raise InvalidToken("names neither a person (sub) nor a session (sid)")
-        return Person(self.login.issuer, subject, session_id)
+        return Person(self.login.issuer, subject, session_id), float(claims["iat"])
 
     @property
     def _redirect_uri(self) -> str:
@@ -189,12 +205,12 @@ class LoginProvider:
         }
         credentials, options = self._client_credentials()
         try:
-            async with asyncio.timeout(FETCH_S_MAX), provider_client(self.login.issuer) as client:
-                response = await fetch_object(client, url, form | credentials, **options)
-        except (TimeoutError, httpx2.TimeoutException):
-            raise _unreachable_error(f"{url}: did not respond within {FETCH_S_MAX:g} s.") from None
+            response = await self._signing_keys.post(url, form | credentials, **options)
+        except Unreachable as error:
+            raise _unreachable_error(str(error)) from None
         except EmbedsinkError as error:
-            raise LoginFailed(f"The identity provider refused the login. {_ADVICE}", str(error)) from None
+            detail = f"{error} At the provider, check client_id, its secret and the redirect URI {self._redirect_uri}."
+            raise LoginFailed(f"The identity provider refused the login. {_ADVICE}", detail) from None
         id_token = response.get("id_token")
         if not isinstance(id_token, str):
             message = f"The identity provider sent an invalid response. {_ADVICE}"
@@ -230,14 +246,18 @@ def _check_id_token(token: SignedToken, client_id: str, nonce: str) -> None:
     claimed_nonce = token.claims.get("nonce")
     if not isinstance(claimed_nonce, str) or not secrets.compare_digest(claimed_nonce.encode(), nonce.encode()):
         raise InvalidToken("has another nonce than the request")
-    if token.claims.get("azp", client_id) != client_id:
+    audiences = token.claims["aud"]
+    has_other_audiences = isinstance(audiences, list) and len(audiences) > 1
+    if token.claims.get("azp", None if has_other_audiences else client_id) != client_id:
         raise InvalidToken("was issued to another client (azp)")
 
 
 def _name_of(claims: Mapping[str, Any]) -> str:
     """Return the name of a person, for messages and logs."""
-    names = [value for name in _NAME_CLAIMS if isinstance(value := claims.get(name), str) and value]
-    return names[0][:LABEL_CHARACTERS_MAX]
+    values = [claims.get(name) for name in _NAME_CLAIMS]
+    # Text with a lone surrogate is not printable either.
+    names = [value for value in values if isinstance(value, str) and value and value.isprintable()]
+    return names[0][:LABEL_CHARACTERS_MAX] if names else "This person"
 
 
 def _unreachable_error(detail: str) -> LoginFailed:

@@ -64,14 +64,17 @@ class Sessions:
         self._idle_timeout_s = idle_timeout_s
         self._sessions: dict[str, _Session] = {}  # by the digest of the token, the oldest first
 
-    def start(self, key: Key, person: Person | None = None) -> str:
+    def start(self, key: Key, person: Person | None = None, *, former_token: str | None = None) -> str:
         """Start a session, and return its token.
 
         Args:
             key: the API key that was entered, or the key of a person.
             person: the person; None for an API key.
+            former_token: the token of the browser's previous session, which ends.
         """
         now = self._clock()
+        if former_token is not None:
+            self.end(former_token)
         self._end_where(lambda session: not self._is_live(session, now))
         of_key = [digest for digest, session in self._sessions.items() if session.key.key_id == key.key_id]
         for digest in islice(of_key, max(0, len(of_key) - SESSIONS_PER_KEY_MAX + 1)):
@@ -87,8 +90,9 @@ class Sessions:
         if session is None:
             return None
         # The operator may have edited the key since the login.
-        key = session.key if session.person is not None else self._keys.by_id(session.key.key_id)
-        assert key is not None  # noqa: S101  The session is live.
+        key = session.key if session.person is not None else self._keys.current(session.key)
+        if key is None:
+            return None
         return SessionKey(**{field.name: getattr(key, field.name) for field in fields(Key)} | {"digest": digest})
 
     def is_live(self, key: SessionKey) -> bool:
@@ -99,23 +103,22 @@ class Sessions:
         """End a session."""
         self._sessions.pop(digest_of(token), None)
 
-    def end_of_person(self, issuer: str, *, subject: str | None, session_id: str | None) -> int:
+    def end_of_person(self, person: Person, *, started_until: float) -> int:
         """End the sessions of a person, or those of one session at the provider. Return their number.
 
         Args:
-            issuer: the provider.
-            subject: the person; None for any.
-            session_id: the session at the provider; None for any.
+            person: the person. An empty subject means any, and a `session_id` of None all sessions of the person. If
+                the provider has not named the session of a login, the subject decides.
+            started_until: the time in epoch seconds after which a session is too new to be meant.
         """
 
         def matches(session: _Session) -> bool:
-            person = session.person
-            return (
-                person is not None
-                and person.issuer == issuer
-                and subject in (None, person.subject)
-                and session_id in (None, person.session_id)
-            )
+            other = session.person
+            if other is None or other.issuer != person.issuer or person.subject not in ("", other.subject):
+                return False
+            is_of_person = person.session_id is None or (other.session_id is None and person.subject != "")
+            is_meant = is_of_person or other.session_id == person.session_id
+            return is_meant and session.ends_at - self._timeout_s <= started_until
 
         return self._end_where(matches)
 

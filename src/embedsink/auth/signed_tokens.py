@@ -65,6 +65,8 @@ class SignedToken:
             raise InvalidToken("is not a JWT") from None
         if not isinstance(claims, dict):
             raise InvalidToken("is not a JWT")
+        if "crit" in signature.headers():  # RFC 7515, section 4.1.11
+            raise InvalidToken("has critical headers (crit), and this server supports none")
         return cls(signature, signature.headers(), claims)
 
     @property
@@ -107,21 +109,22 @@ class SignedToken:
         registry = _registry(algorithms)
         try:
             registry.check_header(dict(self.header))
-            algorithm = registry.get_alg(self.header["alg"]).name  # Raises for an algorithm that is not allowed.
-            key = self._find_key(signing_keys, algorithm)
-            is_valid = validate_compact(self.signature, key, registry=registry)
+            algorithm = registry.get_alg(self.header["alg"])  # Raises for an algorithm that is not allowed.
+            keys = self._find_keys(signing_keys, algorithm.name, algorithm.key_type)
+            # The parameters of a signature are those of the algorithm, so a wrong key can't make it valid.
+            key = next((key for key in keys if validate_compact(self.signature, key, registry=registry)), None)
         except JoseError as error:
             raise InvalidToken(f"is not valid: {preview(error.description or error.error)}") from None
-        if not is_valid:
+        if key is None:
             raise InvalidToken("has a wrong signature")
         return key.thumbprint()
 
-    def _find_key(self, signing_keys: SigningKeys, algorithm: str) -> SigningKey:
-        """Return the key that the header names. Raises the exceptions of `verify`."""
+    def _find_keys(self, signing_keys: SigningKeys, algorithm: str, key_type: str) -> list[SigningKey]:
+        """Return the keys that the header names, at least one. Raises the exceptions of `verify`."""
         key_id = self.header.get("kid")
-        key = signing_keys.find(key_id, algorithm)
-        if key is not None:
-            return key
+        keys = signing_keys.find(key_id, algorithm=algorithm, key_type=key_type)
+        if keys:
+            return keys
         fetched_at = signing_keys.fetched_at
         if fetched_at is not None and key_id is None:
             raise InvalidToken("has no key id (kid), and its issuer has several keys")

@@ -15,7 +15,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import Key, RSAKey, import_key
 
 from embedsink.auth.identity import check_url
-from embedsink.errors import EmbedsinkError, preview
+from embedsink.errors import EmbedsinkError, Misconfigured, preview, redact_keys
 from embedsink.net import is_loopback
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,13 @@ COOL_DOWN_S = 30.0
 FETCH_S_MAX = 5.0
 FETCH_BYTES_MAX = 262_144
 KEYS_MAX = 100
+_DESCRIPTION_CHARACTERS_MAX = 200
 # The minimum size of an RSA key (RFC 7518, section 3.3).
 _RSA_BITS_MIN = 2_048
+
+
+class Unreachable(EmbedsinkError):
+    """The issuer can't be reached, or its server has an error."""
 
 
 class SigningKeys:
@@ -39,6 +44,9 @@ class SigningKeys:
         issuer: the URL of the issuer.
         clock: returns the time in epoch seconds.
         jwks_url: the URL of the JWK Set; None to read it from the issuer's configuration.
+
+    Raises:
+        Misconfigured: an environment variable of the HTTP client is invalid.
     """
 
     def __init__(self, issuer: str, clock: Callable[[], float], *, jwks_url: str | None = None) -> None:
@@ -49,21 +57,50 @@ class SigningKeys:
         self.fetched_at: float | None = None
         self._clock = clock
         self._jwks_url = jwks_url
-        self._keys: dict[str, Key] = {}  # by thumbprint (RFC 7638)
+        self._keys: list[Key] = []
+        self._thumbprints: frozenset[str] = frozenset()  # of these keys (RFC 7638)
+        # One client for all requests: opening one reads the certificates of all authorities, which takes 40 ms.
+        try:
+            self._client = provider_client(issuer)
+        except (ValueError, OSError) as error:
+            detail = f"{issuer}: can't be fetched ({error}). Correct HTTPS_PROXY and SSL_CERT_FILE."
+            raise Misconfigured(detail) from None
         self._cool_down_ends_at = 0.0  # in monotonic seconds
         self._is_requested = asyncio.Event()
         self._is_cooling_down = asyncio.Event()
 
-    def find(self, key_id: str | None, algorithm: str) -> Key | None:
-        """Return the key with this id (`kid`) for an algorithm; without an id, the issuer's only key. Else None."""
-        keys = [key for key in self._keys.values() if key_id is None or key.kid == key_id]
-        if key_id is None and len(keys) > 1:
-            return None
-        return next((key for key in keys if key.get("alg") in (None, algorithm)), None)
+    def find(self, key_id: str | None, *, algorithm: str, key_type: str) -> list[Key]:
+        """Return the keys that may have signed a token (RFC 7517, section 4). Several keys may have one id.
+
+        Args:
+            key_id: the id (`kid`) in the token's header. Without an id, only the issuer's only key is returned.
+            algorithm: the algorithm in the header.
+            key_type: the type of its keys (`kty`).
+        """
+        if key_id is None and len(self._thumbprints) > 1:
+            return []
+        return [
+            key
+            for key in self._keys
+            if key_id in (None, key.kid) and key.key_type == key_type and key.get("alg") in (None, algorithm)
+        ]
 
     def contains(self, thumbprint: str) -> bool:
         """Return whether the issuer has a key with this thumbprint."""
-        return thumbprint in self._keys
+        return thumbprint in self._thumbprints
+
+    async def post(self, url: str, form: Mapping[str, str], **options: Any) -> dict[str, Any]:
+        """Send a form to the issuer, while `run` runs. Return the JSON object of the response.
+
+        Raises:
+            Unreachable: there is no response in time, or an error of the issuer's server.
+            EmbedsinkError: the response is not a JSON object, is too large, or has another status than 200.
+        """
+        try:
+            async with asyncio.timeout(FETCH_S_MAX):
+                return await fetch_object(self._client, url, form, **options)
+        except (TimeoutError, httpx2.TimeoutException):
+            raise Unreachable(f"{url}: did not respond within {FETCH_S_MAX:g} s.") from None
 
     def request_fetch(self) -> int:
         """Request a fetch as soon as the cool-down is over. Return the seconds after which it has probably ended."""
@@ -78,9 +115,9 @@ class SigningKeys:
 
     async def run(self) -> None:
         """Fetch the keys at once, regularly, and on request, until this task is cancelled."""
-        async with provider_client(self.issuer) as client:
+        async with self._client:
             while True:
-                await self._fetch(client)
+                await self._fetch(self._client)
                 self._is_requested.clear()
                 self._cool_down_ends_at = time.monotonic() + COOL_DOWN_S
                 self._is_cooling_down.set()
@@ -114,18 +151,28 @@ class SigningKeys:
         url = self._jwks_url or await self._discover(client)
         jwks = (await fetch_object(client, url)).get("keys")
         if not isinstance(jwks, list):
-            raise EmbedsinkError(f"{url}: is not a JWK Set (RFC 7517). Check jwks_url in identity.toml.")
+            raise EmbedsinkError(f"{url}: is not a JWK Set (RFC 7517). {self._jwks_advice}")
         signing_keys = [key for jwk in jwks[:KEYS_MAX] if (key := _import_signing_key(jwk)) is not None]
         if not signing_keys:
-            raise EmbedsinkError(f"{url}: has no public key for signatures. Check jwks_url in identity.toml.")
-        self._keys = {key.thumbprint(): key for key in signing_keys}
+            raise EmbedsinkError(f"{url}: has no public key for signatures. {self._jwks_advice}")
+        self._keys = signing_keys
+        self._thumbprints = frozenset(key.thumbprint() for key in signing_keys)
+
+    @property
+    def _jwks_advice(self) -> str:
+        """What to check if the JWK Set is wrong."""
+        return f"Check {'the issuer' if self._jwks_url is None else 'jwks_url'} in identity.toml."
 
     async def _discover(self, client: httpx2.AsyncClient) -> str:
         """Fetch the configuration (OpenID Connect Discovery 1.0, section 4). Return the URL of the JWK Set in it."""
         url = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
         configuration = await fetch_object(client, url)
-        if configuration.get("issuer") != self.issuer:
-            raise EmbedsinkError(f"{url}: describes another issuer. Check the issuer in identity.toml.")
+        named = configuration.get("issuer")
+        if named != self.issuer:
+            raise EmbedsinkError(
+                f"{url}: describes the issuer {preview(named)}, and identity.toml has {preview(self.issuer)}. "
+                "Both must be equal."
+            )
         self.configuration = configuration
         return self.endpoint("jwks_uri")
 
@@ -168,7 +215,8 @@ async def fetch_object(
     """Return the JSON object at a URL. With a form, send a POST.
 
     Raises:
-        EmbedsinkError: there is no response, or it is not a JSON object, too large, or has another status than 200.
+        Unreachable: there is no response, or an error of the server.
+        EmbedsinkError: the response is not a JSON object, is too large, or has another status than 200.
         TimeoutException: a read took too long.
     """
     content = b""
@@ -182,7 +230,7 @@ async def fetch_object(
         raise
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         cause = str(error) or type(error).__name__
-        raise EmbedsinkError(f"{url}: can't be fetched ({cause}). Check the URL and the network.") from None
+        raise Unreachable(f"{url}: can't be fetched ({cause}). Check the URL and the network.") from None
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -190,10 +238,17 @@ async def fetch_object(
     if response.status_code != httpx2.codes.OK:  # Redirects are not followed.
         # The error of a token endpoint (RFC 6749, section 5.2).
         description = value.get("error_description", value.get("error")) if isinstance(value, dict) else None
-        cause = f" {preview(description)}" if description is not None else ""
-        raise EmbedsinkError(f"{url}: has the status {response.status_code} instead of 200.{cause} Check the URL.")
+        cause = f" {_shortened(description)}" if isinstance(description, str) else ""
+        error_class = Unreachable if response.is_server_error else EmbedsinkError
+        raise error_class(f"{url}: has the status {response.status_code} instead of 200.{cause}")
     if value is None:
         raise EmbedsinkError(f"{url}: is not JSON. Check the URL.")
     if not isinstance(value, dict):
         raise EmbedsinkError(f"{url}: is not a JSON object. Check the URL.")
     return value
+
+
+def _shortened(description: str) -> str:
+    """Return the beginning of an issuer's error description as a sentence, without characters that can't be printed."""
+    text = "".join(character for character in description if character.isprintable())[:_DESCRIPTION_CHARACTERS_MAX]
+    return redact_keys(text if text.endswith(".") else f"{text}.")

@@ -157,7 +157,8 @@ async def _submit(request: Request, page: LoginPage) -> Response:
     request.scope["state"]["key_id"] = key.key_id  # for log lines
     detail = {"kinds": sorted(key.kinds)}
     await engine.audit.record(replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PAGE))
-    return page.redirect(request, path, request.state.credentials.sessions.start(key))
+    token = request.state.credentials.sessions.start(key, former_token=read_cookie(request))
+    return page.redirect(request, path, token)
 
 
 def _failed_entry(request: Request, actor: str, label: str, cause: str) -> Entry:

@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from embedsink.audit.entry import ANONYMOUS, Action, Entry, Outcome, Via
+from embedsink.auth.sessions import Sessions
 from embedsink.errors import Refused, Unavailable
 from embedsink.http.audit_entries import entry_of
 from embedsink.http.client_address import client_address
@@ -34,15 +35,21 @@ START_PATH, CALLBACK_PATH, BACKCHANNEL_PATH = "/login/start", "/login/callback",
 # How long a person may take at the provider.
 PENDING_S_MAX = 600
 _PENDING_COOKIE = "embedsink_pending_login"
-_DENIED = "The identity provider did not log you in. Try again."
+# The number of finished logins that are remembered.
+_FINISHED_MAX = 10_000
+_BUSY = "The server can't log you in now. Try again in a minute."
 _NOT_PENDING = "This login has expired, or began in another browser. Log in again."
 
 
 class PendingLogins:
-    """The logins that have begun, in signed cookies: a stranger who begins many takes no memory."""
+    """The logins that have begun, in signed cookies: a stranger who begins many takes no memory.
+
+    Each one can be finished once.
+    """
 
     def __init__(self) -> None:
         self._serializer = URLSafeTimedSerializer(secrets.token_bytes(32))
+        self._finished_states: dict[str, None] = {}  # an ordered set, the oldest first
 
     def cookie(self, request: Request, fields: dict[str, str]) -> str:
         """Return the `Set-Cookie` value of a login that begins."""
@@ -57,6 +64,16 @@ class PendingLogins:
         except BadData:
             return None
         return fields
+
+    def finish(self, fields: dict[str, str]) -> bool:
+        """Return whether a login was still pending. From now on, it is finished."""
+        state = fields["state"]
+        if state in self._finished_states:
+            return False
+        if len(self._finished_states) >= _FINISHED_MAX:
+            del self._finished_states[next(iter(self._finished_states))]
+        self._finished_states[state] = None
+        return True
 
 
 async def start(request: Request) -> Response:
@@ -79,53 +96,63 @@ async def start(request: Request) -> Response:
 
 async def finish(request: Request) -> Response:
     """Log in a person whom the provider has sent back (OpenID Connect Core 1.0, section 3.1.2.5)."""
-    from embedsink.auth.login_provider import LoginFailed, PendingLogin
+    from embedsink.auth.login_provider import DENIED, LoginFailed, PendingLogin
 
     check_transport(request.scope)
     page, provider = _page_and_provider(request)
-    fields = request.state.pending_logins.read(request)
+    pending_logins: PendingLogins = request.state.pending_logins
+    fields = pending_logins.read(request)
     query = request.query_params
     state = query.get("state", "")
-    if fields is None or not secrets.compare_digest(state.encode(), fields["state"].encode()):
-        return await _failed(request, LoginFailed(_NOT_PENDING, "the state is not that of a pending login."), "")
+    is_expected = fields is not None and secrets.compare_digest(state.encode(), fields["state"].encode())
+    if fields is None or not is_expected or not pending_logins.finish(fields):
+        error = LoginFailed(_NOT_PENDING, "the state is not that of a pending login.")
+        # A later login of this browser may still be pending.
+        return await _failed(request, error, "", is_finished=False)
     pending = PendingLogin(**fields)
     try:
-        if query.get("iss", provider.login.issuer) != provider.login.issuer:  # RFC 9207
-            raise LoginFailed(_DENIED, "the response has another issuer (iss).")
+        provider.check_response(query.get("iss"))
         if "code" not in query:
             cause = " ".join(query.get(name, "") for name in ("error", "error_description")).strip()
-            raise LoginFailed(_DENIED, f"the provider answered: {cause or 'no code'}")
-        key, person = await provider.log_in(query["code"], pending)
+            raise LoginFailed(DENIED, f"the provider answered: {cause or 'no code'}")
+        async with request.state.engine.limiters.logins.slot(client_address(request.scope)):
+            key, person = await provider.log_in(query["code"], pending)
         detail: dict[str, Any] = {"kinds": sorted(key.kinds), "issuer": person.issuer, "subject": person.subject}
         if key.scope.is_limited:
             detail["scope"] = key.scope.variables()
         entry = replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PROVIDER)
-        await request.state.engine.audit.record(entry)
+        # A logout at the provider must find the session, also while the entry is written.
+        sessions: Sessions = request.state.credentials.sessions
+        token = sessions.start(key, person, former_token=read_cookie(request))
+        try:
+            await request.state.engine.audit.record(entry)
+        except BaseException:
+            sessions.end(token)
+            raise
     except LoginFailed as error:
         return await _failed(request, error, pending.next_path)
-    except Unavailable as error:  # The login can't be recorded.
-        return await page.form(request, pending.next_path, error=str(error), status=503)
+    except Unavailable as error:  # Too many logins wait, or the login can't be recorded.
+        return await _failed(request, LoginFailed(_BUSY, str(error), status=503), pending.next_path)
     request.scope["state"]["key_id"] = key.key_id  # for log lines
     log.info("login", extra={"key_id": key.key_id, "label": key.label, "kinds": sorted(key.kinds)})
-    response = page.redirect(request, pending.next_path, request.state.credentials.sessions.start(key, person))
+    response = page.redirect(request, pending.next_path, token)
     response.headers.append("Set-Cookie", _without_pending(request))
     return response
 
 
 async def end_at_provider(request: Request) -> Response:
     """End the sessions of a person who logged out at the provider (OpenID Connect Back-Channel Logout 1.0)."""
-    from embedsink.auth.signed_tokens import InvalidToken
+    from embedsink.auth.signed_tokens import LEEWAY_S, InvalidToken
 
     check_transport(request.scope)
     page, provider = _page_and_provider(request)
     form = await page.fields(request)
     try:
-        person = await provider.parse_logout_token(form.get("logout_token", ""))
+        person, issued_at = await provider.parse_logout_token(form.get("logout_token", ""))
     except InvalidToken as error:
         raise Refused(Reason.BAD_PARAMETER, f"logout_token: {error}. Send a logout token of the provider.") from None
-    count = request.state.credentials.sessions.end_of_person(
-        person.issuer, subject=person.subject or None, session_id=person.session_id
-    )
+    # A repeated token must not end a later login.
+    count = request.state.credentials.sessions.end_of_person(person, started_until=issued_at + LEEWAY_S)
     log.info("logout_at_provider", extra={"sessions": count})
     if count:
         entry = Entry(
@@ -149,8 +176,15 @@ def _page_and_provider(request: Request) -> "tuple[LoginPage, LoginProvider]":
     return page, provider
 
 
-async def _failed(request: Request, error: "LoginFailed", next_path: str) -> Response:
-    """Log the cause of a failed login, and show the login page with a message."""
+async def _failed(request: Request, error: "LoginFailed", next_path: str, *, is_finished: bool = True) -> Response:
+    """Log the cause of a failed login, and show the login page with a message.
+
+    Args:
+        request: the request.
+        error: the cause.
+        next_path: the page to open after the next login.
+        is_finished: whether the browser's pending login has ended.
+    """
     log.warning("login_failed", extra={"detail": error.detail})
     entry = Entry(
         action=Action.LOGIN_FAILED,
@@ -163,7 +197,8 @@ async def _failed(request: Request, error: "LoginFailed", next_path: str) -> Res
     await request.state.engine.audit.record_or_log(entry)
     page: LoginPage = request.state.login_page
     response = await page.form(request, redirect_path(next_path), error=str(error), status=error.status)
-    response.headers.append("Set-Cookie", _without_pending(request))
+    if is_finished:
+        response.headers.append("Set-Cookie", _without_pending(request))
     return response
 
 
