@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from embedsink.auth.identity import Login
 from embedsink.errors import Misconfigured
 from embedsink.http import server
 from embedsink.http.server import ListenOptions, connections_max
@@ -213,3 +214,27 @@ def test_a_server_does_not_load_numpy() -> None:
     look = "import sys, embedsink.http.server; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
     assert result.stdout == "False\n", "numpy takes 12 MiB, and only repairs need it"
+
+
+@pytest.mark.parametrize(
+    ("options", "server_url", "message"),
+    [
+        ({}, "https://events.example.com", "Give --behind-proxy"),
+        ({"behind_proxy": True}, "http://127.0.0.1:8321", "login.server_url has HTTP"),
+        ({"certificate": Path("c.pem")}, "http://127.0.0.1:8321", "login.server_url has HTTP"),
+        ({}, "http://127.0.0.1:8321", None),
+        ({"behind_proxy": True}, "https://events.example.com", None),
+        ({"certificate": Path("c.pem")}, "https://events.example.com", None),
+    ],
+)
+def test_logins_need_a_server_url_with_the_scheme_of_the_server(
+    options: dict[str, Any], server_url: str, message: str | None
+) -> None:
+    login = Login(issuer="https://login.example.com", client_id="c", server_url=server_url, readers=["r"])
+    listen = ListenOptions(**options)
+    if message is None:
+        listen.check_server_url(login)
+    else:
+        with pytest.raises(Misconfigured, match=message):
+            listen.check_server_url(login)
+    listen.check_server_url(None)

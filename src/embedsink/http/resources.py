@@ -30,16 +30,18 @@ from embedsink.settings import Settings
 TAGS = (
     Tag("Sending", "Send events from pages and pipelines.", (events,)),
     Tag("Reading", "Read reports and events, in the scope of the key.", (reports, exports, live, inspection)),
+    # Its page comes before the dashboards, because the path of a dashboard matches its path too.
+    Tag("Audit", "Who did what: logins, keys, settings, exports and replays.", (audit_page, audit)),
     Tag(
         "Dashboards",
         "The dashboard pages and the data that they show. To log in, use a read key or the identity provider.",
-        # The page of the audit trail comes first, because the path of a dashboard matches its path too.
-        (audit_page, dashboard_pages, dashboards, login, provider_login),
+        (dashboard_pages, dashboards, login, provider_login),
     ),
     Tag("Quarantine", "Stored rejections with their reasons.", (quarantine,)),
     Tag("Deployments", "Deployments, and the results of their dbt syncs.", (deployments, dbt_syncs)),
-    Tag("Directory", "Viewers and their groups, provisioned by an identity provider (SCIM 2.0).", (scim,)),
-    Tag("Audit", "Who did what: logins, keys, settings, exports and replays.", (audit,)),
+    Tag("Users", "The users of the directory, provisioned by an identity provider (SCIM 2.0).", (scim.USERS,)),
+    Tag("Groups", "The groups of the directory (SCIM 2.0).", (scim.GROUPS,)),
+    Tag("Directory", "Searches, bulk requests and the description of the directory (SCIM 2.0).", (scim.DIRECTORY,)),
     Tag("Server", "Health, metrics and documentation.", (health, openapi, docs, assets, vega_bundle, problems)),
     Tag("Browser", "Modules for pages of any origin.", (browser,)),
 )

@@ -18,7 +18,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from embedsink.auth.identity import read_identity
+from embedsink.auth.identity import Login, read_identity
 from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.errors import EmbedsinkError, Misconfigured
@@ -65,6 +65,24 @@ class ListenOptions:
                 f"--host {self.host}: keys would be sent unencrypted. Give --certificate and --private-key, "
                 "or --behind-proxy if a proxy in front of this server uses HTTPS."
             )
+
+    def check_server_url(self, login: Login | None) -> None:
+        """Raise Misconfigured if browsers can't log in at `server_url`, because its scheme is not that of this server.
+
+        Args:
+            login: the provider of logins; None without one.
+        """
+        if login is None:
+            return
+        is_https = login.server_url.startswith("https:")
+        is_encrypted = self.certificate is not None or self.behind_proxy
+        if is_https and not is_encrypted:
+            raise Misconfigured(
+                "identity.toml: login.server_url has HTTPS, but this server has not. Give --behind-proxy if a proxy in "
+                "front of this server uses HTTPS, or --certificate and --private-key."
+            )
+        if not is_https and is_encrypted:
+            raise Misconfigured("identity.toml: login.server_url has HTTP, but this server has HTTPS. Correct it.")
 
     def check_certificate(self) -> None:
         """Raise Misconfigured if a certificate and a private key are given, and can't be loaded."""
@@ -140,7 +158,7 @@ def serve(folder: DataFolder, settings: Settings, options: ListenOptions, *, dem
     # Check the lock, the keys and the issuers before uvicorn starts, so that a failed start prints one message.
     with FolderLock(folder):  # The engine takes the lock again.
         KeyStore(folder.keys).keys()
-        read_identity(folder.identity)
+        options.check_server_url(read_identity(folder.identity).login)
     with options.bound_sockets(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(bound.getsockname()[:2]) for bound in sockets]})
         return _serve_on(sockets, folder, settings, options, demo)

@@ -104,9 +104,7 @@ def _resource_endpoints(name: str) -> dict[str, dict[str, _Method]]:
     }
 
 
-_ENDPOINTS: dict[str, dict[str, _Method]] = {
-    **_resource_endpoints("User"),
-    **_resource_endpoints("Group"),
+_DIRECTORY_ENDPOINTS: dict[str, dict[str, _Method]] = {
     "/.search": {"post": _Method("searchDirectory", "Search users and groups", schema="ScimList", body="ScimSearch")},
     "/Bulk": {"post": _Method("bulkChange", "Make several changes", schema="ScimBulk", body="ScimBulk")},
     "/ServiceProviderConfig": {
@@ -117,10 +115,6 @@ _ENDPOINTS: dict[str, dict[str, _Method]] = {
     "/Schemas": {"get": _Method("listSchemas", "List the schemas", schema="ScimList")},
     "/Schemas/{id}": {"get": _Method("readSchema", "Read a schema", schema="ScimObject")},
 }
-ROUTES = [
-    Route(SCIM_PREFIX + path, scim, methods=[method.upper() for method in methods])
-    for path, methods in _ENDPOINTS.items()
-]
 # What the protocol's own errors mean (RFC 7644, section 3.12), by status.
 _PROTOCOL_ERRORS = {
     400: "The request is invalid; `scimType` and `detail` say why.",
@@ -157,9 +151,23 @@ class _ScimOperation(Operation):
         return [*successes, *(errors[status] for status in sorted(errors))]
 
 
-def operations(_: Settings) -> list[Operation]:
-    """Describe the routes."""
-    return [_operation(path, name, method) for path, methods in _ENDPOINTS.items() for name, method in methods.items()]
+class _Endpoints:
+    """A part of the SCIM API, as `http/resources.py` expects it: routes, and the operations that describe them."""
+
+    def __init__(self, endpoints: dict[str, dict[str, _Method]]) -> None:
+        self._endpoints = endpoints
+        self.ROUTES = [
+            Route(SCIM_PREFIX + path, scim, methods=[method.upper() for method in methods])
+            for path, methods in endpoints.items()
+        ]
+
+    def operations(self, _: Settings) -> list[Operation]:
+        """Describe the routes."""
+        return [
+            _operation(path, name, method)
+            for path, methods in self._endpoints.items()
+            for name, method in methods.items()
+        ]
 
 
 def _operation(path: str, name: str, method: _Method) -> Operation:
@@ -219,3 +227,8 @@ def _parameters(path: str, name: str) -> Sequence[Schema]:
     if name in ("post", "put", "patch"):
         parameters.append(content_encoding())
     return parameters
+
+
+USERS = _Endpoints(_resource_endpoints("User"))
+GROUPS = _Endpoints(_resource_endpoints("Group"))
+DIRECTORY = _Endpoints(_DIRECTORY_ENDPOINTS)
