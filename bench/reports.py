@@ -22,10 +22,10 @@ from rich.table import Table
 from bench.options import REPOSITORY, DataRoot, Events
 from bench.results import Goal, Result, median_of, ratio_of
 from bench.server import BenchError, fresh_folder
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import report_names
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_views
 
 ENDS_AT = datetime(2026, 11, 21)
@@ -122,7 +122,7 @@ class _Run:
 
 
 def _run(store: Store, view: str, since: datetime | None) -> _Run:
-    with store.reader({**EVERYTHING, "since": since, "now": ENDS_AT}) as reader:
+    with store.reader({**EVERYTHING.variables(), "since": since, "now": ENDS_AT}) as reader:
         started_at, before = time.perf_counter(), _cpu_ms()
         for _ in reader.rows(view):
             pass

@@ -17,7 +17,7 @@ from embedsink.demo.ports import free_port_pairs
 from embedsink.demo.send import Browsers, SendCounts
 from embedsink.demo.server import ChildServer
 from embedsink.errors import EmbedsinkError
-from embedsink.store.reader import EVERYTHING
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 
 CATCH_UP_TIMEOUT_S = 180
@@ -113,7 +113,7 @@ def fresh_folder(root: Path) -> Iterator[DataFolder]:
 
 def stored_rows(folder: DataFolder) -> int:
     """Return the number of events and actions in the snapshot of a stopped server."""
-    with open_snapshot(folder.snapshot, EVERYTHING) as reader:
+    with open_snapshot(folder.snapshot, EVERYTHING.variables()) as reader:
         rows, _ = reader.run(
             "select count(*) as row_count from (select event_id from event union all select action_id from action)"
         )

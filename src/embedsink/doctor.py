@@ -19,12 +19,12 @@ from embedsink.durable_files import free_bytes
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of, number_of_identity
+from embedsink.key_scope import EVERYTHING
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, is_segment_or_part, read_loss_note, segment_numbers
 from embedsink.reports.catalog import all_reports, missing_reports_warning
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.schema import check_duckdb_version
 from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
 from embedsink.store.sql_files import read_sql
@@ -146,7 +146,7 @@ def _examine_checksums(check: str, snapshot: Path) -> Iterator[Finding]:
 def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
     """Check the reports and the rows of the snapshot. Check the dashboards, even if the snapshot can't be opened."""
     try:
-        reader = open_snapshot(folder.snapshot, EVERYTHING)
+        reader = open_snapshot(folder.snapshot, EVERYTHING.variables())
     except EmbedsinkError as error:
         yield _problem("snapshot", str(error))
         yield _examine_dashboards(folder, None)
@@ -289,7 +289,7 @@ def _compare_with_snapshot(
     lowest_number = min(map(number_of_identity, identities), default=0)
     lowest_name = f"{lowest_number:012d}"  # A segment's name begins with its number, in twelve digits.
     try:
-        with open_snapshot(folder.snapshot, EVERYTHING) as reader:
+        with open_snapshot(folder.snapshot, EVERYTHING.variables()) as reader:
             loaded, _ = reader.first_row(_SEGMENTS_SQL.format(lowest_name=lowest_name))
     except EmbedsinkError:
         if folder.snapshot.exists():

@@ -31,6 +31,7 @@ from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.limits import JournalLimits
 from embedsink.journal.recovery import Recovery
 from embedsink.journal.writer import Journal, OnDurable
+from embedsink.key_scope import EVERYTHING
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
@@ -39,7 +40,6 @@ from embedsink.settings import Settings
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import EVERYTHING
 
 log = logging.getLogger(__name__)
 
@@ -263,7 +263,7 @@ class Engine:
     def _restore_quarantine_budget(self) -> None:
         """Count the rejections that were quarantined today against the daily budget of each key."""
         try:
-            with self.store.reader(EVERYTHING, is_short=True) as reader:
+            with self.store.reader(EVERYTHING.variables(), is_short=True) as reader:
                 rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for the repair, so today's usage starts at zero.

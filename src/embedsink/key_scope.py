@@ -15,12 +15,20 @@ class KeyScope:
 
     deployments: frozenset[int] | None = None
     tenants: frozenset[str] | None = None
-    shows_names: bool = True
+    shows_names: bool = False
 
     @property
     def is_limited(self) -> bool:
         """Whether the key is limited. A response to a limited key must not depend on rows outside the scope."""
         return self.deployments is not None or self.tenants is not None
+
+    def allows_deployment(self, deployment: int) -> bool:
+        """Return whether the deployment is in the scope."""
+        return self.deployments is None or deployment in self.deployments
+
+    def allows_tenant(self, tenant: str) -> bool:
+        """Return whether the tenant is in the scope."""
+        return self.tenants is None or tenant in self.tenants
 
     def variables(self) -> dict[str, object]:
         """Return the session variables with which the views apply the scope (sql/macros/)."""
@@ -29,3 +37,6 @@ class KeyScope:
             "tenants": None if self.tenants is None else tuple(sorted(self.tenants)),
             "shows_names": self.shows_names,
         }
+
+
+EVERYTHING = KeyScope(shows_names=True)

@@ -63,6 +63,14 @@ SERVER = "https://events.example.com"
             + login_toml(ISSUER, SERVER),
             "has the client_id of [login] as its audience",
         ),
+        (
+            login_toml(ISSUER, SERVER, tenants_claim="groups", deployments_claim="groups"),
+            "tenants_claim and deployments_claim are the same claim",
+        ),
+        (
+            login_toml(f"{ISSUER}/.well-known/openid-configuration", SERVER),
+            f'/.well-known/openid-configuration" is not an issuer. Did you mean {ISSUER}?',
+        ),
         (login_toml(ISSUER, SERVER, client_secret="s"), "login.client_secret: is not a field. The fields are issuer,"),
         (login_toml("http://login.example.com", SERVER), "login.issuer: "),
         *(

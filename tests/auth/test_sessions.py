@@ -82,6 +82,15 @@ def test_an_open_stream_counts_as_use(sessions: Sessions, key: Key, clock: Clock
     assert not sessions.is_live(found)
 
 
+def test_looking_for_a_session_is_no_use(sessions: Sessions, key: Key, clock: Clock) -> None:
+    token = sessions.start(key)
+    clock.now += 29
+    assert sessions.has(token)
+    clock.now += 1
+    assert not sessions.has(token)
+    assert not sessions.has("unknown")
+
+
 def test_a_logout_ends_one_session(sessions: Sessions, key: Key) -> None:
     token, other = sessions.start(key), sessions.start(key)
     sessions.end(token)

@@ -18,9 +18,9 @@ from embedsink.backup.restore import restore_backup
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
 from embedsink.journal.segment import identity_of
+from embedsink.key_scope import EVERYTHING
 from embedsink.settings import Settings
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 from tests.support.crash_harness import CrashHarness, Server, senders
 from tests.support.servers import wait_until
@@ -97,7 +97,7 @@ def started(folder: DataFolder) -> list[str]:
             return engine.loader.status.damaged
 
     assert asyncio.run(run()) == []
-    with open_snapshot(folder.snapshot, EVERYTHING) as reader:
+    with open_snapshot(folder.snapshot, EVERYTHING.variables()) as reader:
         [totals] = reader.dicts("totals")
         ids = [str(row[0]) for rows in reader.rows(SelectQuery("event", ("event_id",))) for row in rows]
     assert totals["view_count"] == len(ids)

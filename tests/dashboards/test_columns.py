@@ -10,9 +10,9 @@ from embedsink.dashboards.columns import columns_read, required_columns, result_
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.lint import columns_shown
 from embedsink.dashboards.model import Gauge, NumberTile, Section
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import Report, ReportColumn, all_reports
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING
 from tests.dashboards.test_shipped_dashboards import shown
 from tests.support.given import Given
 
@@ -115,7 +115,7 @@ def test_shipped_dashboards_show_the_same_with_all_columns_selected(
 
 
 def test_a_query_selects_the_report_columns_that_a_file_names(opened: Store) -> None:
-    with opened.reader(EVERYTHING) as reader:
+    with opened.reader(EVERYTHING.variables()) as reader:
         reports = {report.name: report for report in all_reports(reader)}
     seen_count = 0
     for dashboard in read_dashboards().values():

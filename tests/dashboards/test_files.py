@@ -13,9 +13,9 @@ from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.lint import check_dashboards
 from embedsink.dashboards.model import Chart, Gauge, NumberTile
 from embedsink.errors import Misconfigured
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING
 from tests.support.paths import ROOT
 
 SHIPPED = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
@@ -30,7 +30,7 @@ Change = Callable[[dict[str, Any]], object]
 
 @pytest.fixture(scope="module")
 def reports(opened: Store) -> list[Report]:
-    with opened.reader(EVERYTHING) as reader:
+    with opened.reader(EVERYTHING.variables()) as reader:
         return all_reports(reader)
 
 

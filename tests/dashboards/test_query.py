@@ -14,10 +14,10 @@ from embedsink.dashboards.model import Section
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import TileData, query_section
 from embedsink.journal.segment import inspect
-from embedsink.key_scope import KeyScope
+from embedsink.key_scope import EVERYTHING, KeyScope
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from tests.support.given import write_segment
 from tests.support.stores import open_store
 
@@ -43,7 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def reports(store: Store) -> dict[str, Report]:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         return {report.name: report for report in all_reports(reader)}
 
 
@@ -51,7 +51,7 @@ def answers(store: Store, reports: dict[str, Report], *tiles: dict[str, Any], pa
     """Return the answers of tiles in one section, in their order."""
     charts = [{"id": f"c{index}"} | tile for index, tile in enumerate(tiles)]
     section = Section.model_validate({"id": "s", "title": "S", "charts": charts})
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         tile_data = query_section(reader, section, period_of(params, now=NOW), reports=reports, now=NOW)
     return [tile_data[one["id"]] for one in charts]
 
@@ -75,7 +75,7 @@ def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployme
     )
     for deployments, value in (((), 1), (("2",), 0)):
         period = period_of({"since": "2026-11-03", "until": "2026-11-05"}, deployments=deployments, now=NOW)
-        with store.reader(EVERYTHING) as reader:
+        with store.reader(EVERYTHING.variables()) as reader:
             tiles = query_section(reader, section, period, reports=reports, now=NOW)
         assert tiles["a"].value == value
 
@@ -156,7 +156,7 @@ def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Sto
     params = {"since": "2026-11-05", "until": "2026-11-07"}
     # Another deployment's first event is from the 2nd, and this deployment's is from the 4th.
     period = period_of(params, allowed=KeyScope(frozenset({2})), now=NOW)
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         tiles = query_section(reader, section, period, reports=reports, now=NOW)
     assert (tiles["a"].value_before, tiles["a"].change) == (1, NO_COMPARISON)
 
@@ -201,7 +201,7 @@ def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> 
         for index, at in enumerate(("2026-11-01T10:00", "2026-11-04T10:00", "2026-11-08T10:00", "2026-11-12T10:00"))
     ]
     store.load(inspect(write_segment(tmp_path, [*given, {"type": "view", "at": "2026-11-04T10:00"}])))
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         reports = {report.name: report for report in all_reports(reader)}
     marks = {"report": "sync_impact", "at": "completed_at", "title": "Sync"}
     chart = {"kind": "chart", "title": "A", "report": "views", "spec": {"mark": "bar"}, "marks": marks}

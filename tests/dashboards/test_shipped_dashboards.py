@@ -11,8 +11,8 @@ from embedsink.dashboards.model import Chart, NumberTile
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import TileData, query_section
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import all_reports
-from embedsink.store.reader import EVERYTHING
 from tests.support.given import Given, write_segment
 from tests.support.stores import open_store
 
@@ -25,7 +25,7 @@ def shown(folder: Path, given: Iterable[Given], params: dict[str, str] | None = 
     store = open_store(folder / "store.duckdb")
     store.load(inspect(write_segment(folder, given)))
     tiles: Shown = {}
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         for name, dashboard in read_dashboards().items():
             for section in dashboard.sections:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.store.reader import EVERYTHING
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 from tests.support.envelopes import view
 from tests.support.servers import RunningServer, running_server, wait_until
@@ -46,7 +46,7 @@ def test_a_store_that_breaks_under_readers_is_reopened_and_loses_nothing(tmp_pat
         wait_until(lambda: server.get("/readyz").status == 200, description="the store is open again", timeout_s=10)
         assert server.stop() == 0
     count = EVENT_COUNT * sent_count
-    with open_snapshot(server.data / "store.duckdb", EVERYTHING) as reader:
+    with open_snapshot(server.data / "store.duckdb", EVERYTHING.variables()) as reader:
         row, _ = reader.first_row("select count(*) as event_count, count(distinct event_id) as id_count from event")
     assert row == {"event_count": count, "id_count": count}
 

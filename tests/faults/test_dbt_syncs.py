@@ -18,9 +18,9 @@ from embedsink.client.http_client import HttpClient
 from embedsink.errors import EmbedsinkError, Refused
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import trailer
+from embedsink.key_scope import EVERYTHING
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.reasons import Reason
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.support.app import Server, open_server, problem
 from tests.support.crash_harness import Server as Process
@@ -187,7 +187,9 @@ def test_results_are_found_after_the_store_was_replaced(tmp_path: Path) -> None:
             return not server.engine.syncs._unloaded
 
         wait_until(is_loaded, description="it is loaded")
-        with server.engine.store.reader(EVERYTHING) as reader:  # The loader may be using its own connection.
+        with server.engine.store.reader(
+            EVERYTHING.variables()
+        ) as reader:  # The loader may be using its own connection.
             reader._execute("delete from sync; delete from sync_file")
         server.engine.store.opened_count += 1
         for job in ("job1", "job2"):

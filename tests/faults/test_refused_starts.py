@@ -13,7 +13,7 @@ import embedsink
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import trailer
-from embedsink.store.reader import EVERYTHING
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 from tests.support.given import write_segment
 from tests.support.programs import require
@@ -101,6 +101,13 @@ def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, change: str) 
         embedsink.open(folder.path).report("views")
 
 
+def test_a_login_secret_without_a_login_is_a_clear_error(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDSINK_LOGIN_CLIENT_SECRET", "s3cret")
+    message = run(folder, ["serve"])
+    assert message.startswith("EMBEDSINK_LOGIN_CLIENT_SECRET: is set, but identity.toml has no [login]. Add it,")
+    assert "s3cret" not in message
+
+
 @pytest.mark.server
 @pytest.mark.parametrize(
     ("name", "fault", "sentence"),
@@ -128,7 +135,7 @@ def assert_nothing_is_lost(folder: DataFolder) -> None:
         [sys.executable, "-m", "embedsink", "snapshot", "--data", str(folder.path)], capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
-    with open_snapshot(folder.snapshot, EVERYTHING) as reader:
+    with open_snapshot(folder.snapshot, EVERYTHING.variables()) as reader:
         counts, _ = reader.first_row(
             "select (select count(*) from event) as events, (select count(*) from loss) as lost"
         )

@@ -16,8 +16,9 @@ from embedsink.errors import Unavailable
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.spool import spool_query
 from embedsink.http.streaming import Download, _read_chunks
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.format_writers import write_rows
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import view
 from tests.support.servers import wait_until
@@ -46,7 +47,7 @@ def test_an_abandoned_report_occupies_its_slot_until_its_thread_ends(narrow: Ser
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-        task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING, write, key_id="k_reader"))
+        task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING.variables(), write, key_id="k_reader"))
         await asyncio.to_thread(write_started.wait, 10)
         for _ in range(2):
             task.cancel()

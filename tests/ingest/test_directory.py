@@ -13,9 +13,9 @@ from scim2_server.requests import ScimRequest
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import read_directory_changes
+from embedsink.key_scope import EVERYTHING
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
-from embedsink.store.reader import EVERYTHING
 from tests.support.servers import wait_until
 from tests.support.stores import make_folder
 
@@ -83,7 +83,7 @@ async def provision(engine: Engine) -> list[dict[str, Any]]:
 
 def stored_count(engine: Engine) -> int:
     """Return the number of resources in the store, including deleted ones."""
-    with engine.store.reader(EVERYTHING) as reader:
+    with engine.store.reader(EVERYTHING.variables()) as reader:
         return len(reader.dicts("directory_resource"))
 
 

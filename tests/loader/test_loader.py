@@ -24,6 +24,7 @@ from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import Segment, identity_of, sealed_name, trailer
+from embedsink.key_scope import EVERYTHING
 from embedsink.loader import copy_file, pending, publisher, snapshot
 from embedsink.loader.loader import Loader
 from embedsink.loader.status import error_message
@@ -35,7 +36,7 @@ from embedsink.store import database
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
 from embedsink.store.ledger import LoadCounts
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from embedsink.store.verify import read_every_row
@@ -261,7 +262,7 @@ def test_a_snapshot_is_complete_while_a_reader_has_a_transaction_open(folder: Da
     with opened(folder) as loader:
         add_segment(folder, 1, count=3_000)
         load_all(loader)
-        reader = loader._store.reader(EVERYTHING)
+        reader = loader._store.reader(EVERYTHING.variables())
         rows = reader.rows("event")
         next(rows)
         add_segment(folder, 20)
@@ -804,7 +805,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_continues(
     with opened(folder) as loader:
         add_segment(folder, 1)
         load_all(loader)
-        reader = loader._store.reader(EVERYTHING)
+        reader = loader._store.reader(EVERYTHING.variables())
         add_segment(folder, 2)
         with monkeypatch.context() as patch:
 
@@ -891,7 +892,7 @@ def test_successful_loads_do_not_hide_failing_snapshots(folder: DataFolder, monk
 
 def test_closing_the_store_does_not_wait_for_a_long_query(folder: DataFolder) -> None:
     with opened(folder) as loader:
-        reader = loader._store.reader(EVERYTHING)
+        reader = loader._store.reader(EVERYTHING.variables())
         asking = threading.Thread(target=lambda: ask_for_long(reader))
         asking.start()
         time.sleep(0.3)

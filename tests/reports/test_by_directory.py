@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from embedsink.errors import Refused
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import depends_on_directory, reports_with_dimensions, view_of, visible_columns
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.reports.test_cases import clear
 from tests.support.given import instant, write_segment
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(store: Store, report: str, **scope: Any) -> list[Row]:
     """Return the rows of a report as clients get them."""
     view = view_of(report, Scope(**scope))
-    with store.reader({**EVERYTHING, "now": NOW, **scope}) as reader:
+    with store.reader({**EVERYTHING.variables(), "now": NOW, **scope}) as reader:
         names = visible_columns(reader, view)
         return [dict(zip(names, row, strict=True)) for batch in reader.rows(SelectQuery(view, names)) for row in batch]
 

@@ -17,11 +17,12 @@ import pytest
 import yaml
 
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import view_of, visible_columns
 from embedsink.reports.scope import Scope
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from embedsink.store.sql_files import LAYERS, read_sql, read_views, sql_folder
 from embedsink.store.view_catalog import Column
 from tests.support.given import ACTIONS, REQUIRED, instant, write_segment
@@ -82,7 +83,7 @@ def reader_of(report: str, case: dict[str, Any], store: Store, folder: Path) -> 
 
 
 def scope_of(case: dict[str, Any]) -> dict[str, object]:
-    scope: dict[str, object] = {**EVERYTHING, "now": case.get("now")} | case.get("scope", {})
+    scope: dict[str, object] = {**EVERYTHING.variables(), "now": case.get("now")} | case.get("scope", {})
     instants = {name: instant(scope[name]) for name in ("since", "until", "now") if scope.get(name) is not None}
     return scope | instants
 
@@ -133,7 +134,7 @@ def test_the_first_case_has_no_events(report: str) -> None:
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_report_describes_itself_and_its_columns(report: str, store: Store) -> None:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         title, question, grain = reader.comment(report).splitlines()
         assert not title.endswith(".")
         assert question.endswith("?")
@@ -152,7 +153,7 @@ def test_report_and_its_columns_are_documented(report: str, store: Store) -> Non
     section = re.search(rf"(?ms)^### `{report}`$(.*?)(?=^##)", text + "\n## end")
     assert section, f"docs/reports.md has no section `{report}`"
     listed = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \|", section[1])
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         assert listed == [(column.name, column.type.lower()) for column in reader.columns(report)]
         assert section[1].split("\n\n")[1] == reader.comment(report).splitlines()[1]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING
 from tests.support.given import write_segment
 from tests.support.stores import open_store
 
@@ -34,7 +34,7 @@ def csv_of(folder: Path, given: list[dict[str, Any]], *, guard: bool) -> str:
     folder.mkdir(exist_ok=True)
     store = open_store(folder / "store.duckdb")
     store.load(inspect(write_segment(folder, given)))
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         written = b"".join(csv_chunks(reader, "drilldowns", CsvOptions(guard=guard))).decode()
     store.close()
     return written
@@ -94,7 +94,7 @@ def test_text_stays_one_cell_with_any_separator(tmp_path: Path, separator: str) 
 def test_a_row_with_one_empty_field_is_written_as_quotes(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
     store.load(inspect(write_segment(tmp_path, [{"type": "download"}])))
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         assert b"".join(csv_chunks(reader, SelectQuery("download_audit", ("title",)))) == b'title\r\n""\r\n'
     store.close()
 
@@ -115,7 +115,7 @@ def test_only_rows_with_the_selected_texts_are_read(tmp_path: Path) -> None:
     store.load(inspect(write_segment(tmp_path, given)))
 
     def titles(*where: tuple[str, str], limit: int | None = None) -> list[str]:
-        with store.reader(EVERYTHING) as reader:
+        with store.reader(EVERYTHING.variables()) as reader:
             selection = SelectQuery("download_audit", ("title",), limit, where=where)
             return [title for rows in reader.rows(selection) for (title,) in rows]
 

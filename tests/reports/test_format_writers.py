@@ -16,13 +16,14 @@ import pytest
 from nanoarrow.ipc import InputStream
 
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import EVENT_VIEW, report_names, type_of, visible_columns
 from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
 from embedsink.reports.format_writers import write_rows
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, ROWS_OF_BATCH, Reader
+from embedsink.store.reader import ROWS_OF_BATCH, Reader
 from tests.support.given import write_segment
 from tests.support.stores import open_store
 
@@ -61,7 +62,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture
 def reader(store: Store) -> Iterator[Reader]:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         yield reader
 
 
@@ -147,7 +148,7 @@ def test_times_are_marked_as_utc(name: str, reader: Reader, tmp_path: Path) -> N
 
 
 def test_an_empty_report_has_its_columns(store: Store, tmp_path: Path) -> None:
-    with store.reader({**EVERYTHING, "tenant": "unknown"}) as reader:
+    with store.reader({**EVERYTHING.variables(), "tenant": "unknown"}) as reader:
         selection = selection_of(reader, "views")
         assert written(reader, selection, Format.JSON) == b"[]"
         assert written(reader, selection, Format.NDJSON) == b""
@@ -168,7 +169,7 @@ def test_columns_have_the_requested_order(reader: Reader) -> None:
 def test_arrow_is_written_in_batches(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"create view many as select range as ingest_seq from range({2 * ROWS_OF_BATCH + 1})")
-        with Reader(connection, EVERYTHING, resources=ExitStack()) as reader, TemporaryFile() as file:
+        with Reader(connection, EVERYTHING.variables(), resources=ExitStack()) as reader, TemporaryFile() as file:
             reader.write_arrow("many", file)
             file.seek(0)
             with InputStream.from_readable(file) as stream:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from embedsink.errors import Refused
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports import pagination
 from embedsink.reports.catalog import EVENT_VIEW, report_names, uses_window_functions, visible_columns
 from embedsink.reports.csv_writer import CsvOptions
@@ -22,7 +23,7 @@ from embedsink.reports.format import Format
 from embedsink.reports.format_writers import json_chunks, write_rows
 from embedsink.reports.pagination import LIMIT_MAX, Cursor, PageRequest
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from tests.support.given import write_segment
 from tests.support.stores import open_copy, open_store
 
@@ -62,7 +63,7 @@ def paged_views(reader: Reader) -> list[str]:
 def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: Store, tmp_path: Path) -> None:
     for number in (1, 2, 3):
         load(store, tmp_path, number)
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         views = paged_views(reader)
     assert {"ai_query", EVENT_VIEW} <= set(views)
     numbers = itertools.count(4)
@@ -70,7 +71,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: 
         arrivals: list[int] = []
         cursor: str | None = None
         for number_of_page in itertools.count():
-            with store.reader(EVERYTHING) as reader:
+            with store.reader(EVERYTHING.variables()) as reader:
                 rows, following = page(reader, view, PageRequest(limit="2", cursor=cursor, query_id=view))
             arrivals += [row["ingest_seq"] for row in rows]
             if following is None:
@@ -78,7 +79,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: 
             cursor = following.encode(view)
             if number_of_page < 5:
                 load(store, tmp_path, next(numbers))
-        with store.reader(EVERYTHING) as reader:
+        with store.reader(EVERYTHING.variables()) as reader:
             rows, _ = page(reader, view, PageRequest())
         assert arrivals == sorted(row["ingest_seq"] for row in rows), view
         assert len(arrivals) == len(set(arrivals)) > 3
@@ -87,13 +88,13 @@ def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: 
 @pytest.mark.parametrize("limit", ["3", "6", "10", None])
 def test_a_page_excludes_rows_that_are_loaded_while_it_is_read(store: Store, tmp_path: Path, limit: str | None) -> None:
     load(store, tmp_path, 1)
-    with store.reader(EVERYTHING) as reader, reader.consistent():
+    with store.reader(EVERYTHING.variables()) as reader, reader.consistent():
         selection, following = PageRequest(limit=limit).select(reader, EVENT_VIEW)
         load(store, tmp_path, 2)
         rows = json.loads(b"".join(json_chunks(reader, selection)))
     assert len(rows) == min(int(limit or 6), 6)
     assert (following is not None) == (limit == "3")
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         assert len(page(reader, EVENT_VIEW, PageRequest())[0]) == 12
 
 
@@ -115,25 +116,25 @@ def test_a_page_of_a_windowed_view_is_computed_once(
     monkeypatch.setattr(Reader, "_execute", recorded)
     for write in (Format.JSON, Format.PARQUET):
         sent.clear()
-        with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:
+        with store.reader(EVERYTHING.variables()) as reader, (tmp_path / "page").open("wb") as file:
             selection, following = page_request.select(reader, "ai_query")
             write_rows(reader, selection, file, write, csv=CsvOptions())
         assert sum("ai_query" in sql for sql in sent) == 1
     assert following is not None
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         last_page, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
         all_rows, _ = page(reader, "ai_query", replace(page_request, limit=None))
     assert (len(last_page), len(all_rows), last) == (1, 3, None)
 
 
 def test_windowed_views_are_detected_in_their_sql(store: Store) -> None:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         assert {view for view in paged_views(reader) if uses_window_functions(view)} == {"ai_query", "sessions"}
 
 
 def test_a_page_with_the_last_row_has_no_next_page(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         count = len(EVERY_TYPE)
         for limit, has_next in ((count - 1, True), (count, False), (count + 1, False)):
             rows, following = page(reader, EVENT_VIEW, PageRequest(limit=str(limit)))
@@ -146,10 +147,10 @@ def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Pa
         load(store, tmp_path, number)
     scopes: list[dict[str, object]] = [{}, {"since": datetime(2026, 11, 2)}, {"deployments": [1]}]
     for scope in scopes:
-        with store.reader({**EVERYTHING, **scope}) as reader:
+        with store.reader({**EVERYTHING.variables(), **scope}) as reader:
             selection, _ = PageRequest(columns).select(reader, EVENT_VIEW)
             arrivals = [row["ingest_seq"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
-        with open_copy(store, {**EVERYTHING, **scope}) as snapshot:
+        with open_copy(store, {**EVERYTHING.variables(), **scope}) as snapshot:
             frame, _ = snapshot.frame(selection)
         assert arrivals == sorted(arrivals) == list(frame["ingest_seq"])
         assert len(arrivals) == 3 * len(EVERY_TYPE)
@@ -157,7 +158,7 @@ def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Pa
 
 def test_a_page_may_omit_ingest_seq(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         rows, following = page(reader, EVENT_VIEW, PageRequest(columns="type", limit="2"))
     assert rows == [{"type": "ready"}, {"type": "view"}]
     assert following is not None
@@ -166,7 +167,7 @@ def test_a_page_may_omit_ingest_seq(store: Store, tmp_path: Path) -> None:
 def test_a_report_without_ingest_seq_has_a_limit_but_no_pages(store: Store, tmp_path: Path) -> None:
     for number in (1, 2):
         load(store, tmp_path, number)
-    with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
+    with store.reader({**EVERYTHING.variables(), "interval": "hour"}) as reader:
         rows, following = page(reader, "views", PageRequest(limit="1"))
         assert (len(rows), following) == (1, None)
         with pytest.raises(Refused, match=r"^cursor: this report is not paginated\."):
@@ -176,11 +177,11 @@ def test_a_report_without_ingest_seq_has_a_limit_but_no_pages(store: Store, tmp_
 def test_all_pages_have_the_period_of_the_first(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     since = datetime(2026, 11, 2, 10, 0)
-    with store.reader({**EVERYTHING, "since": since}) as reader:
+    with store.reader({**EVERYTHING.variables(), "since": since}) as reader:
         _, following = page(reader, EVENT_VIEW, PageRequest(limit="1", query_id="q"))
     assert following is not None
     assert following.since == since
-    with store.reader({**EVERYTHING, "since": datetime(2026, 11, 2, 10, 1)}) as reader:
+    with store.reader({**EVERYTHING.variables(), "since": datetime(2026, 11, 2, 10, 1)}) as reader:
         rows, _ = page(reader, EVENT_VIEW, PageRequest(cursor=following.encode("q"), query_id="q"))
     assert len(rows) == len(EVERY_TYPE) - 1
 
@@ -229,7 +230,7 @@ def test_a_forged_cursor_is_refused_or_valid(after: int, since: int) -> None:
 
 
 def test_ingest_seq_is_the_last_column_of_a_paginated_report(store: Store) -> None:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         for view in paged_views(reader):
             if view != EVENT_VIEW:
                 last = reader.columns(view)[-1]
@@ -239,7 +240,7 @@ def test_ingest_seq_is_the_last_column_of_a_paginated_report(store: Store) -> No
 @pytest.mark.parametrize("limit", ["0", "-1", "100001", "1e3", "ten", "", " 5", "05", "９", "9" * 5000])
 def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None:
     message = f"is not an integer from 1 to {LIMIT_MAX:,}."
-    with store.reader(EVERYTHING) as reader, pytest.raises(Refused, match=f"^limit: .* {message}"):
+    with store.reader(EVERYTHING.variables()) as reader, pytest.raises(Refused, match=f"^limit: .* {message}"):
         PageRequest(limit=limit).select(reader, "views")
 
 
@@ -258,6 +259,6 @@ def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None
     ],
 )
 def test_unknown_or_repeated_columns_are_refused(store: Store, columns: str, message: str) -> None:
-    with store.reader(EVERYTHING) as reader, pytest.raises(Refused) as refused:
+    with store.reader(EVERYTHING.variables()) as reader, pytest.raises(Refused) as refused:
         PageRequest(columns=columns).select(reader, "views")
     assert message in str(refused.value)

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING
 from tests.support.given import write_segment
 from tests.support.rows import replace_events, variables
 
@@ -248,7 +248,7 @@ def load(store: Store, folder: Path, stages: Iterable[tuple[int, Stage]], *, num
 
 
 def rows_of(store: Store, now: datetime) -> Counter[Row]:
-    with store.reader({**EVERYTHING, "now": now}) as reader:
+    with store.reader({**EVERYTHING.variables(), "now": now}) as reader:
         return Counter(Row(*row[:-1]) for rows in reader.rows("ai_query") for row in rows)
 
 

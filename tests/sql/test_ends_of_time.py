@@ -16,11 +16,12 @@ from embedsink.dashboards.model import Gauge
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import query_section
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import EVENT_VIEW, all_reports, report_names, visible_columns
 from embedsink.reports.format import Format
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from tests.reports.test_format_writers import arrow_rows, parquet, written
 from tests.support.given import ACTIONS, REQUIRED, write_segment
 from tests.support.stores import open_copy, open_store
@@ -67,7 +68,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 
 
 def scope_of(zone: str | None, interval: str = "day") -> dict[str, object]:
-    return {**EVERYTHING, "timezone": zone, "interval": interval}
+    return {**EVERYTHING.variables(), "timezone": zone, "interval": interval}
 
 
 @pytest.mark.slow

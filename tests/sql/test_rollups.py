@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from embedsink.dashboards.query import PAIR_REPORTS
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.loader.loader import Loader
 from embedsink.store import database
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.rollups import roll_up, roll_up_late
 from tests.support.given import write_segment
 from tests.support.histories import INSTANTS, Event, Scope, histories, rows_in_scope, scopes
@@ -134,12 +134,12 @@ def load(store: Store, folder: Path, number: int, count: int) -> None:
 
 
 def rollup_batches(store: Store) -> list[tuple[int, int]]:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         return reader._fetch_all("select batch_id, watermark from rollup_batch order by batch_id")
 
 
 def view_count(store: Store) -> int:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         return sum(row[3] for rows in reader.rows("views") for row in rows)
 
 
@@ -149,7 +149,7 @@ def test_a_rebuild_deletes_the_stages_of_questions_too(store: Store, tmp_path: P
     assert store.roll_up()
     store.reset_derived_tables()
     store.roll_up()
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         [count] = [row["submitted_count"] for row in reader.dicts("ai_queries")]
     assert count == 5
 
@@ -170,7 +170,7 @@ def test_events_are_rolled_up_when_many_wait(store: Store, tmp_path: Path) -> No
 def test_late_events_are_rolled_up_immediately(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 5, 2)
     store.roll_up()
-    with store.reader(EVERYTHING) as early:
+    with store.reader(EVERYTHING.variables()) as early:
         load(store, tmp_path, 3, 1)
         assert rollup_batches(store) == [(1, 5 * SEGMENT + 2), (2, 5 * SEGMENT + 2)]
         assert view_count(store) == 3
@@ -218,11 +218,11 @@ def test_events_with_the_longest_texts_are_rolled_up(tmp_path: Path, monkeypatch
     monkeypatch.setattr(database, "roll_up", counted)
     store = open_store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=1_048_576, rollup_from_count=1_000))
     long = "select repeat(i::varchar || '-', 1600) as session, i as ingest_seq, timestamp '2026-11-01' as occurred_at"
-    with store.reader(EVERYTHING) as writer:
+    with store.reader(EVERYTHING.variables()) as writer:
         writer._execute(f"insert into event by name {long}, 'view' as type from range(5_000) as t(i)")
     while store.roll_up():
         pass
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         [row] = reader._fetch_all(
             "select sum(event_count)::bigint, (select max(watermark) from rollup_batch) from session_15min"
         )
@@ -309,13 +309,13 @@ def test_events_of_one_key_do_not_change_sessions_of_another(report: str, is_rol
     assert store.roll_up() or not is_rolled_up
     if not is_rolled_up:
         store.reset_derived_tables()
-    with store.reader({**EVERYTHING, "deployments": [7]}) as reader:
+    with store.reader({**EVERYTHING.variables(), "deployments": [7]}) as reader:
         rows_read = [row for rows in reader.rows(report) for row in rows]
     store.close()
 
     alone = open_store(tmp_path / "alone.duckdb", StoreLimits(rollup_from_count=1))
     alone.load(inspect(write_segment(tmp_path, [ready], number=3)))
-    with alone.reader({**EVERYTHING, "deployments": [7]}) as reader:
+    with alone.reader({**EVERYTHING.variables(), "deployments": [7]}) as reader:
         assert rows_read == [row for rows in reader.rows(report) for row in rows]
     alone.close()
 
@@ -331,7 +331,7 @@ def test_a_query_across_a_rollup_counts_nothing_twice(report: str, tmp_path: Pat
             write_segment(tmp_path, [{"type": "view"}, question | {"status": "completed", "at": "10:01"}], number=2)
         )
     )
-    with store.reader({**EVERYTHING, "now": datetime(2026, 11, 3)}) as reader:
+    with store.reader({**EVERYTHING.variables(), "now": datetime(2026, 11, 3)}) as reader:
         before = [row for rows in reader.rows(report) for row in rows]
         assert store.roll_up()
         assert [row for rows in reader.rows(report) for row in rows] == before != []

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.sql.test_scope import Event, histories, is_in_scope, resolved, rows_in_scope, scopes
 from tests.support.given import write_segment
@@ -38,7 +38,7 @@ def load(store: Store, number: int, *events: Mapping[str, Any]) -> None:
 
 
 def events(store: Store) -> list[tuple[Any, ...]]:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         return sorted(row for rows in reader.rows(COLUMNS) for row in rows)
 
 

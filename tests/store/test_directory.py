@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import EVERYTHING
 from tests.support.envelopes import RECEIVED_AT
 from tests.support.loaded_store import LoadedStore
 
@@ -125,7 +125,7 @@ def test_another_viewer_attribute_applies_after_a_restart(tmp_path: Path, attrib
     first.store.close()
     store = Store(first.store.path, StoreLimits(viewer_attribute=attribute))
     store.open()
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         rows = reader._execute("select user_id, viewer from directory_user order by 1").fetchall()
     assert rows == [("u1", viewer), ("u2", None)]
     store.close()
@@ -140,11 +140,11 @@ def test_the_first_of_emails_without_a_primary_one_is_the_viewer(tmp_path: Path)
 
 def test_a_reader_with_limits_sees_no_resource(loaded_store: LoadedStore) -> None:
     loaded_store.lines(user(), group(added=("u2", "u1")))
-    with loaded_store.store.reader(EVERYTHING) as reader:
+    with loaded_store.store.reader(EVERYTHING.variables()) as reader:
         rows = {row["resource_type"]: row for row in reader.dicts("directory_resource")}
     assert (rows["User"]["members"], sorted(rows["Group"]["members"])) == (None, ["u1", "u2"])
     for limit in ({"deployments": [1]}, {"tenants": ["acme"]}):
-        with loaded_store.store.reader({**EVERYTHING, **limit}) as reader:
+        with loaded_store.store.reader({**EVERYTHING.variables(), **limit}) as reader:
             assert reader.dicts("directory_resource") == []
 
 

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from embedsink.ingest.records import body_rejection_line, delivery_lines, replay_line, sync_line
+from embedsink.key_scope import EVERYTHING
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import catalog_for
@@ -22,7 +23,6 @@ from embedsink.reasons import Reason
 from embedsink.store import database
 from embedsink.store.duckdb_errors import SqlFailed, StoreTooSmall
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
@@ -294,7 +294,7 @@ def test_a_sync_is_a_row_with_its_files_and_is_no_envelope(loaded_store: LoadedS
         )
     ]
     assert loaded_store.query("select position, path from sync_file order by position") == [(0, "b.yml"), (1, "a.yml")]
-    with loaded_store.store.reader({**EVERYTHING, "deployments": [1]}) as reader:
+    with loaded_store.store.reader({**EVERYTHING.variables(), "deployments": [1]}) as reader:
         [[row]] = reader.rows("sync_result")
     assert row[-1] == ["b.yml", "a.yml"]
 

@@ -16,6 +16,7 @@ import pytest
 
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.records import delivery_lines
+from embedsink.key_scope import EVERYTHING
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.store import database, limits, schema
@@ -23,7 +24,7 @@ from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreRefused, StoreTooSmall, unavailable_if_broken
 from embedsink.store.limits import StoreLimits
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES
+from embedsink.store.reader import ROLLUP_VARIABLES, VARIABLES
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql, read_views
 from embedsink.store.view_catalog import View, read_catalog
@@ -39,7 +40,7 @@ def test_rows_are_stored_in_the_order_of_arrival(loaded_store: LoadedStore, page
         "timestamp '2026-11-20' as occurred_at, occurred_at as received_at, 'k' as key_id, 12 as deployment, i as seq, "
         "'view' as type, 'dashboard' as surface from range(300_000, 0, -1) t(i)"
     )
-    with loaded_store.store.reader({**EVERYTHING, "deployments": [12], "hides_ingest_seq": True}) as reader:
+    with loaded_store.store.reader({**EVERYTHING.variables(), "deployments": [12], "hides_ingest_seq": True}) as reader:
         selection = SelectQuery("event_in_scope", columns=("ingest_seq", "seq"), **page)
         if selection.is_page:
             reader.page(selection)
@@ -104,7 +105,7 @@ def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, mon
     def views() -> set[str]:
         store = Store(tmp_path / "store.duckdb")
         store.open()
-        with store.reader(EVERYTHING) as reader:
+        with store.reader(EVERYTHING.variables()) as reader:
             known = {view for view in ("views", "answer") if reader.columns(view)}
         store.close()
         return known
@@ -151,7 +152,7 @@ def test_the_file_is_attached_again_after_many_loads_when_no_reader_is_open(
     loaded_store.store.checkpoint()
     assert attached_at() == first, "the file was attached again"
     monkeypatch.setattr(database, "_REATTACH_BYTES", 1)
-    with loaded_store.store.reader(EVERYTHING) as reader:
+    with loaded_store.store.reader(EVERYTHING.variables()) as reader:
         loaded_store.store.checkpoint()
         assert attached_at() == first
         assert len(reader._fetch_all("select * from event")) == 1
@@ -160,7 +161,7 @@ def test_the_file_is_attached_again_after_many_loads_when_no_reader_is_open(
     assert (loaded_store.store.is_open, loaded_store.store.revisions.of(None)) == (True, revision)
     loaded_store.bodies(view(id=None))
     assert loaded_store.query("select count(*) from event") == [(2,)]
-    with loaded_store.store.reader(EVERYTHING) as reader:
+    with loaded_store.store.reader(EVERYTHING.variables()) as reader:
         assert len(reader._fetch_all("select * from event")) == 2
 
 
@@ -204,7 +205,7 @@ def test_a_query_of_few_columns_does_not_limit_the_next_query(loaded_store: Load
     envelope = view({"publicId": "d1"}, id=None, timestamp=RECEIVED_AT)
     failed = event_or_action("event:error", id=None, surface="dashboard", timestamp=RECEIVED_AT + 1)
     loaded_store.bodies({"context": {"deployment": 1, "session": "s1"}, "events": [envelope, failed]})
-    with open_copy(loaded_store.store, {**EVERYTHING, "since": datetime(2020, 1, 1)}) as reader:
+    with open_copy(loaded_store.store, {**EVERYTHING.variables(), "since": datetime(2020, 1, 1)}) as reader:
         assert len([row for rows in reader.rows(SelectQuery("dashboards", ("public_id",))) for row in rows]) == 1
         assert reader.first_row("select error_count from dashboards") == ({"error_count": 1}, 1)
 
@@ -235,17 +236,17 @@ def test_the_second_thread_exists_only_while_a_reader_is_open(loaded_store: Load
         return loaded_store.query("select current_setting('threads')")[0][0]
 
     assert thread_count() == 1
-    with loaded_store.store.reader(EVERYTHING):
-        with loaded_store.store.reader(EVERYTHING):
+    with loaded_store.store.reader(EVERYTHING.variables()):
+        with loaded_store.store.reader(EVERYTHING.variables()):
             assert thread_count() == 2
         assert thread_count() == 2
     assert thread_count() == 1
 
 
 def test_a_brief_query_starts_no_second_thread(loaded_store: LoadedStore) -> None:
-    with loaded_store.store.reader(EVERYTHING, is_short=True):
+    with loaded_store.store.reader(EVERYTHING.variables(), is_short=True):
         assert loaded_store.query("select current_setting('threads')") == [(1,)]
-        with loaded_store.store.reader(EVERYTHING):
+        with loaded_store.store.reader(EVERYTHING.variables()):
             assert loaded_store.query("select current_setting('threads')") == [(2,)]
         assert loaded_store.query("select current_setting('threads')") == [(1,)]
 
@@ -291,7 +292,7 @@ def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
 def test_readers_of_a_store_that_breaks_get_a_retryable_error(tmp_path: Path) -> None:
     loaded_store = LoadedStore(tmp_path)
     loaded_store.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
-    reader = loaded_store.store.reader(EVERYTHING)
+    reader = loaded_store.store.reader(EVERYTHING.variables())
     with files_that_can_not_grow(loaded_store.store.path.stat().st_size), pytest.raises(EmbedsinkError):
         loaded_store.store.checkpoint()
 
@@ -301,7 +302,7 @@ def test_readers_of_a_store_that_breaks_get_a_retryable_error(tmp_path: Path) ->
         lambda: reader.columns("views"),
         lambda: reader.comment("views"),
         lambda: list(reader.rows("views")),
-        lambda: loaded_store.store.reader(EVERYTHING),
+        lambda: loaded_store.store.reader(EVERYTHING.variables()),
     ):
         with pytest.raises(Unavailable, match="store: "):
             ask()
@@ -317,7 +318,7 @@ def test_a_store_that_breaks_during_a_report_closes_without_ending_the_process(
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
     loaded_store = LoadedStore(tmp_path)
     loaded_store.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
-    with loaded_store.store.reader(EVERYTHING) as reader, reader.consistent():
+    with loaded_store.store.reader(EVERYTHING.variables()) as reader, reader.consistent():
         list(reader.rows("views"))
         with files_that_can_not_grow(loaded_store.store.path.stat().st_size), pytest.raises(StoreBroken):
             loaded_store.store.checkpoint()
@@ -325,7 +326,7 @@ def test_a_store_that_breaks_during_a_report_closes_without_ending_the_process(
             loaded_store.store.close()
     loaded_store.store.open()
     # Closing a reader ends its transaction.
-    reader = loaded_store.store.reader(EVERYTHING)
+    reader = loaded_store.store.reader(EVERYTHING.variables())
     reader._execute("begin transaction")
     loaded_store.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
     list(reader.rows("views"))
@@ -348,25 +349,25 @@ def files_that_can_not_grow(byte_count: int) -> Iterator[None]:
 def test_a_store_closes_when_its_last_reader_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
     loaded_store = LoadedStore(tmp_path)
-    reader = loaded_store.store.reader(EVERYTHING)
+    reader = loaded_store.store.reader(EVERYTHING.variables())
     # The store is not opened again while a reader is open.
     for act in (loaded_store.store.close, loaded_store.store.open):
         with pytest.raises(StoreRefused, match="is still being read"):
             act()
         with pytest.raises(Unavailable, match="is being opened"):
-            loaded_store.store.reader(EVERYTHING)
+            loaded_store.store.reader(EVERYTHING.variables())
     reader.close()
     with pytest.raises(Unavailable, match="store: "):
         reader.columns("views")
     loaded_store.store.open()
-    loaded_store.store.reader(EVERYTHING).close()
+    loaded_store.store.reader(EVERYTHING.variables()).close()
     loaded_store.store.close()
 
 
 def test_rows_interrupted_by_closing_raise_a_retryable_error(tmp_path: Path) -> None:
     loaded_store = LoadedStore(tmp_path)
     closing = threading.Timer(0.1, loaded_store.store.close)
-    with loaded_store.store.reader(EVERYTHING) as reader:
+    with loaded_store.store.reader(EVERYTHING.variables()) as reader:
         closing.start()
         with pytest.raises(Unavailable, match="store: "):
             reader._fetch_all("select range from range(1_000_000_000)")
@@ -387,7 +388,7 @@ def test_the_catalog_is_queried_once_for_all_readers_of_an_opened_store(
     monkeypatch.setattr("embedsink.store.reader.read_catalog", read_and_count)
     for count in (1, 2):
         for name in ("views", "downloads", "none"):
-            with loaded_store.store.reader(EVERYTHING) as reader:
+            with loaded_store.store.reader(EVERYTHING.variables()) as reader:
                 assert bool(reader.columns(name)) == bool(reader.comment(name)) == (name != "none")
         assert len(catalogs) == count
         loaded_store.store.close()
@@ -420,7 +421,7 @@ def test_the_memory_limit_is_half_the_report_memory_and_is_lowered_again(tmp_pat
     )
     store.open()
     setting = "select current_setting('memory_limit') as setting"
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         assert reader._fetch_all(setting) == [("250.0 MiB",)]
     assert store._load_connection().execute(setting).fetchone() == ("124.0 MiB",)
     store.close()
@@ -429,7 +430,7 @@ def test_the_memory_limit_is_half_the_report_memory_and_is_lowered_again(tmp_pat
 def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=64 * 1_048_576))
     store.open()
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         assert reader._fetch_all("select current_setting('memory_limit')") == [("124.0 MiB",)]
     store.close()
 
@@ -437,8 +438,8 @@ def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("misspelt", ["tennant", "Tenant", "deployment"])
 def test_a_variable_that_no_view_reads_is_refused(loaded_store: LoadedStore, misspelt: str) -> None:
     with pytest.raises(ValueError, match=misspelt):
-        loaded_store.store.reader({**EVERYTHING, misspelt: "acme"})
-    with loaded_store.store.reader(EVERYTHING) as reader, pytest.raises(ValueError, match=misspelt):
+        loaded_store.store.reader({**EVERYTHING.variables(), misspelt: "acme"})
+    with loaded_store.store.reader(EVERYTHING.variables()) as reader, pytest.raises(ValueError, match=misspelt):
         reader.set_variables(**{misspelt: "acme"})
 
 
@@ -453,7 +454,7 @@ def reading(store: Store, ended: list[object]) -> Iterator[None]:
     is_reading = threading.Event()
 
     def read() -> None:
-        with store.reader(EVERYTHING) as reader:
+        with store.reader(EVERYTHING.variables()) as reader:
             is_reading.set()
             try:
                 reader._fetch_all("select count(*) from range(100_000_000_000) a where hash(a.range) = 1")
@@ -485,7 +486,7 @@ def test_a_load_without_memory_ends_the_readers(tmp_path: Path, monkeypatch: pyt
         assert loaded_store.bodies(view()) == ledger(1, accepted=1)
         assert len(ended) == 1
         # Later readers are not affected.
-        loaded_store.store.reader(EVERYTHING).close()
+        loaded_store.store.reader(EVERYTHING.variables()).close()
 
 
 @pytest.mark.parametrize("is_short", [False, True])
@@ -499,15 +500,15 @@ def test_a_checkpoint_of_wide_rows_ends_readers_if_memory_is_low(
     with reading(loaded_store.store, ended):
         loaded_store.store.checkpoint()
         assert len(ended) == is_short
-        loaded_store.store.reader(EVERYTHING).close()
+        loaded_store.store.reader(EVERYTHING.variables()).close()
 
 
 def test_readers_wait_for_a_checkpoint_of_wide_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)
     loaded_store = LoadedStore(tmp_path)
     with loaded_store.store._readers.paused(), pytest.raises(Unavailable, match="needs the memory"):
-        loaded_store.store.reader(EVERYTHING)
-    loaded_store.store.reader(EVERYTHING).close()
+        loaded_store.store.reader(EVERYTHING.variables())
+    loaded_store.store.reader(EVERYTHING.variables()).close()
     loaded_store.store.close()
 
 
@@ -544,12 +545,12 @@ def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch
 
     with contextlib.closing(store):
         monkeypatch.setattr(limits.RaisableSetting, "_apply", set_where_there_is_room)
-        with store.reader(EVERYTHING) as reader:
+        with store.reader(EVERYTHING.variables()) as reader:
             assert list(reader.rows("views")) == []
         monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)
         refusals = iter([True] * 1_000)
         with pytest.raises(Unavailable, match="failed to allocate"):
-            store.reader(EVERYTHING)
+            store.reader(EVERYTHING.variables())
 
 
 def test_a_store_that_is_up_to_date_is_opened_without_writing_to_it(tmp_path: Path) -> None:
@@ -559,7 +560,7 @@ def test_a_store_that_is_up_to_date_is_opened_without_writing_to_it(tmp_path: Pa
     loaded_store.store.close()
     before = loaded_store.store.path.stat().st_mtime_ns, loaded_store.store.path.read_bytes()
     loaded_store.store.open()
-    with loaded_store.store.reader(EVERYTHING) as reader:
+    with loaded_store.store.reader(EVERYTHING.variables()) as reader:
         assert len(list(reader.rows("event"))) == 1
     assert (loaded_store.store.path.stat().st_mtime_ns, loaded_store.store.path.read_bytes()) == before
     loaded_store.store.close()

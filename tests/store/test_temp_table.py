@@ -11,9 +11,10 @@ from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import PAIR_REPORTS, query_section
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from tests.support.given import write_segment
 from tests.support.stores import open_store
 
@@ -50,7 +51,11 @@ def rows(reader: Reader, report: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("report", PAIR_REPORTS)
 def test_each_period_has_the_same_rows_with_and_without_a_temp_table(report: str, store: Store) -> None:
-    with store.reader(EVERYTHING) as plain, store.reader(EVERYTHING) as keeping, keeping.consistent():
+    with (
+        store.reader(EVERYTHING.variables()) as plain,
+        store.reader(EVERYTHING.variables()) as keeping,
+        keeping.consistent(),
+    ):
         keeping.materialize("ai_pair", since=DAY, until=None)
         for since, until in PERIODS:
             cached_rows = rows(keeping.set_variables(since=since, until=until), report)
@@ -59,7 +64,7 @@ def test_each_period_has_the_same_rows_with_and_without_a_temp_table(report: str
 
 
 def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> None:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         reader.materialize("ai_pair", since=DAY, until=None)
         before = rows(reader, "ai_queries")
         store.load(inspect(write_segment(tmp_path, [stage(3, "submitted", "later")], number=2)))
@@ -71,7 +76,7 @@ def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> 
 def test_other_periods_and_times_read_the_view(store: Store) -> None:
     # Within ten minutes after an unanswered question, its status is still pending.
     ends = DAY + timedelta(days=1, minutes=5, seconds=30)
-    scope = {**EVERYTHING, "now": ends}
+    scope = {**EVERYTHING.variables(), "now": ends}
     later = ends + timedelta(days=1)
     changes: list[dict[str, datetime | None]] = [{"until": None}, {"until": later}, {"now": later}]
     for changed in changes:
@@ -85,7 +90,7 @@ def test_other_periods_and_times_read_the_view(store: Store) -> None:
 
 
 def test_a_temp_table_does_not_change_the_store(store: Store) -> None:
-    with store.reader(EVERYTHING) as reader, reader.consistent():
+    with store.reader(EVERYTHING.variables()) as reader, reader.consistent():
         reader.materialize("ai_pair", since=DAY, until=None)
         names = [column.name for column in reader.columns("ai_pair")]
         assert len(names) == len(set(names))
@@ -108,7 +113,7 @@ def test_a_section_pairs_ai_queries_once_for_all_tiles(
     period_params = {"since": DAY.isoformat(), "until": (DAY + timedelta(days=1)).isoformat()}
     period = period_of(period_params if compare else period_params | {"compare": "off"}, now=now)
     [section] = read_dashboards()["ai-questions"].sections
-    with store.reader({**EVERYTHING, "now": now}) as reader:
+    with store.reader({**EVERYTHING.variables(), "now": now}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         query_section(reader, section, period, reports=reports, now=now)
     assert kept == [("ai_pair", kept_from)]
@@ -116,7 +121,7 @@ def test_a_section_pairs_ai_queries_once_for_all_tiles(
 
 @pytest.mark.parametrize("scope", [{"deployments": [2]}, {"surface": "app"}, {"tenant": "x"}])
 def test_another_scope_reads_the_same_rows_as_without_a_temp_table(scope: dict[str, Any], store: Store) -> None:
-    with store.reader(EVERYTHING) as reader, reader.consistent():
+    with store.reader(EVERYTHING.variables()) as reader, reader.consistent():
         reader.materialize("ai_pair", since=None, until=None)
         everything = rows(reader, "ai_query")
         narrow = rows(reader.set_variables(**scope), "ai_query")
@@ -125,7 +130,7 @@ def test_another_scope_reads_the_same_rows_as_without_a_temp_table(scope: dict[s
 
 
 def test_a_temp_table_of_a_finished_transaction_is_not_used(store: Store) -> None:
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         for _ in range(2):
             with reader.consistent():
                 reader.materialize("ai_pair", since=None, until=None)

@@ -13,8 +13,9 @@ import duckdb
 import pytest
 
 from embedsink.errors import Refused
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.scope import TIME_EXAMPLES, Scope, parse_scope, timezones
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 from embedsink.store.rollups import roll_up
 from embedsink.store.sql_files import read_sql
 from embedsink.store.timezones import utc_of
@@ -166,7 +167,7 @@ def test_python_and_sql_agree_on_the_beginning_of_days(connection: duckdb.DuckDB
     """Compare `since` with the periods in SQL. A difference would omit or repeat an hour."""
     days = ["2025-03-30", "2025-10-26", "2026-04-24", "2026-11-01", "2026-09-06", "2026-10-04"]
     for zone in ZONES:
-        Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
+        Reader(connection, {**EVERYTHING.variables(), "timezone": zone}, resources=ExitStack())
         begins = [since(day, zone) for day in days]
         found = connection.execute(
             "select period_of(begin), period_of(begin - interval 1 microsecond), "
@@ -207,7 +208,7 @@ def test_every_instant_of_a_day_belongs_to_that_day_only(
 ) -> None:
     first = datetime.fromisoformat(begin)
     minutes = [first + timedelta(minutes=minute) for minute in range(int(hours * 60))]
-    Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
+    Reader(connection, {**EVERYTHING.variables(), "timezone": zone}, resources=ExitStack())
     periods_and_days = "list(distinct period_of(one)), list(distinct day_of(one))"
     of = f"select {periods_and_days} from (select unnest($1::timestamp[]) as one)"
     assert connection.execute(of, [minutes]).fetchone() == ([first], [date.fromisoformat(day)])
@@ -238,7 +239,7 @@ def test_hours_begin_at_full_local_hours_and_do_not_overlap(
     connection: duckdb.DuckDBPyConnection, zone: str, change: str
 ) -> None:
     minutes = [datetime.fromisoformat(change) + timedelta(minutes=minute) for minute in range(-300, 300)]
-    Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, resources=ExitStack())
+    Reader(connection, {**EVERYTHING.variables(), "timezone": zone, "interval": "hour"}, resources=ExitStack())
     rows = connection.execute(
         "select period_of(one), wall_clock(period_of(one)), period_of(period_of(one)), "
         "from (select unnest($1::timestamp[]) as one)",
@@ -285,7 +286,9 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(
         replace_events(connection, rows)
         assert roll_up(connection, event_count_min=1, event_count_max=len(rows))
         for interval in (None, "hour", "week", "month"):
-            Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, resources=ExitStack())
+            Reader(
+                connection, {**EVERYTHING.variables(), "timezone": zone, "interval": interval}, resources=ExitStack()
+            )
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
             by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
             periods = connection.execute(by_quarters.format("session_15min_in_scope")).fetchall()
@@ -342,7 +345,7 @@ def test_a_day_with_two_midnights_begins_at_the_first(connection: duckdb.DuckDBP
     """Compare DuckDB's zones from 2011 on with the list in sql/macros/midnight_of.sql."""
     twice: dict[str, list[datetime]] = {}
     for zone in sorted(timezones()):
-        Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
+        Reader(connection, {**EVERYTHING.variables(), "timezone": zone}, resources=ExitStack())
         [(periods, firsts)] = connection.execute(
             """
             with day as (

@@ -21,7 +21,7 @@ from typing import Any
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.demo.ports import free_port_pairs
-from embedsink.store.reader import EVERYTHING
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 from embedsink.store.sql_files import read_sql
 from tests.support.forked_program import Program, start_program
@@ -149,7 +149,7 @@ def offending_rows(data: Path) -> dict[str, dict[str, Any]]:
     store = data / "store.duckdb"
     if not store.exists():
         return {}
-    with open_snapshot(store, EVERYTHING) as reader:
+    with open_snapshot(store, EVERYTHING.variables()) as reader:
         first_rows = {check: reader.first_row(sql) for check, sql in read_sql("checks").items()}
     return {check: first for check, (first, count) in first_rows.items() if count}
 

@@ -22,6 +22,7 @@ from embedsink.errors import Unavailable
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import Segment, number_of
 from embedsink.journal.writer import as_future
+from embedsink.key_scope import EVERYTHING
 from embedsink.loader import quarantine_purge
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
@@ -33,7 +34,6 @@ from embedsink.reasons import Reason
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.ledger import LoadCounts
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from embedsink.transfer.quarantine import ReplayCounts
 from tests.support.app import Server, open_server, problem
@@ -109,7 +109,7 @@ def test_a_replay_retains_microseconds_of_sent_at(quick: Server, sent_us: int) -
     quick.rows("/api/v1/quarantine", key=admin)
     assert replayed(quick, admin) == ReplayCounts(replayed=1)
     quick.rows("/api/v1/reports/views", key=admin)
-    with quick.engine.store.reader(EVERYTHING) as reader:
+    with quick.engine.store.reader(EVERYTHING.variables()) as reader:
         times = reader._fetch_all("select epoch_us(event.sent_at), epoch_us(quarantine.sent_at) from event, quarantine")
     assert times == [(sent_us, sent_us)]
     assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
@@ -276,7 +276,7 @@ def test_rejections_beyond_the_daily_limit_of_a_key_are_counted(tmp_path: Path, 
         assert server.engine.counters["not_stored"] == 13 - len(stored)
         status = server.engine.loader.status
         assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
-        with server.engine.store.reader(EVERYTHING) as reader:
+        with server.engine.store.reader(EVERYTHING.variables()) as reader:
             assert reader._fetch_all(read_sql("checks")["ledger_adds_up"]) == []
 
 

@@ -18,11 +18,11 @@ from embedsink.client.notebook import open as open_folder
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.journal.writer import Journal, OnDurable
+from embedsink.key_scope import EVERYTHING
 from embedsink.protocol.delivery import Rules
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
-from embedsink.store.reader import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 from embedsink.transfer import bulk_import
 from embedsink.transfer.bulk_import import ImportCounts, import_to_folder, import_to_server
@@ -69,7 +69,10 @@ def import_into(data: Path, values: Iterable[object], **settings: Any) -> Import
 
 def exported(data: Path, **variables: str) -> list[bytes]:
     file = data.parent / "exported.ndjson"
-    with open_snapshot(data / "analytics.duckdb", {**EVERYTHING, **variables}) as reader, file.open("wb") as opened:
+    with (
+        open_snapshot(data / "analytics.duckdb", {**EVERYTHING.variables(), **variables}) as reader,
+        file.open("wb") as opened,
+    ):
         opened.writelines(export_ndjson(reader))
     return file.read_bytes().splitlines()
 
@@ -116,7 +119,7 @@ def test_an_export_uses_the_service_name(tmp_path: Path) -> None:
 
 def test_csv_and_parquet_exports_have_the_rows_of_the_event_table(tmp_path: Path) -> None:
     import_into(tmp_path / "data", [view(), view(payload={"surface": "app", "path": "=1+1"}, surface="app")])
-    with open_snapshot(tmp_path / "data" / "analytics.duckdb", EVERYTHING) as reader:
+    with open_snapshot(tmp_path / "data" / "analytics.duckdb", EVERYTHING.variables()) as reader:
         with (tmp_path / "events.csv").open("wb") as file:
             file.writelines(export_csv(reader))
         export_parquet(reader, tmp_path / "events.parquet")

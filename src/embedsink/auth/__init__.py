@@ -1,1 +1,1 @@
-"""API keys: their tokens, the file `keys.json`, and what each key may write or read (spec 5)."""
+"""API keys, access tokens and logins, and what each of them permits (spec 5)."""

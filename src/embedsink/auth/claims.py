@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from embedsink.auth.identity import Issuer, Provider
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.parsing import LABEL_CHARACTERS_MAX, parse_deployment, parse_tenant
+from embedsink.auth.parsing import ALL, LABEL_CHARACTERS_MAX, parse_deployment, parse_tenant
 from embedsink.auth.signed_tokens import LEEWAY_S, InvalidToken, SignedToken
 from embedsink.errors import Misconfigured, preview
 from embedsink.key_scope import KeyScope
@@ -17,8 +17,6 @@ T = TypeVar("T")
 SCOPES = {f"embedsink:{kind}": kind for kind in KeyKind}
 # The scope with which reports contain names.
 NAMES_SCOPE = "embedsink:names"
-# In the claim with the deployments or with the tenants, this text allows all of them.
-ALL = "*"
 # The end of the year 9999. A larger `exp` may not fit into a float.
 _EXPIRES_AT_MAX = 253_402_300_799
 

@@ -13,11 +13,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from embedsink.auth.key_schema import Origin
 from embedsink.auth.keys import KeyKind
+from embedsink.auth.parsing import ALL
 from embedsink.errors import Misconfigured, preview
 from embedsink.net import is_loopback
 
 # No symmetric algorithms: an attacker could use a public key as the secret.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"]
+CALLBACK_PATH = "/login/callback"
+# The path of a provider's configuration, after its issuer (OpenID Connect Discovery 1.0, section 4).
+CONFIGURATION_PATH = "/.well-known/openid-configuration"
 _URL_DESCRIPTION = "an https:// URL, or an http:// URL of this machine, without a query"
 _CLAIM_DESCRIPTION = "the name of a claim"
 _ROLES_DESCRIPTION = "a list of groups or roles, without `*`"
@@ -52,8 +56,8 @@ def check_text(text: str) -> str:
 
 
 def check_group(group: str) -> str:
-    """Return the name of a group unchanged. Raise ValueError for `*`, which permits no person."""
-    if group == "*":
+    """Return the name of a group unchanged. Raise ValueError for `ALL`, which permits no person."""
+    if group == ALL:
         raise ValueError("not a group")
     return group
 
@@ -131,6 +135,11 @@ class Login(Provider):
     admins: list[_Group] = Field([], description=_ROLES_DESCRIPTION)
     names: list[_Group] = Field([], description=_ROLES_DESCRIPTION)
 
+    @property
+    def redirect_uri(self) -> str:
+        """The URL to which the provider sends people back."""
+        return f"{self.server_url}{CALLBACK_PATH}"
+
     def kinds(self, roles: Collection[object]) -> frozenset[KeyKind]:
         """Return the permissions of a person with these values of `role_claim`."""
         kinds = {KeyKind.READ: self.readers, KeyKind.ADMIN: self.admins}
@@ -180,6 +189,12 @@ def read_identity(path: Path) -> Identity:
         )
     if login is not None and "openid" not in login.scopes:
         raise Misconfigured(f'{path.name}: login.scopes: lacks "openid", which OpenID Connect requires. Add it.')
+    for provider in (*identity.issuers, *([login] if login is not None else [])):
+        if provider.issuer.endswith(CONFIGURATION_PATH):
+            issuer = provider.issuer.removesuffix(CONFIGURATION_PATH)
+            raise Misconfigured(f"{path.name}: {preview(provider.issuer)} is not an issuer. Did you mean {issuer}?")
+        if provider.tenants_claim is not None and provider.tenants_claim == provider.deployments_claim:
+            raise Misconfigured(f"{path.name}: tenants_claim and deployments_claim are the same claim. Use two claims.")
     names = [issuer.issuer.rstrip("/").lower() for issuer in identity.issuers]
     for name in names:
         if names.count(name) > 1:

@@ -19,7 +19,6 @@ from embedsink.auth.signed_tokens import InvalidToken, SignedToken, SigningKeysN
 from embedsink.auth.signing_keys import SigningKeys, Unreachable
 from embedsink.errors import EmbedsinkError
 
-CALLBACK_PATH = "/login/callback"
 # The member of `events` in a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
 _LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 # The claims that may have the name of a person, the best first.
@@ -94,7 +93,7 @@ class LoginProvider:
         parameters = {
             "response_type": "code",
             "client_id": self.login.client_id,
-            "redirect_uri": self._redirect_uri,
+            "redirect_uri": self.login.redirect_uri,
             "scope": " ".join(self.login.scopes),
             "state": pending.state,
             "nonce": pending.nonce,
@@ -180,10 +179,6 @@ class LoginProvider:
             raise InvalidToken("names neither a person (sub) nor a session (sid)")
         return Person(self.login.issuer, subject, session_id), float(claims["iat"])
 
-    @property
-    def _redirect_uri(self) -> str:
-        return f"{self.login.server_url}{CALLBACK_PATH}"
-
     async def _endpoint(self, name: str) -> str:
         """Return a URL of the provider's configuration. Wait for the configuration. Raise LoginFailed without it."""
         if self._signing_keys.fetched_at is None:
@@ -200,7 +195,7 @@ class LoginProvider:
         form = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": self._redirect_uri,
+            "redirect_uri": self.login.redirect_uri,
             "code_verifier": pending.code_verifier,
         }
         credentials, options = self._client_credentials()
@@ -209,7 +204,9 @@ class LoginProvider:
         except Unreachable as error:
             raise _unreachable_error(str(error)) from None
         except EmbedsinkError as error:
-            detail = f"{error} At the provider, check client_id, its secret and the redirect URI {self._redirect_uri}."
+            detail = (
+                f"{error} At the provider, check client_id, its secret and the redirect URI {self.login.redirect_uri}."
+            )
             raise LoginFailed(f"The identity provider refused the login. {_ADVICE}", detail) from None
         id_token = response.get("id_token")
         if not isinstance(id_token, str):

@@ -8,6 +8,8 @@ from embedsink.errors import Misconfigured, preview
 DEPLOYMENT_MAX = 2**53 - 1
 DURATION_DAYS_MAX = 36_500
 LABEL_CHARACTERS_MAX = 100
+# In a claim with deployments or tenants, this text allows all of them.
+ALL = "*"
 TENANT_CHARACTERS_MAX = 200
 PORT_MAX = 65_535
 
@@ -73,11 +75,10 @@ def parse_tenant(text: object) -> str:
     """Return the tenant of a key unchanged, if it is one printable line.
 
     Raises:
-        Misconfigured: the tenant is empty or too long, has a character that can't be printed, or is `*`, which means
-            all tenants in the claim of an access token.
+        Misconfigured: the tenant is empty or too long, has a character that can't be printed, or is `ALL`.
     """
     is_line = isinstance(text, str) and 1 <= len(text) <= TENANT_CHARACTERS_MAX and text.isprintable()
-    if not isinstance(text, str) or not is_line or not text.strip() or text == "*":
+    if not isinstance(text, str) or not is_line or not text.strip() or text == ALL:
         raise Misconfigured(
             f"tenant: {preview(text)} is not one line of 1 to {TENANT_CHARACTERS_MAX} characters, or is *. Correct it."
         )

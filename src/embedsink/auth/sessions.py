@@ -95,6 +95,11 @@ class Sessions:
             return None
         return SessionKey(**{field.name: getattr(key, field.name) for field in fields(Key)} | {"digest": digest})
 
+    def has(self, token: str) -> bool:
+        """Return whether a token is that of a live session. This doesn't count as use."""
+        session = self._sessions.get(digest_of(token))
+        return session is not None and self._is_live(session, self._clock())
+
     def is_live(self, key: SessionKey) -> bool:
         """Return whether the session of a key that `find` returned is live. Each call counts as use."""
         return self._use(key.digest) is not None

@@ -14,7 +14,7 @@ import httpx2
 from joserfc.errors import JoseError
 from joserfc.jwk import Key, RSAKey, import_key
 
-from embedsink.auth.identity import check_url
+from embedsink.auth.identity import CONFIGURATION_PATH, check_url
 from embedsink.errors import EmbedsinkError, Misconfigured, preview, redact_keys
 from embedsink.net import is_loopback
 
@@ -165,7 +165,7 @@ class SigningKeys:
 
     async def _discover(self, client: httpx2.AsyncClient) -> str:
         """Fetch the configuration (OpenID Connect Discovery 1.0, section 4). Return the URL of the JWK Set in it."""
-        url = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+        url = f"{self.issuer.rstrip('/')}{CONFIGURATION_PATH}"
         configuration = await fetch_object(client, url)
         named = configuration.get("issuer")
         if named != self.issuer:

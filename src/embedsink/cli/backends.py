@@ -111,17 +111,17 @@ class LocalBackend:
     @contextmanager
     def _open_catalog(self) -> Iterator["Reader"]:
         """Open the snapshot, or an empty store with all reports if no snapshot exists yet."""
+        from embedsink.key_scope import EVERYTHING
         from embedsink.store.database import Store
-        from embedsink.store.reader import EVERYTHING
         from embedsink.store.snapshot_reader import open_snapshot
 
         if self._snapshot.exists():
-            with open_snapshot(self._snapshot, EVERYTHING) as reader:
+            with open_snapshot(self._snapshot, EVERYTHING.variables()) as reader:
                 yield reader
             return
         with TemporaryDirectory() as folder, closing(Store(Path(folder) / "store.duckdb")) as empty_store:
             empty_store.open()
-            with empty_store.reader(EVERYTHING) as reader:
+            with empty_store.reader(EVERYTHING.variables()) as reader:
                 yield reader
 
 

@@ -40,8 +40,8 @@ def rebuild(data: Data = DATA) -> None:
     damaged or missing store automatically.
     """
     from embedsink.durable_files import move_to_damaged
+    from embedsink.key_scope import EVERYTHING
     from embedsink.store.database import Store
-    from embedsink.store.reader import EVERYTHING
     from embedsink.store.snapshot_reader import open_snapshot
 
     folder = DataFolder(require_folder(data))
@@ -49,7 +49,7 @@ def rebuild(data: Data = DATA) -> None:
         if folder.store.exists():
             Store(folder.store).refuse_newer()  # Raise an error if a newer version of embedsink wrote the store.
             # Raise an error unless the snapshot can be read: the journal lacks events that the snapshot has.
-            open_snapshot(folder.snapshot, EVERYTHING).close()
+            open_snapshot(folder.snapshot, EVERYTHING.variables()).close()
             print_message(f"{folder.store.name}: moved to {move_to_damaged(folder.store, damaged=folder.damaged)}.")
     print_message("Rebuilding from the snapshot and the journal …")
     _print_load_counts(asyncio.run(_load_and_publish(folder)))

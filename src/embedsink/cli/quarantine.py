@@ -175,11 +175,11 @@ def _read_rows(
     from uuid import UUID
 
     from embedsink.data_folder import DataFolder
-    from embedsink.store.reader import EVERYTHING
+    from embedsink.key_scope import EVERYTHING
     from embedsink.store.snapshot_reader import open_snapshot
     from embedsink.transfer.quarantine import rejections_json
 
-    with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
+    with open_snapshot(DataFolder(data).snapshot, EVERYTHING.variables()) as reader:
         content = rejections_json(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
     rows: list[dict[str, Any]] = json.loads(content)
     return rows

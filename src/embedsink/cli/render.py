@@ -144,14 +144,14 @@ def _read_snapshot(name: str, params: Params, data: Path, now: datetime) -> Dash
     from embedsink.dashboards.query import query_section
     from embedsink.dashboards.time_axis import span_of
     from embedsink.data_folder import DataFolder
+    from embedsink.key_scope import EVERYTHING
     from embedsink.reports.catalog import all_reports, missing_reports_warning
     from embedsink.settings import read_settings
-    from embedsink.store.reader import EVERYTHING
     from embedsink.store.snapshot_reader import open_snapshot
 
     dashboard = _find_dashboard(name, data)
     period = period_of(params, deployments=params["deployment"], now=now)
-    with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
+    with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING.variables(), **read_settings().variables()}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         if missing_reports_warning(reader) is None and reader.is_up_to_date():
             check_dashboards({name: dashboard}, reports.values())

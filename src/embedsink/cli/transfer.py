@@ -56,11 +56,11 @@ def export_file(
     if output.suffix not in SUFFIXES:
         raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {', '.join(SUFFIXES)}.")
     from embedsink.data_folder import DataFolder
+    from embedsink.key_scope import EVERYTHING
     from embedsink.settings import read_settings
-    from embedsink.store.reader import EVERYTHING
     from embedsink.store.snapshot_reader import open_snapshot
 
-    variables = {**EVERYTHING, "service_name": read_settings().service_name}
+    variables = {**EVERYTHING.variables(), "service_name": read_settings().service_name}
     folder = DataFolder(data)
     with (
         open_snapshot(folder.snapshot, variables) as reader,

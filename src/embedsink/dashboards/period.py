@@ -6,10 +6,10 @@ from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from embedsink.errors import Refused
-from embedsink.key_scope import KeyScope
+from embedsink.key_scope import EVERYTHING, KeyScope
 from embedsink.reasons import Reason
 from embedsink.reports.parameters import parse_choice, parse_switch
-from embedsink.reports.scope import EVERYTHING_ALLOWED, Scope, parse_scope
+from embedsink.reports.scope import Scope, parse_scope
 from embedsink.store.timezones import naive_utc
 
 # The lengths of rolling periods in local days, including today. One day means the last 24 hours.
@@ -72,7 +72,7 @@ def period_of(
     params: Mapping[str, str | None],
     *,
     deployments: Sequence[str] = (),
-    allowed: KeyScope = EVERYTHING_ALLOWED,
+    allowed: KeyScope = EVERYTHING,
     now: datetime,
 ) -> Period:
     """Return the period that query parameters select, and the previous period.

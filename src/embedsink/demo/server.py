@@ -15,7 +15,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.demo.ports import HOST
 from embedsink.demo.stop import Stop
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.store.reader import EVERYTHING
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.snapshot_reader import open_snapshot
 
 READY_TIMEOUT_S = 60.0
@@ -202,7 +202,7 @@ class DemoServer(ChildServer):
 def published_count(data_folder: Path) -> int:
     """Return the number of received envelopes in the published snapshot, or 0 if there is no snapshot yet."""
     try:
-        with open_snapshot(DataFolder(data_folder).snapshot, EVERYTHING) as reader:
+        with open_snapshot(DataFolder(data_folder).snapshot, EVERYTHING.variables()) as reader:
             return sum(segment["received_count"] for segment in reader.dicts("loaded_segment"))
     except Misconfigured:  # There is no snapshot.
         return 0

@@ -134,7 +134,7 @@ async def has_valid_key(scope: Scope) -> bool:
             return key is not None and bool(key.kinds - {KeyKind.INGEST})
         if name == b"cookie":
             session_token = read_cookie(Request(scope))
-            if session_token is not None and credentials.sessions.find(session_token) is not None:
+            if session_token is not None and credentials.sessions.has(session_token):
                 return True
     return False
 

@@ -23,7 +23,7 @@ from embedsink.auth.identity import read_identity
 from embedsink.auth.sessions import Sessions
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
-from embedsink.errors import EmbedsinkError
+from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.http.anonymous_limits import AnonymousLimitMiddleware
 from embedsink.http.api.events import IngestEndpoint
 from embedsink.http.dashboard_registry import DashboardRegistry
@@ -165,7 +165,7 @@ async def _open_credentials(engine: Engine) -> AsyncIterator[tuple[Credentials, 
     Meanwhile, refresh the signing keys of the identity providers.
 
     Raises:
-        Misconfigured: `identity.toml` is invalid.
+        Misconfigured: `identity.toml` is invalid, or lacks a login although its secret is set.
     """
     settings = engine.settings
     sessions = Sessions(
@@ -177,10 +177,13 @@ async def _open_credentials(engine: Engine) -> AsyncIterator[tuple[Credentials, 
         from embedsink.auth.access_tokens import AccessTokens  # loads cryptography
 
         access_tokens = AccessTokens(identity.issuers, time.time)
+    secret = settings.login_client_secret
+    if identity.login is None and secret is not None:
+        detail = f"{engine.folder.identity.name} has no [login]. Add it, or unset the variable."
+        raise Misconfigured(f"EMBEDSINK_LOGIN_CLIENT_SECRET: is set, but {detail}")
     if identity.login is not None:
         from embedsink.auth.login_provider import LoginProvider
 
-        secret = settings.login_client_secret
         login_provider = LoginProvider(
             identity.login, secret.get_secret_value() if secret is not None else None, time.time
         )

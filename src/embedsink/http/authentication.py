@@ -74,6 +74,12 @@ def check_kind(key: Key, kinds: Collection[KeyKind]) -> None:
         raise Refused(Reason.WRONG_KIND, detail)
 
 
+def check_unlimited(key: Key, content: str) -> None:
+    """Raise Refused (`out_of_scope`) if the key has a scope. The message begins with `content`, which needs none."""
+    if key.scope.is_limited:
+        raise Refused(Reason.OUT_OF_SCOPE, f"{content}. Use a key without a scope.")
+
+
 def check_origin(key: Key, origin: str | None) -> None:
     """Raise Refused (`wrong_origin`) if the key is limited to origins and the request's origin is not among them.
 

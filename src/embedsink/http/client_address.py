@@ -1,4 +1,4 @@
-"""The client address of a request, for rate limits and fair queues."""
+"""The client address of a request, for rate limits, fair queues and the audit trail."""
 
 import ipaddress
 import re

@@ -11,9 +11,9 @@ from embedsink.dashboards.lint import lint
 from embedsink.dashboards.model import Dashboard
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Unavailable
+from embedsink.key_scope import EVERYTHING
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, all_reports
-from embedsink.store.reader import EVERYTHING
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class DashboardRegistry:
         if self._reports:
             return
         # Only descriptions of reports are read, which takes milliseconds.
-        with engine.store.reader(EVERYTHING, is_short=True) as reader:
+        with engine.store.reader(EVERYTHING.variables(), is_short=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
         errors = lint(self.by_name, reports.values())
         built_in_error = next((error for name, error in errors.items() if name not in self._operator_names), None)

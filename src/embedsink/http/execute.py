@@ -12,13 +12,11 @@ from starlette.types import Receive
 from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
-from embedsink.key_scope import KeyScope
+from embedsink.key_scope import EVERYTHING, KeyScope
 from embedsink.reasons import Reason
 from embedsink.store.reader import Reader
 
 INTERRUPT_INTERVAL_S = 0.25
-
-EVERYTHING_SCOPE = KeyScope()
 
 T = TypeVar("T")
 # Opens a reader. It is called in the thread of the query.
@@ -91,9 +89,7 @@ async def run_query(
             raise
 
 
-async def run_short_query(
-    engine: Engine, key: Key, query: Callable[[Reader], T], *, scope: KeyScope = EVERYTHING_SCOPE
-) -> T:
+async def run_short_query(engine: Engine, key: Key, query: Callable[[Reader], T], *, scope: KeyScope = EVERYTHING) -> T:
     """Run a query of a few milliseconds, such as reading descriptions of views, without waiting for reports.
 
     Args:

@@ -18,8 +18,8 @@ def read_cookie(request: Request, name: str = COOKIE) -> str | None:
     return rest.partition(";")[0].strip() if found_name else None
 
 
-def set_cookie(request: Request, value: str, max_age_s: int, *, name: str = COOKIE, is_framed: bool = False) -> str:
-    """Return the `Set-Cookie` value that sets a cookie. A `max_age_s` of 0 deletes the cookie.
+def cookie_header(request: Request, value: str, max_age_s: int, *, name: str = COOKIE, is_framed: bool = False) -> str:
+    """Return the value of `Set-Cookie` that sets a cookie. A `max_age_s` of 0 deletes the cookie.
 
     Args:
         request: the request to answer.

@@ -21,11 +21,11 @@ from embedsink.errors import Refused, Unavailable, preview
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import damage_of
 from embedsink.journal.writer import Journal
+from embedsink.key_scope import EVERYTHING
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class DbtSyncs:
     def _find_loaded_jobs(self, jobs: list[Job]) -> set[Job]:
         """Return the subset of the jobs whose results the store has."""
         # A scope limits what a reader reads: here to these job ids, in all deployments.
-        scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in jobs]}
+        scope = {**EVERYTHING.variables(), "sync_job_ids": [job_id for _, job_id in jobs]}
         with self._store.reader(scope, is_short=True) as reader:
             loaded = {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(_LOADED_JOBS_VIEW)}
         # The query finds these job ids in all deployments, so select the given pairs.
@@ -201,7 +201,7 @@ class DbtSyncs:
     def _query_store(self, job: Job) -> StoredResult | None:
         """Return the result of a job in the store, or None. This blocks, so a thread calls it."""
         deployment, job_id = job
-        scope = {**EVERYTHING, "deployments": [deployment], "sync_job_ids": [job_id]}
+        scope = {**EVERYTHING.variables(), "deployments": [deployment], "sync_job_ids": [job_id]}
         with self._store.reader(scope, is_short=True) as reader:
             rows = reader.dicts(_RESULT_VIEW)
         return _to_result(rows[0]) if rows else None

@@ -20,10 +20,10 @@ from embedsink.ingest.records import DirectoryChange, directory_line, read_direc
 from embedsink.ingest.scim_requests import normalize_patch
 from embedsink.journal.segment import damage_of, number_of
 from embedsink.journal.writer import Journal
+from embedsink.key_scope import EVERYTHING
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
 from embedsink.store.insert import first_ingest_seq
-from embedsink.store.reader import EVERYTHING
 
 # The libraries take half a second to import, so they are imported at the first request.
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Directory:
         segments = self._journal.segments()
         # The store is read after the journal is listed, so it has the changes of segments that are deleted meanwhile.
         stored_seqs: dict[str, int] = {}  # the newest stored version of each resource
-        with self._store.reader(EVERYTHING) as reader:
+        with self._store.reader(EVERYTHING.variables()) as reader:
             for batch in reader.rows(_RESOURCE_VIEW):
                 for row in batch:
                     ingest_seq, change = _stored_change(*row)

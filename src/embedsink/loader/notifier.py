@@ -148,6 +148,6 @@ class LoadNotifier:
 
 def _may_include(scope: KeyScope, deployment: int | None, tenant: str | None) -> bool:
     """Return whether a scope may include events that name this deployment and this tenant; None means none."""
-    has_deployment = deployment is None or scope.deployments is None or deployment in scope.deployments
-    has_tenant = tenant is None or scope.tenants is None or tenant in scope.tenants
-    return has_deployment and has_tenant
+    return (deployment is None or scope.allows_deployment(deployment)) and (
+        tenant is None or scope.allows_tenant(tenant)
+    )

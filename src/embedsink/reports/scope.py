@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from embedsink.auth.parsing import parse_deployment, parse_duration
 from embedsink.errors import PREVIEW_CHARACTERS_MAX, Misconfigured, Refused, preview
-from embedsink.key_scope import KeyScope
+from embedsink.key_scope import EVERYTHING, KeyScope
 from embedsink.reasons import Reason
 from embedsink.reports.parameters import parse_choice, parse_text
 from embedsink.store.timezones import naive_utc, timezone_names, utc_of
@@ -26,7 +26,6 @@ DIMENSIONS = ("department", "group")
 # The minimum similarity of a suggested time zone: "berlin" suggests Europe/Berlin, but "posixrules" does not suggest
 # Asia/Jerusalem.
 _SIMILARITY_MIN = 0.51
-EVERYTHING_ALLOWED = KeyScope()
 # The placeholder of the IANA database for a machine whose time zone is not set.
 _UNSET_ZONE = "Factory"
 # A date, or a time of RFC 3339 whose seconds and offset are optional. Other forms of ISO 8601, such as weeks, ordinal
@@ -99,7 +98,7 @@ def parse_scope(
     params: Mapping[str, str | None],
     *,
     deployments: Iterable[str | int] = (),
-    allowed: KeyScope = EVERYTHING_ALLOWED,
+    allowed: KeyScope = EVERYTHING,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Scope:
     """Parse the parameters of a scope.
@@ -116,7 +115,7 @@ def parse_scope(
     """
     requested_deployments = _parse_deployments(deployments, allowed.deployments)
     tenant = parse_text("tenant", params.get("tenant"))
-    if tenant is not None and allowed.tenants is not None and tenant not in allowed.tenants:
+    if tenant is not None and not allowed.allows_tenant(tenant):
         raise Refused(Reason.OUT_OF_SCOPE, f"tenant: {preview(tenant)} is outside the key's scope.")
     since, until = params.get("since"), params.get("until")
     timezone = _parse_timezone(params.get("timezone"))

@@ -10,7 +10,8 @@ from tempfile import NamedTemporaryFile
 
 import duckdb
 
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.key_scope import EVERYTHING
+from embedsink.store.reader import Reader
 from embedsink.store.sql_files import read_sql
 
 # `temp_directory`: a database in memory would spill to the current folder.
@@ -37,5 +38,7 @@ def open_audit_reader(files: Sequence[Path], variables: Mapping[str, object]) ->
         connection.execute("set variable audit_files = $1", [paths])
         for sql in read_sql("audit").values():
             connection.execute(sql)
-        with Reader(connection, {**EVERYTHING, **variables, "audit_files": paths}, resources=stack) as reader:
+        with Reader(
+            connection, {**EVERYTHING.variables(), **variables, "audit_files": paths}, resources=stack
+        ) as reader:
             yield reader

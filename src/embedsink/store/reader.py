@@ -11,7 +11,7 @@ from typing import IO, Any, Self
 import duckdb
 
 from embedsink.errors import Misconfigured
-from embedsink.key_scope import KeyScope
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.duckdb_errors import StoreBroken, unavailable_if_broken
 from embedsink.store.query import TEMP_PAGE, SelectQuery, page_from_clause, page_source, quoted, select_sql
 from embedsink.store.schema import roll_back
@@ -72,8 +72,6 @@ _PYTHON_EXPRESSIONS = {"UUID": "{}::varchar"}
 # An option in a scope. It is not a session variable.
 HIDES_INGEST_SEQ = "hides_ingest_seq"
 OLDER_SNAPSHOT = "An older version of embedsink published it: start the server once, or run `embedsink snapshot`."
-# The scope of all deployments and tenants.
-EVERYTHING: Mapping[str, object] = KeyScope().variables()
 
 
 class Reader:
@@ -101,7 +99,7 @@ class Reader:
         self._variables: dict[str, Any] = {}
         self._hides_ingest_seq = False
         self._temp_table: TempTable | None = None
-        for name in EVERYTHING:
+        for name in EVERYTHING.variables():
             if name not in scope:
                 raise KeyError(name)  # Without a value, views would show every deployment or tenant.
         # Set all variables, so that none is inherited from an earlier use of the connection.

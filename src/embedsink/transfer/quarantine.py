@@ -16,14 +16,14 @@ from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, preview, suggestion
 from embedsink.ingest.records import delivery_lines, replay_line
 from embedsink.journal.writer import as_future
-from embedsink.key_scope import KeyScope
+from embedsink.key_scope import EVERYTHING
 from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_instant
 from embedsink.store.duckdb_errors import StoreBroken, StoreRefused
 from embedsink.store.purge import PURGED_AT_ONCE, PurgeFilter
-from embedsink.store.reader import EVERYTHING, Reader
+from embedsink.store.reader import Reader
 
 LIST_VIEW = "quarantine_in_scope"
 REPLAYABLE_VIEW = "quarantine_replayable"
@@ -178,7 +178,7 @@ def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID
 
     `last_ingest_seq` is that of the previous batch, or None for the first batch.
     """
-    variables = {**EVERYTHING, "after": last_ingest_seq, "quarantine_id": quarantine_id}
+    variables = {**EVERYTHING.variables(), "after": last_ingest_seq, "quarantine_id": quarantine_id}
     with engine.store.reader(variables, is_short=True) as reader:
         rows = reader.dicts(REPLAYABLE_VIEW)  # The view limits the size of a batch.
     if not rows:
@@ -200,7 +200,7 @@ def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
     """Return the number of stored rejections that a replay does not validate (`ReplayCounts.untried`)."""
-    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_short=True) as reader:
+    with engine.store.reader({**EVERYTHING.variables(), "quarantine_id": quarantine_id}, is_short=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["not_replayable_count"])
 
@@ -221,7 +221,7 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
         parsed = parsed.with_defaults(context, row["sent_at_ms"])
-        parsed = parsed.restrict_to(key.scope if key else KeyScope())
+        parsed = parsed.restrict_to(key.scope if key else EVERYTHING)
     except Refused:
         return None
     is_valid = parsed.accepted and not parsed.rejected

@@ -18,9 +18,9 @@ from embedsink.dashboards.query import TileData, query_section
 from embedsink.dashboards.theme import LIGHT
 from embedsink.dashboards.time_axis import span_of
 from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
 from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
-from embedsink.store.reader import EVERYTHING
 from tests.dashboards.image.svg_reader import addresses_of, names_of, parse, texts_of
 from tests.support.given import write_segment
 from tests.support.stores import open_store
@@ -67,7 +67,7 @@ def _in_payload(kind: str) -> dict[str, Any]:
 
 def answers_of(store: Store, dashboard: Dashboard, **params: str) -> DataBySection:
     period = period_of(params, now=NOW)
-    with store.reader(EVERYTHING) as reader:
+    with store.reader(EVERYTHING.variables()) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         return {
             section.id: _charts(query_section(reader, section, period, reports=reports, now=NOW))

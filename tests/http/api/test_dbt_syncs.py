@@ -15,7 +15,7 @@ import pytest
 
 from embedsink.http import sync_body
 from embedsink.http.sync_body import parse_instant_us
-from embedsink.store.reader import EVERYTHING
+from embedsink.key_scope import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.support.app import PAGE, Server, open_server, problem
 from tests.support.envelopes import KEY, KEY_CUT, view
@@ -49,7 +49,7 @@ def put(server: Server, body: Any, path: str | None = None, *, key: str | None, 
 
 
 def loaded_count(server: Server) -> int:
-    with server.engine.store.reader(EVERYTHING) as reader:
+    with server.engine.store.reader(EVERYTHING.variables()) as reader:
         return sum(len(rows) for rows in reader.rows("sync_in_scope"))
 
 
@@ -63,7 +63,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Open a server that loads at once."""
     with open_server(tmp_path_factory.mktemp("quick"), segment_seal_s=0.01) as opened:
         yield opened
-        with opened.engine.store.reader(EVERYTHING) as reader:
+        with opened.engine.store.reader(EVERYTHING.variables()) as reader:
             rows = {check: reader._fetch_all(sql) for check, sql in read_sql("checks").items()}
         assert {check: found for check, found in rows.items() if found} == {}
 
@@ -350,7 +350,7 @@ def test_extra_fields_are_stored_and_not_returned(quick: Server) -> None:
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).json() == result("grown")
     wait_until(lambda: loaded_count(quick) > before, description="it is loaded")
-    with quick.engine.store.reader(EVERYTHING) as reader:
+    with quick.engine.store.reader(EVERYTHING.variables()) as reader:
         names = [column.name for column in reader.columns("sync_in_scope")]
         [row] = [
             row

@@ -38,12 +38,14 @@ pytestmark = pytest.mark.server
 
 
 @contextmanager
-def server_with(folder: Path, issuer: str, *, secret: str | None = SECRET, **fields: Any) -> Iterator[RunningServer]:
-    """Run a server that trusts a provider for logins."""
+def server_with(
+    folder: Path, issuer: str, *, secret: str | None = SECRET, settings: dict[str, Any] | None = None, **fields: Any
+) -> Iterator[RunningServer]:
+    """Run a server that trusts a provider for logins. `settings` are environment variables."""
     data, port = folder / "data", free_port()
     make_folder(data)
     (data / "identity.toml").write_text(login_toml(issuer, f"http://127.0.0.1:{port}", **fields))
-    env: dict[str, Any] = {} if secret is None else {"EMBEDSINK_LOGIN_CLIENT_SECRET": secret}
+    env = (settings or {}) | ({} if secret is None else {"EMBEDSINK_LOGIN_CLIENT_SECRET": secret})
     with running_server(data, port=port, injected=INJECTED, **env) as server:
         yield server
 
@@ -91,8 +93,7 @@ def test_groups_are_roles(server: RunningServer, browser: httpx2.Client) -> None
 
 
 def test_claims_limit_a_person(provider: str, tmp_path: Path, browser: httpx2.Client) -> None:
-    claims = {"deployments_claim": "deployments", "tenants_claim": "tenants"}
-    with server_with(tmp_path, provider, **claims) as server:
+    with server_with(tmp_path, provider, deployments_claim="deployments", tenants_claim="tenants") as server:
         key = server.key("ingest")
         for deployment, tenant in ((7, "acme"), (7, "globex"), (8, "acme")):
             delivery = {"context": {"deployment": deployment, "tenant": tenant}, "events": [view()]}
@@ -219,6 +220,22 @@ def test_a_login_is_finished_once_and_survives_a_wrong_state(
     for _ in range(3):
         assert httpx2.get(callback, params=query, cookies=cookies).status_code == 401
     assert len(script.requests) == request_count
+
+
+def test_one_address_can_not_flood_the_provider(
+    tmp_path: Path, script: ScriptedProvider, browser: httpx2.Client
+) -> None:
+    request_count = len(script.requests)
+    settings = {"EMBEDSINK_RATE_ANONYMOUS_PER_S": "5"}
+    with server_with(tmp_path, script.issuer.url, settings=settings) as server:
+        assert script.log_in(browser, server).status_code == 303
+        assert httpx2.get(f"{server.url}/login").status_code == 429  # without a session
+        refused = script.log_in(browser, server)  # with a session
+        assert (refused.status_code, error_of(refused)) == (
+            503,
+            "The server can&#39;t log you in now. Try again in a minute.",
+        )
+    assert len(script.requests) == request_count + 1
 
 
 def test_a_second_login_ends_the_first_session_of_the_browser(

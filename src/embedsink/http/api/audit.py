@@ -13,7 +13,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.audit_entries import record_file_export
-from embedsink.http.authentication import require_key
+from embedsink.http.authentication import check_unlimited, require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import SCOPE_REASONS, SPOOL_REASONS
 from embedsink.http.openapi.operation import Operation, Success
@@ -40,6 +40,7 @@ from embedsink.store.audit_reader import open_audit_reader
 from embedsink.store.reader import Reader
 
 PATH = "/api/v1/audit"
+CONTENT = "audit: contains the entries of all deployments and tenants"
 EXPORT_PATH = f"{PATH}.{{suffix}}"
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
@@ -111,17 +112,10 @@ async def read_entries(
     )
 
 
-def check_admin(key: Key) -> None:
-    """Raise Refused (`out_of_scope`) if the key of an admin has a scope."""
-    if key.scope.is_limited:
-        detail = "audit: contains the entries of all deployments and tenants. Use an admin key without a scope."
-        raise Refused(Reason.OUT_OF_SCOPE, detail)
-
-
 def _require_admin(request: Request) -> Key:
     """Return the key of an admin without a scope. Raise Refused for any other key."""
     key = require_key(request, KeyKind.ADMIN)
-    check_admin(key)
+    check_unlimited(key, CONTENT)
     return key
 
 

@@ -115,7 +115,7 @@ def _parse_path(request: Request, key: Key) -> tuple[int, str]:
             "deploymentId: a dbt sync belongs to all tenants of a deployment. Use a key that is not limited to tenants."
         )
         raise Refused(Reason.OUT_OF_SCOPE, detail)
-    if key.scope.deployments is not None and deployment not in key.scope.deployments:
+    if not key.scope.allows_deployment(deployment):
         raise Refused(Reason.OUT_OF_SCOPE, f"deploymentId: {deployment} is outside the key's scope. Use a key for it.")
     # A key in a job id is redacted before the id is stored, so redact it here, too.
     return deployment, redact_keys(request.path_params["syncJobId"])

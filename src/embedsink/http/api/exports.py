@@ -14,7 +14,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.audit_entries import record_export, record_file_export
-from embedsink.http.authentication import require_key
+from embedsink.http.authentication import check_unlimited, require_key
 from embedsink.http.etag import EtagCheck, is_not_modified
 from embedsink.http.execute import cancel_on_disconnect, run_short_query
 from embedsink.http.openapi.errors import AUDIT_REASONS, SCOPE_REASONS, SPOOL_REASONS
@@ -86,9 +86,7 @@ async def show_snapshot(request: Request) -> Response:
     """Answer with the snapshot. The key must have no scope, because the snapshot contains everything, even names."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, allowed=())
-    if key.scope.is_limited:
-        detail = "analytics.duckdb: contains every deployment and tenant. Use a read key without a scope."
-        raise Refused(Reason.OUT_OF_SCOPE, detail)
+    check_unlimited(key, "analytics.duckdb: contains all deployments and tenants")
     engine: Engine = request.state.engine
     if not key.shows_names and await run_short_query(engine, key, has_directory, scope=key.scope):
         detail = "analytics.duckdb: contains the names of people in the directory. Use a read key with names."

@@ -15,7 +15,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError, Refused, preview
 from embedsink.http.audit_entries import entry_of, record_export
-from embedsink.http.authentication import require_key
+from embedsink.http.authentication import check_unlimited, require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.openapi.errors import AUDIT_REASONS, JOURNAL_REASONS, SCOPE_REASONS
 from embedsink.http.openapi.operation import READERS, Operation, Success
@@ -67,7 +67,7 @@ async def purge(request: Request) -> Response:
     key = require_key(request, KeyKind.ADMIN)
     query = request.query_params
     check_parameters(query, PURGE_PARAMETERS)
-    _check_unscoped(key)
+    check_unlimited(key, "quarantine: contains the rejections of all deployments and tenants")
     filter = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
     async with _recorded(request, key, Action.PURGE, dict(query)):
         purged_count = await purge_quarantine(request.state.engine, filter)
@@ -79,7 +79,7 @@ async def replay(request: Request) -> Response:
     key = require_key(request, KeyKind.ADMIN)
     check_parameters(request.query_params, ("id",))
     quarantine_id = _parse_id(request.query_params.get("id"))
-    _check_unscoped(key)
+    check_unlimited(key, "quarantine: contains the rejections of all deployments and tenants")
     async with _recorded(request, key, Action.REPLAY, dict(request.query_params)):
         counts = await replay_quarantine(request.state.engine, quarantine_id)
     return JSONResponse(asdict(counts))
@@ -103,13 +103,6 @@ async def _recorded(request: Request, key: Key, action: Action, detail: dict[str
         )
         await engine.audit.record_or_log(failure)
         raise
-
-
-def _check_unscoped(key: Key) -> None:
-    """Raise Refused (`out_of_scope`) if the key has a scope."""
-    if key.scope.is_limited:
-        detail = "quarantine: contains rejections of all deployments and tenants. Use an admin key without a scope."
-        raise Refused(Reason.OUT_OF_SCOPE, detail)
 
 
 def _parse_id(text: str | None) -> UUID | None:

@@ -17,8 +17,7 @@ from starlette.routing import Route
 
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Refused
-from embedsink.http.authentication import require_scim_key
+from embedsink.http.authentication import check_unlimited, require_scim_key
 from embedsink.http.base_url import base_url_of
 from embedsink.http.client_address import client_address
 from embedsink.http.ingest_admission import Admission
@@ -29,7 +28,6 @@ from embedsink.http.openapi.parts import TEXT, Schema, ref
 from embedsink.http.problems import SCIM_MEDIA_TYPE, SCIM_PREFIX
 from embedsink.http.rate_limiter import Sender
 from embedsink.http.security_headers import NO_STORE
-from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,9 +39,7 @@ _MEDIA_TYPES = (SCIM_MEDIA_TYPE, "application/json")
 async def scim(request: Request) -> Response:
     """Answer a request to the directory. A change is durable before the response."""
     key = require_scim_key(request)
-    if key.scope.is_limited:
-        detail = "directory: belongs to all deployments and tenants. Use a key that is not limited."
-        raise Refused(Reason.OUT_OF_SCOPE, detail)
+    check_unlimited(key, "directory: belongs to all deployments and tenants")
     admission: Admission = request.state.admission
     body, encoding = await admission.read_body(request, Sender(client_address(request.scope), key.key_id))
     decode = partial(admission.bodies.decode, body, encoding=encoding)

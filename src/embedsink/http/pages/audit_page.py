@@ -11,8 +11,8 @@ from starlette.routing import Route
 from embedsink.audit.entry import Action, Outcome
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.errors import Refused
-from embedsink.http.api.audit import check_admin, filter_parameters, read_entries
-from embedsink.http.authentication import session_key
+from embedsink.http.api.audit import CONTENT, filter_parameters, read_entries
+from embedsink.http.authentication import check_unlimited, session_key
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import parameter
 from embedsink.http.openapi.parts import TEXT
@@ -73,7 +73,7 @@ def _require_admin(request: Request) -> Key:
     if key is None or KeyKind.ADMIN not in key.kinds:
         detail = "audit: is for admins. Log out, and log in as an admin or with an admin key."
         raise Refused(Reason.WRONG_KIND, detail)
-    check_admin(key)
+    check_unlimited(key, CONTENT)
     return key
 
 

@@ -32,7 +32,7 @@ from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega_bundle import VegaBundle
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters
 from embedsink.http.security_headers import NO_STORE
-from embedsink.http.session_cookie import set_cookie
+from embedsink.http.session_cookie import cookie_header
 from embedsink.http.transport import check_transport, is_loopback_host
 from embedsink.protocol.messages import catalog_for
 from embedsink.reasons import Reason
@@ -125,7 +125,7 @@ class DashboardPages:
             demo_key = self._demo_key(request)
             if demo_key is not None:
                 token = request.state.credentials.sessions.start(demo_key)
-                headers["Set-Cookie"] = set_cookie(request, token, self._session_s)
+                headers["Set-Cookie"] = cookie_header(request, token, self._session_s)
         return HTMLResponse(html, headers=headers)
 
     def _demo_key(self, request: Request) -> Key | None:

@@ -29,11 +29,11 @@ from embedsink.http.pages.docs_examples import examples
 from embedsink.http.pages.schema_text import type_text
 from embedsink.http.pages.templating import STATIC_PAGE_HEADERS, render
 from embedsink.http.security_headers import NO_CACHE
+from embedsink.key_scope import EVERYTHING
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.reports.format import REPORT_FORMATS
 from embedsink.settings import Settings
-from embedsink.store.reader import EVERYTHING
 
 # Clients choose the Host header, so the number of compressed pages in memory (about 5 kB each) is limited.
 COMPRESSED_PAGES_MAX = 256
@@ -128,7 +128,7 @@ class Docs:
 
     def _render(self, engine: Engine) -> dict[str, str]:
         """Return the HTML of all pages by URL path, with a placeholder for the base URL."""
-        with engine.store.reader(EVERYTHING, is_short=True) as reader:
+        with engine.store.reader(EVERYTHING.variables(), is_short=True) as reader:
             reports = all_reports(reader)
         return docs_pages(self._openapi, reports, base_url=_PLACEHOLDER_URL)
 

@@ -1,4 +1,4 @@
-"""`/login` and `/logout`: exchange a read key for a session cookie, and delete the cookie."""
+"""`/login` and `/logout`: start a session with a read key, and end it."""
 
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
@@ -23,7 +23,7 @@ from embedsink.http.openapi.parts import TEXT, html_page, object_of
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.session_cookie import read_cookie, set_cookie
+from embedsink.http.session_cookie import cookie_header, read_cookie
 from embedsink.http.transport import check_own_page, check_transport
 from embedsink.http.wire.request_body import BodyReader
 from embedsink.reasons import Reason
@@ -103,7 +103,7 @@ class LoginPage:
     def redirect(self, request: Request, path: str, token: str) -> Response:
         """Return a redirect to `path` that sets the session cookie. An empty token deletes the cookie."""
         max_age_s = self._session_s if token else 0
-        cookie = set_cookie(request, token, max_age_s, is_framed=self._is_framed)
+        cookie = cookie_header(request, token, max_age_s, is_framed=self._is_framed)
         return RedirectResponse(path, 303, headers=self.headers | {"Set-Cookie": cookie})
 
 

@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from embedsink.audit.entry import ANONYMOUS, Action, Entry, Outcome, Via
+from embedsink.auth.identity import CALLBACK_PATH
 from embedsink.auth.sessions import Sessions
 from embedsink.errors import Refused, Unavailable
 from embedsink.http.audit_entries import entry_of
@@ -21,7 +22,7 @@ from embedsink.http.openapi.parameters import parameter
 from embedsink.http.openapi.parts import TEXT, object_of
 from embedsink.http.pages.login import BODY_REASONS, FORM_TYPE, LoginPage, redirect_path
 from embedsink.http.query_params import check_parameters
-from embedsink.http.session_cookie import read_cookie, set_cookie
+from embedsink.http.session_cookie import cookie_header, read_cookie
 from embedsink.http.transport import check_transport
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-START_PATH, CALLBACK_PATH, BACKCHANNEL_PATH = "/login/start", "/login/callback", "/login/backchannel"
+START_PATH, BACKCHANNEL_PATH = "/login/start", "/login/backchannel"
 # How long a person may take at the provider.
 PENDING_S_MAX = 600
+# The cost of an exchange of a code, in requests without a key.
+EXCHANGE_COST = 50
 _PENDING_COOKIE = "embedsink_pending_login"
 # The number of finished logins that are remembered.
 _FINISHED_MAX = 10_000
@@ -53,7 +56,7 @@ class PendingLogins:
 
     def cookie(self, request: Request, fields: dict[str, str]) -> str:
         """Return the `Set-Cookie` value of a login that begins."""
-        return set_cookie(request, self._serializer.dumps(fields), PENDING_S_MAX, name=_PENDING_COOKIE)
+        return cookie_header(request, self._serializer.dumps(fields), PENDING_S_MAX, name=_PENDING_COOKIE)
 
     def read(self, request: Request) -> dict[str, str] | None:
         """Return the fields of the browser's pending login; None without one."""
@@ -115,6 +118,10 @@ async def finish(request: Request) -> Response:
         if "code" not in query:
             cause = " ".join(query.get(name, "") for name in ("error", "error_description")).strip()
             raise LoginFailed(DENIED, f"the provider answered: {cause or 'no code'}")
+        # Without a limit, one client could send the provider hundreds of requests a second in this server's name.
+        rate_error = request.state.admission.anonymous_limits.charge(request.scope, cost=EXCHANGE_COST)
+        if rate_error is not None:
+            raise rate_error
         async with request.state.engine.limiters.logins.slot(client_address(request.scope)):
             key, person = await provider.log_in(query["code"], pending)
         detail: dict[str, Any] = {"kinds": sorted(key.kinds), "issuer": person.issuer, "subject": person.subject}
@@ -131,7 +138,7 @@ async def finish(request: Request) -> Response:
             raise
     except LoginFailed as error:
         return await _failed(request, error, pending.next_path)
-    except Unavailable as error:  # Too many logins wait, or the login can't be recorded.
+    except Unavailable as error:  # Too many logins, or the login can't be recorded.
         return await _failed(request, LoginFailed(_BUSY, str(error), status=503), pending.next_path)
     request.scope["state"]["key_id"] = key.key_id  # for log lines
     log.info("login", extra={"key_id": key.key_id, "label": key.label, "kinds": sorted(key.kinds)})
@@ -204,7 +211,7 @@ async def _failed(request: Request, error: "LoginFailed", next_path: str, *, is_
 
 def _without_pending(request: Request) -> str:
     """Return the `Set-Cookie` value that deletes a pending login."""
-    return set_cookie(request, "", 0, name=_PENDING_COOKIE)
+    return cookie_header(request, "", 0, name=_PENDING_COOKIE)
 
 
 ROUTES = [
