@@ -53,7 +53,7 @@ class Directory:
     def record(self, change: DirectoryChange) -> None:
         engine = self.server.engine
         before = engine.store.revisions.of_directory()
-        line = directory_line(change, received_at=round(time.time() * 1000), key_id="k1")
+        line = directory_line(change, received_at=round(time.time() * 1000))
         self.server.append(line)
         wait_until(lambda: engine.store.revisions.of_directory() != before, description="the directory")
 

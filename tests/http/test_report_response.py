@@ -270,7 +270,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         path = "/api/v1/deployments/7/dbt-sync/job/result"
         assert server.request("PUT", path, key=server.key("sync"), json=result).status_code == 200
         user = DirectoryChange("User", "u", {"id": "u", "externalId": "v", "active": False}, deactivated_at=0)
-        server.append(directory_line(user, received_at=0, key_id="k"))
+        server.append(directory_line(user, received_at=0))
         yield server
 
 

@@ -5,16 +5,26 @@ from functools import cache
 from typing import Any
 
 import pytest
-from scim2_models import ResourceType, ScimProvider, SearchRequest
+from scim2_models import (
+    InvalidValueException,
+    PayloadTooLargeException,
+    ResourceType,
+    ScimProvider,
+    SearchRequest,
+    TooManyException,
+)
 from scim2_server.testing import ScimStorageContract
 
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import new_token
 from embedsink.ingest import directory_storage
-from embedsink.ingest.directory_storage import GROUP, USER, DirectoryFull, DirectoryStorage
+from embedsink.ingest.directory_storage import GROUP, RESOURCE_BYTES_MAX, USER, DirectoryFull, DirectoryStorage
+from embedsink.ingest.records import DirectoryChange
 from embedsink.ingest.scim_provider import create_provider
 
 MIB = 1_048_576
+NOW = "2026-11-28T08:00:00Z"
+USER_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:User"
 
 
 @cache
@@ -102,11 +112,10 @@ def test_a_deleted_user_leaves_its_groups(storage: DirectoryStorage) -> None:
 def test_members_and_groups_refer_to_each_other(storage: DirectoryStorage) -> None:
     ann = create(storage, USER, user("ann", displayName="Ann"))
     inner = create(storage, GROUP, group("Inner", ann))
-    outer: Any = storage.get(type_of(GROUP), create(storage, GROUP, group("Outer", inner, ann, "unknown")))
+    outer: Any = storage.get(type_of(GROUP), create(storage, GROUP, group("Outer", inner, ann)))
     assert {(member.value, member.type, str(member.ref)) for member in outer.members} == {
         (inner, "Group", f"Groups/{inner}"),
         (ann, "User", f"Users/{ann}"),
-        ("unknown", "User", "Users/unknown"),
     }
     person: Any = storage.get(type_of(USER), ann)
     assert {one.display for one in person.groups} == {"Inner", "Outer"}
@@ -183,8 +192,59 @@ def test_a_full_directory_accepts_only_what_makes_it_smaller() -> None:
     storage.update(type_of(USER), smaller)
     create(storage, USER, user("bob", title="x" * 500))
     with pytest.raises(DirectoryFull):
-        create(storage, GROUP, group("Many", *map(str, range(10))))
+        create(storage, GROUP, group("x" * 1_000))
     assert [change.resource_type for change in storage.changes] == [USER, USER, USER]
+
+
+def test_a_full_directory_accepts_a_deactivation() -> None:
+    full = DirectoryStorage(shared_provider(), bytes_max=1)
+    full.apply(
+        DirectoryChange(USER, "1", {"userName": "ann", "active": True, "meta": {"version": 'W/"1"', "created": NOW}})
+    )
+    with pytest.raises(DirectoryFull):
+        full.update(type_of(USER), user("ann", id="1", title="x" * 100))
+    full.update(type_of(USER), user("ann", id="1", active=False))
+    assert [change.deactivated_at is not None for change in full.changes] == [True]
+
+
+def test_members_must_exist(storage: DirectoryStorage) -> None:
+    ann = create(storage, USER, user("ann"))
+    for unknown in ("x", "x" * 1_000_000, new_token(KeyKind.SCIM)):
+        with pytest.raises(InvalidValueException) as error:
+            create(storage, GROUP, group("Analysts", ann, unknown))
+        assert "members: no user and no group has the id" in str(error.value)
+        assert len(str(error.value)) < 500
+    assert [change.resource_type for change in storage.changes] == [USER]
+
+
+def test_a_resource_has_a_maximum_size(storage: DirectoryStorage) -> None:
+    create(storage, USER, user("ann", title="x" * (RESOURCE_BYTES_MAX - 1_000)))
+    with pytest.raises(PayloadTooLargeException, match="65,536 bytes"):
+        create(storage, USER, user("bob", title="x" * RESOURCE_BYTES_MAX))
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_name_is_not_empty(storage: DirectoryStorage, name: str) -> None:
+    for resource_type, value in ((USER, user(name)), (GROUP, group(name))):
+        with pytest.raises(InvalidValueException, match="is empty"):
+            create(storage, resource_type, value)
+
+
+def test_unknown_schemas_are_not_stored(storage: DirectoryStorage) -> None:
+    ann = user("ann")
+    ann.schemas = [*ann.schemas, "x"]
+    assert storage.get(type_of(USER), create(storage, USER, ann)).schemas == [USER_SCHEMA]
+
+
+def test_a_search_ends_after_its_time(storage: DirectoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        create(storage, USER, user(f"u{number}"))
+    monkeypatch.setattr(directory_storage, "SEARCH_S_MAX", -1.0)
+    model = shared_provider().model_for(type_of(USER))
+    for query in ({"filter": 'title eq "x"'}, {"sortBy": "title"}, {}):
+        request = SearchRequest[model].model_validate(query | {"startIndex": 1})  # type: ignore[valid-type]
+        with pytest.raises(TooManyException, match="Compare only userName"):
+            storage.search([type_of(USER)], request)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +268,9 @@ def test_a_lookup_by_name_or_external_id_reads_one_resource(
     read_ids: list[str] = []
     read = DirectoryStorage._read
 
-    def counted(self: DirectoryStorage, name: str, resource_id: str) -> Any:
+    def counted(self: DirectoryStorage, name: str, resource_id: str, **options: bool) -> Any:
         read_ids.append(resource_id)
-        return read(self, name, resource_id)
+        return read(self, name, resource_id, **options)
 
     monkeypatch.setattr(directory_storage.DirectoryStorage, "_read", counted)
     found = storage.search([type_of(USER)], request).total

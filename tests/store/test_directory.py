@@ -27,13 +27,13 @@ ANN: dict[str, Any] = {
 
 def user(resource: dict[str, Any] | None = ANN, *, id: str = "u1", deactivated_at: int | None = None) -> bytes:
     change = DirectoryChange("User", id, resource, deactivated_at)
-    return directory_line(change, received_at=RECEIVED_AT, key_id="k_1")
+    return directory_line(change, received_at=RECEIVED_AT)
 
 
 def group(*, added: tuple[str, ...] = (), removed: tuple[str, ...] = (), name: str | None = "Analysts") -> bytes:
     resource = None if name is None else {"id": "g1", "displayName": name}
     change = DirectoryChange("Group", "g1", resource, members_added=added, members_removed=removed)
-    return directory_line(change, received_at=RECEIVED_AT, key_id="k_1")
+    return directory_line(change, received_at=RECEIVED_AT)
 
 
 def members(loaded_store: LoadedStore) -> list[str]:
@@ -52,7 +52,7 @@ def test_a_line_is_read_as_the_change_that_was_written() -> None:
         DirectoryChange("User", "u1", None),
         DirectoryChange("Group", "g1", {"id": "g1"}, members_added=("u1",), members_removed=("u2", "u3")),
     ]
-    lines = b"".join(directory_line(change, received_at=1, key_id="k_1") for change in changes)
+    lines = b"".join(directory_line(change, received_at=1) for change in changes)
     assert list(read_directory_changes(b'{"kind":"event"}\n' + lines)) == list(enumerate(changes, start=2))
 
 

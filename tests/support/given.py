@@ -80,7 +80,7 @@ def _lines(event: Given) -> bytes:
         return _sync_line(event)
     if "user" in event or "group" in event:
         change = _user(event) if "user" in event else _group(event)
-        return directory_line(change, received_at=_epoch_ms(event.get("at", CLOCKS["at"])), key_id="k1")
+        return directory_line(change, received_at=_epoch_ms(event.get("at", CLOCKS["at"])))
     at, received, sent = (event.get(clock, default) for clock, default in CLOCKS.items())
     delivery = {
         "sentAt": sent and _epoch_ms(sent),

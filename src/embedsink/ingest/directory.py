@@ -17,7 +17,7 @@ import orjson
 
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
-from embedsink.ingest.scim_requests import normalize_patch
+from embedsink.ingest.scim_requests import normalize_patches
 from embedsink.journal.segment import damage_of, number_of
 from embedsink.journal.writer import Journal
 from embedsink.key_scope import EVERYTHING
@@ -61,7 +61,7 @@ class Directory:
         self._protocol: _Protocol | None = None  # created by the first request
         self._lock = asyncio.Lock()
 
-    async def answer(self, request: "ScimRequest", *, key_id: str) -> "ScimResponse":
+    async def answer(self, request: "ScimRequest") -> "ScimResponse":
         """Return the response to a request. Its changes are durable.
 
         The response may be an error of the protocol. If the request is cancelled, its changes become durable anyway.
@@ -70,25 +70,45 @@ class Directory:
             Unavailable: the store or the journal is not available. Nothing is changed, except that after
                 `storage_failed` the change may be durable.
         """
-        return await asyncio.shield(asyncio.create_task(self._answer_in_turn(request, key_id)))
+        return await asyncio.shield(asyncio.create_task(self._answer_in_turn(request)))
 
-    async def _answer_in_turn(self, request: "ScimRequest", key_id: str) -> "ScimResponse":
+    async def _answer_in_turn(self, request: "ScimRequest") -> "ScimResponse":
         """Wait for the requests before this one, and answer it."""
         async with self._lock:
             if self._protocol is None:
                 self._protocol = await asyncio.to_thread(self._open)
             handler, storage = self._protocol
             try:
-                response = await asyncio.to_thread(_handle, handler, request)
-                if storage.changes:
-                    received_at = time.time_ns() // 1_000_000
-                    lines = [directory_line(one, received_at=received_at, key_id=key_id) for one in storage.changes]
-                    await self._journal.append(b"".join(lines))
+                response, lines = await asyncio.to_thread(self._handle, handler, storage, request)
+                if lines:
+                    await self._journal.append(lines)
             except BaseException:
                 storage.roll_back()
                 raise
             storage.keep()
             return response
+
+    def _handle(
+        self, handler: "ScimHandler", storage: "DirectoryStorage", request: "ScimRequest"
+    ) -> "tuple[ScimResponse, bytes]":
+        """Return the response to a request, and the journal lines of its changes.
+
+        The response to an invalid request is an error (RFC 7644, section 3.12).
+        """
+        from scim2_models import PayloadTooLargeException, SCIMException
+
+        if request.method == "PATCH" or request.path.strip("/").lower() == "bulk":
+            request = replace(request, body=normalize_patches(request.body))
+        try:
+            response = handler.handle(request)
+            received_at = time.time_ns() // 1_000_000
+            lines = b"".join(directory_line(change, received_at=received_at) for change in storage.changes)
+            if len(lines) > self._journal.limits.pending_bytes_max:
+                raise PayloadTooLargeException(detail="The request changes too many resources. Send it in parts.")
+        except SCIMException as error:
+            storage.roll_back()
+            return handler.service.error_response(error), b""
+        return response, lines
 
     def _open(self) -> _Protocol:
         """Read the directory from the store and the journal. This takes seconds if it is large.
@@ -96,14 +116,14 @@ class Directory:
         Raises:
             Unavailable: the store or the journal can't be read now.
         """
-        from scim2_server.handler import ScimHandler
-        from scim2_server.service import ScimService
-
         from embedsink.ingest.directory_storage import DirectoryStorage
+        from embedsink.ingest.scim_handler import DirectoryHandler, DirectoryService
         from embedsink.ingest.scim_provider import create_provider
 
         provider = create_provider(body_bytes_max=self._body_bytes_max)
         storage = DirectoryStorage(provider, bytes_max=self._bytes_max)
+        if not self._journal.is_recovered:
+            raise _retry_later("the journal is not recovered, because the disk is full")
         segments = self._journal.segments()
         # The store is read after the journal is listed, so it has the changes of segments that are deleted meanwhile.
         stored_seqs: dict[str, int] = {}  # the newest stored version of each resource
@@ -118,19 +138,7 @@ class Directory:
                 if ingest_seq > stored_seqs.get(change.resource_id, -1):
                     storage.apply(change)
         storage.keep()
-        return _Protocol(ScimHandler(ScimService(provider), storage), storage)
-
-
-def _handle(handler: "ScimHandler", request: "ScimRequest") -> "ScimResponse":
-    """Return the response to a request; for an invalid request, an error response (RFC 7644, section 3.12)."""
-    from scim2_models import SCIMException
-
-    if request.method == "PATCH":
-        request = replace(request, body=normalize_patch(request.body))
-    try:
-        return handler.handle(request)
-    except SCIMException as error:
-        return handler.service.error_response(error)
+        return _Protocol(DirectoryHandler(DirectoryService(provider), storage), storage)
 
 
 def _stored_change(

@@ -4,8 +4,9 @@ Users are kept as JSON, and so are groups without their members, because objects
 kept as ids, and a change of a group records only the members that it adds or removes.
 """
 
+import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -16,6 +17,7 @@ from scim2_models import (
     InvalidValueException,
     Meta,
     NotFoundException,
+    PayloadTooLargeException,
     PreconditionFailedException,
     Resource,
     ResourceType,
@@ -23,12 +25,13 @@ from scim2_models import (
     SCIMException,
     ScimProvider,
     SearchRequest,
+    TooManyException,
     UniquenessException,
 )
 from scim2_models.path import CompareOperator, Comparison
 from scim2_server.storage import ScimStorage, SearchPage
 
-from embedsink.errors import redact_keys
+from embedsink.errors import preview, redact_keys
 from embedsink.ingest.records import DirectoryChange
 from embedsink.protocol.strict_json import has_bad_text
 
@@ -36,6 +39,11 @@ USER, GROUP = "User", "Group"
 # Attributes that a filter with `eq` finds without reading all resources. Identity providers look up users and groups by
 # them before each change.
 _INDEXED_ATTRIBUTES = {USER: ("userName", "externalId"), GROUP: ("displayName", "externalId")}
+_MEMBERS = "members"
+# The maximum size of the JSON of a resource, without the members of a group. A PATCH takes time for each value.
+RESOURCE_BYTES_MAX = 65_536
+# The maximum duration of a search that reads all resources. Other requests wait meanwhile.
+SEARCH_S_MAX = 5.0
 # What is not stored: a password, and attributes that are computed from the members of groups.
 _TRANSIENT_ATTRIBUTES = ("password", "groups", "members")
 # The size of a member in memory: its id, and the entries of the group and of the user.
@@ -74,6 +82,7 @@ class DirectoryStorage(ScimStorage):
         self._models: dict[str, type[Resource[Any]]] = {
             str(one.name): cast(type[Resource[Any]], provider.model_for(one)) for one in provider.resource_types
         }
+        self._schemas = {str(one.name): _schemas_of(one) for one in provider.resource_types}
         self._bytes_max = bytes_max
         self._clock = clock
         self._documents: dict[str, dict[str, bytes]] = {USER: {}, GROUP: {}}
@@ -128,9 +137,17 @@ class DirectoryStorage(ScimStorage):
     ) -> Resource[Any]:
         """Return a resource, with the members of a group or the groups of a user."""
         name = _name_of(resource_type)
-        if resource_id not in self._documents[name]:
-            raise NotFoundException(detail=f"{name} {resource_id!r} not found")
-        return self._read(name, resource_id)
+        self._check_exists(name, resource_id)
+        return self._read(name, resource_id, with_members=_wants_members(response_parameters))
+
+    def read_group(self, group_id: str) -> Resource[Any]:
+        """Return a group without its members."""
+        self._check_exists(GROUP, group_id)
+        return self._read(GROUP, group_id, with_members=False)
+
+    def members_of(self, group_id: str) -> set[str]:
+        """Return a copy of the ids of a group's members."""
+        return set(self._members[group_id])
 
     def search(
         self, resource_types: list[ResourceType], search_request: SearchRequest[Any], *, position: Any = None
@@ -141,32 +158,41 @@ class DirectoryStorage(ScimStorage):
             for name in dict.fromkeys(map(_name_of, resource_types))
             for resource_id in self._candidate_ids(name, search_request)
         ]
+        ends_at = time.monotonic() + SEARCH_S_MAX
         if search_request.filter is None and search_request.sort_by is None:
             found = sorted(candidates, key=lambda candidate: candidate[1])
         else:
-            found = self._match_and_sort(candidates, search_request)
+            found = self._match_and_sort(candidates, search_request, ends_at)
         start = search_request.start_index_0 or 0
         end = None if search_request.count is None else start + search_request.count
-        return SearchPage(len(found), [self._read(name, resource_id) for name, resource_id in found[start:end]])
+        return SearchPage(
+            len(found), list(self._read_all(found[start:end], ends_at, with_members=_wants_members(search_request)))
+        )
 
     def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
         """Store a new resource under a new id."""
+        name, resource_id = _name_of(resource_type), str(uuid4())
         now = self._clock()
-        return self._write(_name_of(resource_type), str(uuid4()), resource, created_at=now, now=now)
+        self._write(name, resource_id, resource, _member_ids(resource), created_at=now, now=now)
+        return self._read(name, resource_id)
 
     def update(
         self, resource_type: ResourceType, resource: Resource[Any], *, expected_version: str | None = None
     ) -> Resource[Any]:
         """Replace a resource."""
-        stored = self.get(resource_type, str(resource.id))
-        _check_version(stored, expected_version)
-        created_at = None if stored.meta is None else stored.meta.created
-        now = self._clock()
-        return self._write(_name_of(resource_type), str(resource.id), resource, created_at=created_at or now, now=now)
+        name, resource_id = _name_of(resource_type), str(resource.id)
+        created_at = self._check_version(name, resource_id, expected_version)
+        self._write(name, resource_id, resource, _member_ids(resource), created_at=created_at, now=self._clock())
+        return self._read(name, resource_id)
+
+    def update_group(self, group: Resource[Any], members: set[str]) -> None:
+        """Replace a group, with the ids of its members. The attribute `members` of the group is not used."""
+        created_at = self._check_version(GROUP, str(group.id), None)
+        self._write(GROUP, str(group.id), group, members, created_at=created_at, now=self._clock())
 
     def delete(self, resource_type: ResourceType, resource_id: str, *, expected_version: str | None = None) -> None:
         """Delete a resource, and its memberships: each of its groups gets a new version."""
-        _check_version(self.get(resource_type, resource_id), expected_version)
+        self._check_version(_name_of(resource_type), resource_id, expected_version)
         now = self._clock()
         for group_id in sorted(self._groups.get(resource_id, ())):
             group = orjson.loads(self._documents[GROUP][group_id])
@@ -175,21 +201,60 @@ class DirectoryStorage(ScimStorage):
         members = tuple(sorted(self._members.get(resource_id, ())))
         self._record(DirectoryChange(_name_of(resource_type), resource_id, None, members_removed=members))
 
+    def _check_exists(self, name: str, resource_id: str) -> None:
+        if resource_id not in self._documents[name]:
+            raise NotFoundException(detail=f"{name} {resource_id!r} not found")
+
+    def _check_version(self, name: str, resource_id: str, expected_version: str | None) -> str:
+        """Return the time of creation of a resource.
+
+        Raise PreconditionFailedException if it has another version than the expected one; None expects any version.
+        """
+        self._check_exists(name, resource_id)
+        meta = orjson.loads(self._documents[name][resource_id])["meta"]
+        if expected_version is not None and meta["version"] != expected_version:
+            raise PreconditionFailedException
+        return str(meta["created"])
+
     def _write(
-        self, name: str, resource_id: str, resource: Resource[Any], *, created_at: datetime, now: datetime
-    ) -> Resource[Any]:
-        """Store a version of a resource, and return it as stored."""
+        self,
+        name: str,
+        resource_id: str,
+        resource: Resource[Any],
+        members: set[str],
+        *,
+        created_at: datetime | str,
+        now: datetime,
+    ) -> None:
+        """Store a version of a resource.
+
+        Args:
+            name: the name of the resource type.
+            resource_id: the id.
+            resource: the resource. Its members are not used.
+            members: the ids of the members of a group.
+            created_at: the time of creation.
+            now: the time of the version.
+        """
         document = {
             attribute: value
             for attribute, value in resource.model_dump(mode="json").items()
             if attribute not in _TRANSIENT_ATTRIBUTES
         }
         document["id"] = resource_id
-        members = _member_ids(resource)
-        if has_bad_text(document) or any(map(has_bad_text, members)):
+        # A PATCH can add any text to the schemas.
+        document["schemas"] = [schema for schema in document["schemas"] if schema in self._schemas[name]]
+        if has_bad_text(document):
             raise InvalidValueException(detail="A text contains a NUL or a lone surrogate. Remove it.")
         # The journal redacts keys too, and memory must have the same texts.
-        document = orjson.loads(redact_keys(orjson.dumps(document).decode()))
+        text = redact_keys(orjson.dumps(document).decode())
+        if len(text.encode()) > RESOURCE_BYTES_MAX:
+            detail = f"A resource can have at most {RESOURCE_BYTES_MAX:,} bytes of JSON. Remove attributes."
+            raise PayloadTooLargeException(detail=detail)
+        document = orjson.loads(text)
+        required = "userName" if name == USER else "displayName"
+        if not document[required].strip():
+            raise InvalidValueException(detail=f"{required}: is empty. Send a name.")
         self._check_unique(name, document)
         document["meta"] = {"resourceType": name}
         self._stamp(document, created_at=created_at, now=now)
@@ -197,10 +262,10 @@ class DirectoryStorage(ScimStorage):
         if name == USER:
             self._record(replace(change, deactivated_at=self._deactivation_time(document, now)))
         else:
-            former, current = self._members.get(resource_id, set()), members
-            added, removed = tuple(sorted(current - former)), tuple(sorted(former - current))
+            former = self._members.get(resource_id, set())
+            added, removed = tuple(sorted(members - former)), tuple(sorted(former - members))
+            self._check_members(added)
             self._record(replace(change, members_added=added, members_removed=removed))
-        return self._read(name, resource_id)
 
     def _stamp(self, document: dict[str, Any], *, created_at: datetime | str, now: datetime) -> None:
         """Set the times and the version of a new version of a resource."""
@@ -225,7 +290,8 @@ class DirectoryStorage(ScimStorage):
         )
         byte_count = self._byte_count
         self.apply(change)
-        if byte_count < self._byte_count > self._bytes_max:
+        # A person who leaves must be deactivated even in a full directory.
+        if byte_count < self._byte_count > self._bytes_max and change.deactivated_at is None:
             self.apply(inverse)
             raise DirectoryFull
         self.changes.append(change)
@@ -262,13 +328,20 @@ class DirectoryStorage(ScimStorage):
             if owners - {document["id"]}:
                 raise UniquenessException(detail="Another user has this userName.")
 
-    def _read(self, name: str, resource_id: str) -> Resource[Any]:
-        """Return a stored resource as an object of its model."""
+    def _check_members(self, ids: Iterable[str]) -> None:
+        """Raise InvalidValueException if an id is not that of a user or a group."""
+        for member in ids:
+            if member not in self._documents[USER] and member not in self._documents[GROUP]:
+                detail = f"members: no user and no group has the id {preview(member)}. Create it first."
+                raise InvalidValueException(detail=detail)
+
+    def _read(self, name: str, resource_id: str, *, with_members: bool = True) -> Resource[Any]:
+        """Return a stored resource as an object of its model. `with_members` applies to groups."""
         document = orjson.loads(self._documents[name][resource_id])
         if name == USER:
             groups = [self._group_reference(group_id) for group_id in sorted(self._groups.get(resource_id, ()))]
             document |= {"groups": groups} if groups else {}
-        else:
+        elif with_members:
             members = [self._member_reference(member) for member in sorted(self._members[resource_id])]
             document |= {"members": members} if members else {}
         return self._models[name].model_validate(document)
@@ -293,13 +366,27 @@ class DirectoryStorage(ScimStorage):
                     return self._index.get((name, indexed, _comparable(comparison.value)), set())
         return self._documents[name]
 
+    def _read_all(
+        self, found: Iterable[tuple[str, str]], ends_at: float, *, with_members: bool
+    ) -> Iterator[Resource[Any]]:
+        """Yield the resources with these types and ids. Raise TooManyException if that takes until `ends_at`."""
+        for name, resource_id in found:
+            if time.monotonic() > ends_at:
+                detail = (
+                    f"The search takes longer than {SEARCH_S_MAX:g} s. Compare only userName, externalId or "
+                    "displayName with eq, request fewer resources, or exclude members."
+                )
+                raise TooManyException(detail=detail)
+            yield self._read(name, resource_id, with_members=with_members)
+
     def _match_and_sort(
-        self, candidates: Iterable[tuple[str, str]], search_request: SearchRequest[Any]
+        self, candidates: Sequence[tuple[str, str]], search_request: SearchRequest[Any], ends_at: float
     ) -> list[tuple[str, str]]:
         """Return the types and ids of the candidates that match the filter, in the requested order."""
         found = []
-        for name, resource_id in candidates:
-            resource = self._read(name, resource_id)
+        with_members = _MEMBERS in f"{search_request.filter} {search_request.sort_by}".lower()
+        resources = self._read_all(candidates, ends_at, with_members=with_members)
+        for (name, resource_id), resource in zip(candidates, resources, strict=True):
             if search_request.filter is None or search_request.filter.match(resource):
                 value = None if search_request.sort_by is None else search_request.sort_value(resource)
                 # Resources without the value come last.
@@ -320,6 +407,12 @@ def _name_of(resource_type: ResourceType) -> str:
     return str(resource_type.name)
 
 
+def _schemas_of(resource_type: ResourceType) -> set[str]:
+    """Return the URNs of the schemas that resources of a type may have."""
+    extensions = resource_type.schema_extensions or ()
+    return {str(resource_type.schema_), *(str(extension.schema_) for extension in extensions)}
+
+
 def _member_ids(group: Resource[Any]) -> set[str]:
     """Return the ids of a group's members."""
     return {str(member.value) for member in getattr(group, "members", None) or () if member.value}
@@ -330,11 +423,14 @@ def _version_number(document: dict[str, Any]) -> int:
     return int(document["meta"]["version"][3:-1])
 
 
-def _check_version(resource: Resource[Any], expected_version: str | None) -> None:
-    """Raise PreconditionFailedException if the resource has another version than the expected one."""
-    version = None if resource.meta is None else resource.meta.version
-    if expected_version is not None and version != expected_version:
-        raise PreconditionFailedException
+def _wants_members(parameters: ResponseParameters[Any] | None) -> bool:
+    """Return whether a response has the members of groups (RFC 7644, section 3.9)."""
+    if parameters is None:
+        return True
+    if parameters.attributes:
+        return any(path.parts[:1] and path.parts[0].lower() == _MEMBERS for path in parameters.attributes)
+    # Excluding a part of the members, such as members.type, leaves the others.
+    return not any([part.lower() for part in path.parts] == [_MEMBERS] for path in parameters.excluded_attributes or ())
 
 
 def _comparable(text: str) -> str:

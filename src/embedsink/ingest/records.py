@@ -137,9 +137,9 @@ def read_syncs(lines: bytes) -> Iterator[Sync]:
         )
 
 
-def directory_line(change: DirectoryChange, *, received_at: int, key_id: str) -> bytes:
+def directory_line(change: DirectoryChange, *, received_at: int) -> bytes:
     """Return the line of a change of the directory. `read_directory_changes` is its inverse."""
-    members = {"received_at": received_at, "key_id": key_id} | {
+    members = {"received_at": received_at} | {
         name: value for name, value in asdict(change).items() if value not in (None, ())
     }
     return _redact_api_keys(b"%b%b\n" % (_DIRECTORY_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.

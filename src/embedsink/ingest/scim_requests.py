@@ -4,24 +4,37 @@ from typing import Any
 
 import orjson
 
+_OPERATIONS = "operations"
 _MANAGER = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:user:manager"
 
 
-def normalize_patch(body: bytes) -> bytes:
-    """Return the body of a PATCH request in the form of RFC 7644, section 3.5.2. A body that is no JSON is unchanged.
+def normalize_patches(body: bytes) -> bytes:
+    """Return the body of a PATCH or bulk request with operations in the form of RFC 7644, section 3.5.2.
+
+    An invalid body is unchanged.
 
     - A manager may be the id as a text instead of an object with `value`.
     - A name in a value without a path may be a path with a filter, which becomes an operation of its own. The library
       would ignore it.
-    - An entry to remove may have members that are null, such as `{"$ref": null, "value": "12"}`.
+    - An entry of a list may have members that are null, such as `{"$ref": null, "value": "12"}`.
     """
     try:
-        patch = orjson.loads(body)
-        operations = patch["Operations"]
-        patch["Operations"] = [one for operation in operations for one in _split(_normalize(operation))]
-        return orjson.dumps(patch)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        request = orjson.loads(body)
+        name = next(name for name in request if name.lower() == _OPERATIONS)
+        if any("method" in operation for operation in request[name]):  # A bulk request.
+            for operation in request[name]:
+                if str(operation["method"]).upper() == "PATCH":
+                    operation["data"] = _normalize_patch(operation["data"])
+            return orjson.dumps(request)
+        return orjson.dumps(_normalize_patch(request))
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         return body  # The library answers with the error.
+
+
+def _normalize_patch(patch: dict[str, Any]) -> dict[str, Any]:
+    """Return a PATCH in the form of the RFC."""
+    name = next(name for name in patch if name.lower() == _OPERATIONS)
+    return patch | {name: [one for operation in patch[name] for one in _split(_normalize(operation))]}
 
 
 def _normalize(operation: dict[str, Any]) -> dict[str, Any]:

@@ -153,6 +153,11 @@ class Journal:
         """
         return as_future(lambda on_durable: self.submit(lines, on_durable))
 
+    @property
+    def is_recovered(self) -> bool:
+        """Whether all segments of earlier runs are sealed. On a full disk, some can't be recovered yet."""
+        return not self._deferred
+
     def segments(self) -> list[Path]:
         """Return the paths of the sealed segments, oldest first."""
         return [path for path in sorted(self.folder.glob(f"*{SEALED}")) if number_of(path) and path.is_file()]

@@ -56,10 +56,10 @@ async def scim(request: Request) -> Response:
                 query=dict(request.query_params),
                 headers=list(request.headers.items()),
                 body=content,
-            ),
-            key_id=key.key_id,
+            )
         )
-    encoded = b"" if response.body is None else orjson.dumps(response.body)
+    # The body may have megabytes, so encode it in a thread.
+    encoded = b"" if response.body is None else await run_in_threadpool(orjson.dumps, response.body)
     return Response(encoded, response.status, {**response.headers, **NO_STORE})
 
 

@@ -1,0 +1,190 @@
+"""The service and the handler of scim2-server, with limits and with fast changes of large groups.
+
+scim2-server would build an object of each member of a group, several times: with 30,000 members, adding one would take
+seconds. Here, a PATCH changes the ids of the members (RFC 7644, section 3.5.2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from scim2_models import (
+    Group,
+    InvalidPathException,
+    InvalidValueException,
+    PatchOp,
+    PatchOperation,
+    PayloadTooLargeException,
+    Resource,
+    ResourceType,
+    ResponseParameters,
+    SearchRequest,
+)
+from scim2_models.path import CompareOperator, Comparison
+from scim2_server.conditions import Conditions
+from scim2_server.handler import ScimHandler
+from scim2_server.requests import ScimRequest
+from scim2_server.responses import ScimResponse
+from scim2_server.service import ScimService
+
+from embedsink.ingest.directory_storage import GROUP, DirectoryStorage
+
+# A PATCH takes time for each operation. Operations on members take little.
+PATCH_OPERATIONS_MAX = 100
+# A response takes time for each requested attribute of each resource.
+ATTRIBUTES_MAX = 100
+# A larger `startIndex` can't be written as JSON.
+START_INDEX_MAX = 2**53
+_MEMBERS = "members"
+
+
+class DirectoryService(ScimService):
+    """The protocol of scim2-server, with limits for the parameters of a request."""
+
+    def read_response_parameters(
+        self, resource_type: ResourceType, query: Mapping[str, str]
+    ) -> "ResponseParameters[Any]":
+        """Return the requested and the excluded attributes."""
+        parameters = super().read_response_parameters(resource_type, query)
+        _check_attributes(parameters)
+        return parameters
+
+    def read_search(self, resource_types: list[ResourceType], payload: Any) -> "tuple[SearchRequest[Any], Any]":
+        """Return a search, and None: the directory has no cursors."""
+        request, position = super().read_search(resource_types, payload)
+        _check_attributes(request)
+        if request.start_index is not None:
+            request.start_index = min(request.start_index, START_INDEX_MAX)
+        return request, position
+
+
+class DirectoryHandler(ScimHandler):
+    """The handler of scim2-server, with fast changes of a group's members."""
+
+    def __init__(self, service: ScimService, storage: DirectoryStorage) -> None:
+        super().__init__(service, storage)
+        self._directory = storage
+
+    def patch(self, request: ScimRequest) -> ScimResponse:
+        """Modify a resource. If attributes are requested, the response is that of a query."""
+        response = super().patch(request)
+        if response.body is None:
+            return response
+        return self.query(replace(request, method="GET", body=b"", headers={}))
+
+    def patch_resource(
+        self, resource_type: ResourceType, resource_id: str, patch_op: "PatchOp[Any]", conditions: Conditions
+    ) -> Resource[Any]:
+        """Apply a PATCH to a stored resource, and return it as stored; a group without its members."""
+        on_members, others = _split_operations(patch_op, is_group=resource_type.name == GROUP)
+        if len(others) > PATCH_OPERATIONS_MAX:
+            detail = f"A PATCH can have at most {PATCH_OPERATIONS_MAX} operations, besides those on members. Split it."
+            raise PayloadTooLargeException(detail=detail)
+        if resource_type.name != GROUP:
+            return super().patch_resource(resource_type, resource_id, patch_op, conditions)
+        group = cast(Group, self._directory.read_group(resource_id))
+        self.service.check_preconditions(group, "PATCH", conditions)
+        members = self._directory.members_of(resource_id)
+        former_members = set(members)
+        for operation in on_members:
+            _apply(operation, members)
+        is_changed = bool(others) and patch_op.model_copy(update={"operations": others}).patch(group)
+        if not is_changed and members == former_members:
+            return group
+        self._directory.update_group(group, members)
+        return self._directory.read_group(resource_id)
+
+
+def _check_attributes(parameters: "ResponseParameters[Any]") -> None:
+    """Raise InvalidValueException if too many attributes are requested or excluded."""
+    for names in (parameters.attributes, parameters.excluded_attributes):
+        if len(names or ()) > ATTRIBUTES_MAX:
+            raise InvalidValueException(detail=f"A request can name at most {ATTRIBUTES_MAX} attributes. Name fewer.")
+
+
+def _split_operations(
+    patch_op: "PatchOp[Any]", *, is_group: bool
+) -> tuple[list[PatchOperation[Any]], list[PatchOperation[Any]]]:
+    """Return the operations on the members of a group, and the others. An operation without a path may become two."""
+    on_members: list[PatchOperation[Any]] = []
+    others: list[PatchOperation[Any]] = []
+    for operation in patch_op.operations or ():
+        value = operation.value
+        if not is_group:
+            others.append(operation)
+        elif operation.path is not None:
+            (on_members if operation.path.parts[:1] and operation.path.parts[0].lower() == _MEMBERS else others).append(
+                operation
+            )
+        elif isinstance(value, dict):
+            by_name = {name: one for name, one in value.items() if _attribute(name) != _MEMBERS}
+            if by_name or not value:
+                others.append(operation.model_copy(update={"value": by_name}))
+            on_members += [
+                operation.model_copy(update={"value": one}) for name, one in value.items() if name not in by_name
+            ]
+        else:
+            others.append(operation)
+    return on_members, others
+
+
+def _attribute(name: str) -> str:
+    """Return the name of an attribute in lower case, without the URN of its schema."""
+    return name.rpartition(":")[2].lower()
+
+
+def _apply(operation: PatchOperation[Any], members: set[str]) -> None:
+    """Apply an operation on `members` to the ids of a group's members.
+
+    Raises:
+        InvalidPathException: the path is neither `members` nor `members[value eq "<id>"]`.
+        InvalidValueException: the value is not a list of members.
+    """
+    selected = _selected_member(operation)
+    match operation.op:
+        case PatchOperation.Op.remove if selected is not None:
+            members.discard(selected)
+        case PatchOperation.Op.remove if operation.value is not None:  # Microsoft Entra ID lists the members to remove.
+            members -= _member_ids(operation.value)
+        case PatchOperation.Op.remove:
+            members.clear()
+        case PatchOperation.Op.add:
+            members |= _member_ids(operation.value)
+        case _:
+            members.clear()
+            members |= _member_ids(operation.value)
+
+
+def _selected_member(operation: PatchOperation[Any]) -> str | None:
+    """Return the id in the path `members[value eq "<id>"]` of a removal; None for the path `members`."""
+    path = operation.path
+    if path is None or (path.value_filter is None and len(path.parts) == 1):
+        return None
+    selection = path.value_filter
+    if (
+        operation.op == PatchOperation.Op.remove
+        and len(path.parts) == 1
+        and isinstance(selection, Comparison)
+        and selection.op == CompareOperator.eq
+        and str(selection.attr_path).lower() == "value"
+        and isinstance(selection.value, str)
+    ):
+        return selection.value
+    detail = f'{path}: is not supported. Use the path members, or remove members[value eq "<id>"].'
+    raise InvalidPathException(detail=detail)
+
+
+def _member_ids(value: Any) -> set[str]:
+    """Return the ids in a list of members such as `{"value": "12"}`; a single member is a list of one.
+
+    Raises:
+        InvalidValueException: an entry has no id.
+    """
+    entries = value if isinstance(value, list) else [] if value is None else [value]
+    ids = set()
+    for entry in entries:
+        names = {name.lower(): one for name, one in entry.items()} if isinstance(entry, dict) else {}
+        if not isinstance(names.get("value"), str):
+            raise InvalidValueException(detail='members: an entry has no id. Send a list such as [{"value": "<id>"}].')
+        ids.add(names["value"])
+    return ids

@@ -1,0 +1,201 @@
+"""Changes of the members of small and large groups, and the limits of requests."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from embedsink.ingest.directory_storage import RESOURCE_BYTES_MAX
+from embedsink.ingest.records import DirectoryChange, directory_line
+from embedsink.ingest.scim_handler import ATTRIBUTES_MAX, PATCH_OPERATIONS_MAX
+from embedsink.journal.segment import trailer
+from tests.http.scim.test_access import assert_scim_error
+from tests.support.app import Server, open_server
+from tests.support.stores import make_folder
+
+MEMBER_COUNT = 30_000
+# One request with a large group. Objects of its members would take seconds.
+REQUEST_S_MAX = 0.7
+PREFIX = "/api/scim/v2"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Open a server whose directory has users, and a group of many of them."""
+    folder = make_folder(tmp_path_factory.mktemp("data"))
+    ids = [f"u{number}" for number in range(MEMBER_COUNT)]
+    changes = [DirectoryChange("User", name, {"id": name, "userName": name, "meta": meta("User", 1)}) for name in ids]
+    group = {"id": "large", "displayName": "Large", "meta": meta("Group", 2)}
+    changes.append(DirectoryChange("Group", "large", group, members_added=tuple(ids)))
+    lines = b"".join(directory_line(change, received_at=0) for change in changes)
+    (folder.journal / "000000000001-00000000.ndjson").write_bytes(lines + trailer(lines))
+    with open_server(folder.path) as server:
+        yield server
+
+
+def meta(name: str, version: int) -> dict[str, str]:
+    return {"resourceType": name, "created": "2026-11-28T08:00:00Z", "version": f'W/"{version}"'}
+
+
+@pytest.fixture
+def scim(server: Server) -> Any:
+    key = server.key("scim")
+
+    def send(method: str, path: str, body: Any = None) -> httpx2.Response:
+        headers = {"authorization": f"Bearer {key}"}
+        return server.request(method, f"{PREFIX}{path}", headers=headers, json=body)
+
+    return send
+
+
+def patch(scim: Any, group_id: str, *operations: dict[str, Any], query: str = "") -> httpx2.Response:
+    response: httpx2.Response = scim("PATCH", f"/Groups/{group_id}{query}", {"Operations": list(operations)})
+    return response
+
+
+def members(scim: Any, group_id: str) -> set[str]:
+    return {member["value"] for member in scim("GET", f"/Groups/{group_id}").json().get("members", ())}
+
+
+def values(*ids: str) -> list[dict[str, str]]:
+    return [{"value": one} for one in ids]
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([{"op": "add", "path": "members", "value": values("u2", "u3")}], {"u0", "u1", "u2", "u3"}),
+        ([{"op": "Add", "path": "Members", "value": {"value": "u2", "display": "b"}}], {"u0", "u1", "u2"}),
+        ([{"op": "add", "value": {"members": values("u2"), "displayName": "B"}}], {"u0", "u1", "u2"}),
+        ([{"op": "replace", "path": "members", "value": values("u2")}], {"u2"}),
+        ([{"op": "replace", "path": "members", "value": []}], set()),
+        ([{"op": "replace", "value": {"members": values("u2", "u2")}}], {"u2"}),
+        ([{"op": "remove", "path": "members"}], set()),
+        ([{"op": "remove", "path": 'members[value eq "u0"]'}], {"u1"}),
+        ([{"op": "remove", "path": 'members[value eq "u9"]'}], {"u0", "u1"}),
+        ([{"op": "Remove", "path": "members", "value": values("u0", "u9")}], {"u1"}),
+        (
+            [
+                {"op": "remove", "path": "urn:ietf:params:scim:schemas:core:2.0:Group:members"},
+                {"op": "add", "path": "members", "value": values("u3")},
+            ],
+            {"u3"},
+        ),
+    ],
+    ids=map(str, range(20)),
+)
+def test_a_patch_changes_the_members(scim: Any, operations: list[dict[str, Any]], expected: set[str]) -> None:
+    group_id = scim("POST", "/Groups", {"displayName": "A", "members": values("u0", "u1")}).json()["id"]
+    response = patch(scim, group_id, *operations)
+    assert (response.status_code, response.content) == (204, b"")
+    assert members(scim, group_id) == expected
+    group = scim("GET", f"/Groups/{group_id}").json()
+    assert group["displayName"] == ("B" if "displayName" in str(operations) else "A")
+    assert response.headers["etag"] == group["meta"]["version"]
+    of_user = scim("GET", "/Users/u3").json().get("groups", ())
+    assert (group_id in {one["value"] for one in of_user}) == ("u3" in expected)
+
+
+@pytest.mark.parametrize(
+    ("operation", "status"),
+    [
+        ({"op": "add", "path": "members", "value": ["u2"]}, 400),
+        ({"op": "add", "path": "members", "value": [{"display": "u2"}]}, 400),
+        ({"op": "add", "path": "members", "value": values("unknown")}, 400),
+        ({"op": "remove", "path": 'members[type eq "User"]'}, 400),
+        ({"op": "remove", "path": "members.value"}, 400),
+        ({"op": "replace", "path": 'members[value eq "u0"].value', "value": "u2"}, 400),
+    ],
+    ids=map(str, range(20)),
+)
+def test_an_invalid_patch_changes_no_member(scim: Any, operation: dict[str, Any], status: int) -> None:
+    created = scim("POST", "/Groups", {"displayName": "A", "members": values("u0")}).json()
+    assert_scim_error(patch(scim, created["id"], {"op": "remove", "path": "members"}, operation), status)
+    assert scim("GET", f"/Groups/{created['id']}").json() == created
+
+
+def test_a_patch_with_attributes_is_answered_with_them(scim: Any) -> None:
+    group_id = scim("POST", "/Groups", {"displayName": "A"}).json()["id"]
+    add = {"op": "add", "path": "members", "value": values("u0")}
+    assert patch(scim, group_id, add, query="?attributes=members.value").json()["members"] == values("u0")
+    assert "members" not in patch(scim, group_id, add, query="?attributes=displayName").json()
+
+
+def test_a_patch_without_an_effect_makes_no_version(scim: Any) -> None:
+    created = scim("POST", "/Groups", {"displayName": "A", "members": values("u0")}).json()
+    assert patch(scim, created["id"], {"op": "add", "path": "members", "value": values("u0")}).status_code == 204
+    assert scim("GET", f"/Groups/{created['id']}").json()["meta"] == created["meta"]
+
+
+def test_a_patch_in_a_bulk_request_is_the_same(scim: Any) -> None:
+    group_id = scim("POST", "/Groups", {"displayName": "A", "members": values("u0")}).json()["id"]
+    manager = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:manager"
+    operations = [
+        {"method": "PATCH", "path": f"/Groups/{group_id}", "data": data([{"op": "remove", "path": "members"}])},
+        {"method": "PATCH", "path": "/Users/u5", "data": data([{"op": "Add", "path": manager, "value": "u6"}])},
+    ]
+    body = {"schemas": ["urn:ietf:params:scim:api:messages:2.0:BulkRequest"], "Operations": operations}
+    response = scim("POST", "/Bulk", body)
+    assert [one["status"] for one in response.json()["Operations"]] == ["200", "200"], response.text
+    assert members(scim, group_id) == set()
+    assert scim("GET", "/Users/u5").json()[manager.rpartition(":")[0]]["manager"]["value"] == "u6"
+
+
+def data(operations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"schemas": ["urn:ietf:params:scim:api:messages:2.0:PatchOp"], "Operations": operations}
+
+
+def test_a_large_group_is_changed_quickly(scim: Any) -> None:
+    scim("GET", "/Groups/large?excludedAttributes=members")
+    for request in (
+        lambda: patch(scim, "large", {"op": "remove", "path": 'members[value eq "u7"]'}),
+        lambda: patch(scim, "large", {"op": "add", "path": "members", "value": values("u7")}),
+        lambda: patch(scim, "large", {"op": "replace", "path": "displayName", "value": "Larger"}),
+        lambda: patch(scim, "large", *({"op": "remove", "path": f'members[value eq "u{n}"]'} for n in range(200))),
+        lambda: scim("GET", "/Groups/large?excludedAttributes=members"),
+        lambda: scim("GET", '/Groups?filter=displayName eq "larger"&excludedAttributes=members'),
+    ):
+        began_at = time.perf_counter()
+        response = request()
+        assert response.status_code in (200, 204)
+        assert time.perf_counter() - began_at < REQUEST_S_MAX
+    assert members(scim, "large") == {f"u{number}" for number in range(200, MEMBER_COUNT)}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/Users?attributes=" + ",".join(["id"] * (ATTRIBUTES_MAX + 1)), None),
+        ("/Users/u1?excludedAttributes=" + ",".join(["title"] * (ATTRIBUTES_MAX + 1)), None),
+        ("/Users/.search", {"attributes": ["userName"] * (ATTRIBUTES_MAX + 1)}),
+    ],
+    ids=["list", "user", "search"],
+)
+def test_a_request_names_a_limited_number_of_attributes(scim: Any, path: str, body: Any) -> None:
+    response = scim("GET" if body is None else "POST", path, body)
+    assert_scim_error(response, 400)
+    assert response.json()["detail"] == "A request can name at most 100 attributes. Name fewer."
+
+
+def test_a_patch_has_a_limited_number_of_operations(scim: Any) -> None:
+    operations = [{"op": "replace", "path": "title", "value": "x"}] * (PATCH_OPERATIONS_MAX + 1)
+    response = scim("PATCH", "/Users/u1", {"Operations": operations})
+    assert_scim_error(response, 413)
+    assert "at most 100 operations" in response.json()["detail"]
+    assert scim("PATCH", "/Users/u1", {"Operations": operations[1:]}).status_code == 204
+
+
+def test_a_resource_has_a_limited_size(scim: Any) -> None:
+    assert_scim_error(scim("POST", "/Users", {"userName": "large", "title": "x" * RESOURCE_BYTES_MAX}), 413)
+
+
+@pytest.mark.parametrize("index", [2**63, 10**20], ids=["64 bits", "more"])
+def test_a_large_start_index_is_beyond_the_last_resource(scim: Any, index: int) -> None:
+    for response in (
+        scim("GET", f"/Users?startIndex={index}"),
+        scim("GET", f"/Groups?startIndex={index}"),
+        scim("POST", "/.search", {"startIndex": index}),
+    ):
+        assert (response.status_code, response.json().get("Resources", [])) == (200, [])
