@@ -1,6 +1,8 @@
 """Error messages: a short, escaped preview of a wrong value, and no key."""
 
 import json
+import re
+import time
 from hashlib import sha256
 from typing import Any
 
@@ -87,6 +89,19 @@ def test_a_jwt_is_redacted(text: str) -> None:
     jwt = f"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ1c2VyLTEifQ.{'x-_9' * 64}"
     digest = sha256(jwt.encode()).hexdigest()
     assert redact_keys(text.replace("{}", jwt)) == text.replace("{}", f"jwt_…{digest[:8]}")
+
+
+def test_two_jwts_in_one_text_are_redacted() -> None:
+    first, second = "eyJhbGciOi.eyJzdWIi.c2ln", "eyJ0eXAiOi.eyJpc3Mi.YWJj"
+    text = redact_keys(f"x-{first}, eyJ, eyJa.b, {second}.rest.eyJ {KEY}")
+    assert re.fullmatch(r"x-jwt_…\w{8}, eyJ, eyJa\.b, jwt_…\w{8}\.rest\.eyJ es_read_…\w{8}", text)
+
+
+@pytest.mark.parametrize("text", ["eyJ", "eyJ.", "eyJ.a.", "es_read_", "es_read_a", "-eyJ_"])
+def test_redaction_takes_linear_time(text: str) -> None:
+    began_at = time.perf_counter()
+    redact_keys(text * (1_000_000 // len(text)))
+    assert time.perf_counter() - began_at < 2
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])

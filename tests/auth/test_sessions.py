@@ -110,6 +110,22 @@ def test_a_changed_key_changes_its_sessions(sessions: Sessions, key: Key, store:
     assert found.scope.deployments == frozenset({8})
 
 
+def test_a_changed_key_ends_what_is_open(sessions: Sessions, key: Key, store: KeyStore, cache: KeyCache) -> None:
+    token = sessions.start(key)
+    opened = sessions.find(token)
+    assert opened is not None
+    document = json.loads(store.path.read_text())
+    document["keys"][0]["deployments"] = [8]
+    store.path.write_text(json.dumps({"keys": document["keys"]}))
+    cache.refresh()
+    assert not sessions.is_live(opened)
+    assert not cache.is_live(key)
+    reopened = sessions.find(token)
+    assert reopened is not None
+    assert sessions.is_live(reopened)
+    assert reopened.scope.deployments == frozenset({8})
+
+
 def test_a_revoked_key_ends_its_sessions(sessions: Sessions, key: Key, store: KeyStore, cache: KeyCache) -> None:
     token = sessions.start(key)
     found = sessions.find(token)

@@ -154,6 +154,15 @@ def test_a_body_and_a_login_accept_no_token(issuer: Issuer, server: RunningServe
     assert reason(server.get(f"{VIEWS}?access_token={key}")) == (401, "bad_credential")
 
 
+def test_a_field_of_an_event_may_look_like_a_token(server: RunningServer) -> None:
+    key = server.key("ingest")
+    for text in ("sales.orders.total", "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"):
+        event = view()
+        event["payload"]["key"] = text
+        for body in ({"key": key, "events": [event]}, {"events": [event], "key": key}):
+            assert server.post(body).status == 202
+
+
 def test_a_notebook_reads_with_a_token(issuer: Issuer, server: RunningServer) -> None:
     assert "period_start" in embedsink.connect(server.url, key=token(issuer, "read")).report("views").columns
 
@@ -169,6 +178,27 @@ def test_events_have_the_id_of_the_subject(issuer: Issuer, server: RunningServer
     assert server.get("/api/v1/inspect?since=1h&wait=5", key=reader).json()["isComplete"]
     [key_id] = {row["key_id"] for row in server.get("/api/v1/quarantine", key=reader).json()}
     assert re.fullmatch("t_[0-9a-f]{12}", key_id)
+
+
+def test_no_token_is_stored(issuer: Issuer, server: RunningServer) -> None:
+    secret = token(issuer, "admin")
+    key = server.key("ingest")
+    for body in (
+        [{"key": secret, "type": "x"}],
+        [view() | {"source": secret}],
+        f'{{"key":"{secret}","events":['.encode(),
+    ):
+        server.post(body, key=key)
+    # A token in the header of a request with a malformed body.
+    server.post(f'{{"key":"{secret}","events":['.encode(), key=token(issuer, "ingest"))
+    server.post(view({"path": f"/?token={secret}"}), key=key)
+    reader = server.key("read")
+    wait_until(
+        lambda: b"jwt_\xe2\x80\xa6" in server.get("/api/v1/quarantine", key=reader).body, description="rejections"
+    )
+    signature = secret.rpartition(".")[2].encode()
+    files = [path for path in server.data.rglob("*") if path.is_file()]
+    assert [path.name for path in files if signature in path.read_bytes()] == []
 
 
 @pytest.fixture

@@ -36,8 +36,12 @@ class Credentials:
             return self._access_tokens.find(token)
         return key
 
+    def find_api_key(self, token: str) -> Key | None:
+        """Return the `Key` of a live API key; None if the text is not one."""
+        return self._keys.find(token)
+
     def is_live(self, key: Key) -> bool:
-        """Return whether a key that `find`, or `find` of the sessions, returned is neither revoked nor expired."""
+        """Return whether a key that `find`, or `find` of the sessions, returned still grants the same."""
         if isinstance(key, SessionKey):
             return self.sessions.is_live(key)
         if self._keys.is_live(key):

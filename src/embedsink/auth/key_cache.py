@@ -32,8 +32,9 @@ class KeyCache:
         return key if key is not None and key.is_live(self._clock()) else None
 
     def is_live(self, key: Key) -> bool:
-        """Return whether a key that `find` returned is still in the file, and neither revoked nor expired."""
-        return self.current(key) is not None
+        """Return whether a key that `find` returned is still in the file, and has neither changed nor ended."""
+        current = self.current(key)
+        return current is not None and current.grants_the_same(key)
 
     def current(self, key: Key) -> Key | None:
         """Return what the file says of a key now, under any id; None if it no longer has the key, or it has ended."""

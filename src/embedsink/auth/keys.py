@@ -65,6 +65,10 @@ class Key:
             return None
         return min(end for end in (self.revoked_at, self.expires_at) if end is not None)
 
+    def grants_the_same(self, other: "Key") -> bool:
+        """Return whether another key has the same permissions, scope and origins."""
+        return (self.kinds, self.scope, self.origins) == (other.kinds, other.scope, other.origins)
+
     def allows_origin(self, origin: str) -> bool:
         """Return whether a page of this origin may use the key."""
         return self.origins is None or origin in self.origins

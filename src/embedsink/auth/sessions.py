@@ -87,10 +87,7 @@ class Sessions:
         """Return the key of a live session, which grants what the login grants now. Each call counts as use."""
         digest = digest_of(token)
         session = self._use(digest)
-        if session is None:
-            return None
-        # The operator may have edited the key since the login.
-        key = session.key if session.person is not None else self._keys.current(session.key)
+        key = None if session is None else self._current_key(session)
         if key is None:
             return None
         return SessionKey(**{field.name: getattr(key, field.name) for field in fields(Key)} | {"digest": digest})
@@ -101,8 +98,10 @@ class Sessions:
         return session is not None and self._is_live(session, self._clock())
 
     def is_live(self, key: SessionKey) -> bool:
-        """Return whether the session of a key that `find` returned is live. Each call counts as use."""
-        return self._use(key.digest) is not None
+        """Return whether the session of a key that `find` returned still grants the same. Each call counts as use."""
+        session = self._use(key.digest)
+        current = None if session is None else self._current_key(session)
+        return current is not None and current.grants_the_same(key)
 
     def end(self, token: str) -> None:
         """End a session."""
@@ -138,7 +137,11 @@ class Sessions:
 
     def _is_live(self, session: _Session, now: float) -> bool:
         is_within_time = now < session.ends_at and now < session.used_at + self._idle_timeout_s
-        return is_within_time and (session.person is not None or self._keys.is_live(session.key))
+        return is_within_time and self._current_key(session) is not None
+
+    def _current_key(self, session: _Session) -> Key | None:
+        """Return what a session grants now: the operator may have edited the key. None if the key has ended."""
+        return session.key if session.person is not None else self._keys.current(session.key)
 
     def _end_where(self, condition: Callable[[_Session], bool]) -> int:
         """End the sessions that fulfil a condition. Return their number."""

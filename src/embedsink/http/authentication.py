@@ -59,7 +59,11 @@ def find_key(token: str | None, credentials: Credentials) -> Key:
     """
     if token is None:
         raise Refused(Reason.NO_CREDENTIAL, "authorization: is missing. Send `Authorization: Bearer <key>`.")
-    key = credentials.find(token)
+    return check_found(credentials.find(token))
+
+
+def check_found(key: Key | None) -> Key:
+    """Return the key unchanged. Raise Refused (`bad_credential`) for None."""
     if key is None:
         raise Refused(Reason.BAD_CREDENTIAL, _INVALID_KEY_MESSAGE)
     return key

@@ -11,7 +11,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import Refused
 from embedsink.http.anonymous_limits import AnonymousLimits
-from embedsink.http.authentication import check_kind, check_origin, find_key, parse_bearer_token
+from embedsink.http.authentication import check_found, check_kind, check_origin, find_key, parse_bearer_token
 from embedsink.http.client_address import client_address
 from embedsink.http.media_type import parse_media_type
 from embedsink.http.rate_limiter import RateLimiter, Sender
@@ -126,7 +126,7 @@ class Admission:
         check_transport(scope)
         meta = RequestMeta.parse(scope)
         if meta.header_token is not None:
-            self._authenticate(meta, meta.header_token)
+            self._authenticate(meta, find_key(meta.header_token, meta.credentials))
         meta.is_ndjson = parse_media_type(meta.content_type, MEDIA_TYPES) == NDJSON
         self.bodies.check_headers(length=meta.length, encoding=meta.encoding)
         if meta.key is not None:
@@ -234,16 +234,15 @@ class Admission:
                 Reason.NO_CREDENTIAL,
                 f"authorization: is missing, and {detail}. Send a key in the header or in the body.",
             )
-        # Fields of events may look like a key, so prefer a valid one.
-        valid_tokens = [token for token in tokens if meta.credentials.find(token) is not None]
-        meta.body_token = valid_tokens[0] if valid_tokens else tokens[0]
-        self._authenticate(meta, meta.body_token)
+        # Fields of events may look like a key, so prefer a valid one. Access tokens are accepted in the header only.
+        found = [(token, meta.credentials.find_api_key(token)) for token in tokens]
+        meta.body_token, key = next((one for one in found if one[1] is not None), found[0])
+        self._authenticate(meta, check_found(key))
         self.rates.admit(meta.sender, 0)  # `admit_body` charges the bytes.
         return meta.sender
 
-    def _authenticate(self, meta: RequestMeta, token: str) -> None:
-        """Store the key of a token, and the sender, in `meta`. Check that the key may send events from this origin."""
-        key = find_key(token, meta.credentials)
+    def _authenticate(self, meta: RequestMeta, key: Key) -> None:
+        """Store the key and the sender in `meta`. Check that the key may send events from this origin."""
         meta.key = key
         meta.sender = Sender(client_address(meta.scope), key.key_id)
         meta.scope["state"]["key_id"] = key.key_id  # Log lines and error responses use it.

@@ -24,7 +24,8 @@ NewId = Callable[[], object]
 WHOLE_ENVELOPE_BYTES_MAX = 65_536
 TRUNCATED_BYTES = 8_192
 # Every API key begins with this.
-_KEY_PREFIX = b"es_"
+# Every API key contains the first text, and every JWT the second.
+_MARKS_OF_KEYS = (b"es_", b"eyJ")
 _LINE_STARTS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_PREFIX = b'{"kind":"sync",'
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_PREFIX), re.MULTILINE)
@@ -72,13 +73,13 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
     lines = _envelope_lines(parsed, shared + b',"envelope":', new_id)
     if parsed.lost:
         lines += _loss_lines(parsed, shared, _first_id(parsed) or delivery_id)
-    return _redact_api_keys(b"".join(lines))
+    return _redact_keys(b"".join(lines))
 
 
 def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> bytes:
     """Return a line for each rejection. `new_id` returns the id of a rejection in the quarantine."""
     shared = _shared_members(parsed, key_id)  # JSON without braces
-    return _redact_api_keys(b"".join([_rejection_line(rejection, shared, new_id) for rejection in parsed.rejected]))
+    return _redact_keys(b"".join([_rejection_line(rejection, shared, new_id) for rejection in parsed.rejected]))
 
 
 def rejection_count_lines(
@@ -96,7 +97,7 @@ def rejection_count_lines(
 def body_rejection_line(rejection: Rejection, *, received_at: int, key_id: str, new_id: NewId) -> bytes:
     """Return the line of an unreadable body."""
     shared = encode({"received_at": received_at, "key_id": key_id})[1:-1]  # without braces
-    return _redact_api_keys(_rejection_line(rejection, shared, new_id))
+    return _redact_keys(_rejection_line(rejection, shared, new_id))
 
 
 def replay_line(quarantine_id: str, *, received_at: int) -> bytes:
@@ -117,7 +118,7 @@ def sync_line(sync: Sync, *, key_id: str) -> bytes:
     }
     if sync.extra is not None:
         members["extra"] = sync.extra
-    return _redact_api_keys(b"%b%b\n" % (_SYNC_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
+    return _redact_keys(b"%b%b\n" % (_SYNC_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
 
 
 def read_syncs(lines: bytes) -> Iterator[Sync]:
@@ -142,7 +143,7 @@ def directory_line(change: DirectoryChange, *, received_at: int) -> bytes:
     members = {"received_at": received_at} | {
         name: value for name, value in asdict(change).items() if value not in (None, ())
     }
-    return _redact_api_keys(b"%b%b\n" % (_DIRECTORY_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
+    return _redact_keys(b"%b%b\n" % (_DIRECTORY_PREFIX, encode(members)[1:]))  # The prefix has the opening brace.
 
 
 def read_directory_changes(lines: bytes) -> Iterator[tuple[int, DirectoryChange]]:
@@ -279,12 +280,12 @@ def _raw_members(raw: bytes) -> dict[str, str]:
         with contextlib.suppress(UnicodeDecodeError):
             return {"raw": raw.decode()}
     # Redact API keys before encoding: the caller redacts text, but can't find keys in base64.
-    return {"raw": base64.b64encode(_redact_api_keys(raw)).decode(), "raw_encoding": "base64"}
+    return {"raw": base64.b64encode(_redact_keys(raw)).decode(), "raw_encoding": "base64"}
 
 
-def _redact_api_keys(raw: bytes) -> bytes:
-    """Return the bytes with all API keys redacted, so that a stolen data folder contains no usable key."""
-    if _KEY_PREFIX not in raw:
+def _redact_keys(raw: bytes) -> bytes:
+    """Return the bytes with all keys and JWTs redacted, so that a stolen data folder contains no usable one."""
+    if not any(mark in raw for mark in _MARKS_OF_KEYS):
         return raw
     # `surrogateescape` preserves bytes that are not UTF-8.
     return redact_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")

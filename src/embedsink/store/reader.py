@@ -213,6 +213,8 @@ class Reader:
         """
         from nanoarrow.ipc import StreamWriter  # imported late: few servers need it
 
+        from embedsink.store.arrow import stream_of
+
         with scratch() as parquet_file, StreamWriter.from_writable(file) as writer:
             self.write_parquet(selection, parquet_file)
             source = f"from read_parquet('{_sql_path(parquet_file)}', file_row_number = true)"
@@ -222,7 +224,7 @@ class Reader:
                 batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
                 with unavailable_if_broken():
                     rows = self._connection.sql(f"select * exclude (file_row_number) {source} {batch}")
-                    writer.write_stream(rows, write_schema=start == 0)
+                    writer.write_stream(stream_of(rows), write_schema=start == 0)
 
     @contextlib.contextmanager
     def consistent(self) -> Iterator[None]:
