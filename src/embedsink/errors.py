@@ -14,6 +14,9 @@
     │   └── StoreTooSmall       its memory limit is too low for the operation
     ├── SqlFailed           (store) the SQL is invalid, or fails on these rows
     ├── LoginFailed         (auth)
+    ├── LoggedOut           (auth)
+    ├── Unreachable         (auth) an identity provider has an error
+    ├── RefusedByIssuer     (auth)
     ├── Unreachable         (client)
     └── NotEmbedsink        (client)
 

@@ -648,6 +648,11 @@ def test_the_number_of_remembered_tokens_is_limited(
     async def use(tokens: AccessTokens) -> None:
         keys = [await tokens.find_when_ready(issuer.token(jti=str(number))) for number in range(5)]
         assert len(tokens._remembered) == 3
+        monkeypatch.setattr(access_tokens, "REMEMBERED_CHARACTERS_MAX", tokens._remembered_characters)
+        longest = issuer.token(jti="x" * 500)
+        assert tokens.find(longest) is not None
+        assert 1 <= len(tokens._remembered) < 3
+        assert tokens._remembered_characters == sum(one.length for one in tokens._remembered.values())
         # A forgotten token is still valid.
         assert [key is not None and tokens.is_live(key) for key in keys] == [True] * 5
 

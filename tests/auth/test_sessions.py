@@ -1,7 +1,6 @@
 """Sessions: their end, their limits, and the persons whose sessions end at once."""
 
 import json
-import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from embedsink.auth import sessions as sessions_module
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.sessions import Person, Sessions
+from embedsink.auth.sessions import LoggedOut, Person, Sessions
 
 
 class Clock:
@@ -162,12 +161,12 @@ def test_a_new_session_ends_the_former_one_of_the_browser(sessions: Sessions, ke
     assert (sessions.find(former), sessions.find(token) is not None) == (None, True)
 
 
-def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key, clock: Clock) -> None:
+def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key) -> None:
     people = [
-        Person("https://a.example", "ann", "s1"),
-        Person("https://a.example", "ann", "s2"),
-        Person("https://a.example", "bob", None),
-        Person("https://b.example", "ann", "s1"),
+        Person("https://a.example", "ann", "s1", issued_at=10),
+        Person("https://a.example", "ann", "s2", issued_at=10),
+        Person("https://a.example", "bob", None, issued_at=10),
+        Person("https://b.example", "ann", "s1", issued_at=10),
     ]
     person_key = replace(key, key_id="p_1", digest="")
     tokens = [sessions.start(person_key, person) for person in people] + [sessions.start(key)]
@@ -175,10 +174,10 @@ def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key, cl
     def states() -> list[bool]:
         return [sessions.find(token) is not None for token in tokens]
 
-    def end(subject: str, session_id: str | None, *, started_until: float = math.inf) -> int:
-        return sessions.end_of_person(Person("https://a.example", subject, session_id), started_until=started_until)
+    def end(subject: str, session_id: str | None, *, issued_at: float = 10) -> int:
+        return sessions.end_of_person(Person("https://a.example", subject, session_id, issued_at))
 
-    assert end("ann", None, started_until=clock.now - 1) == 0
+    assert end("ann", None, issued_at=9) == 0
     assert end("", "s2") == 1
     assert states() == [True, False, True, True, True]
     assert end("ann", "s1") == 1
@@ -186,6 +185,27 @@ def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key, cl
     assert end("", "s9") == 0
     assert end("bob", "s9") == 1  # The provider did not name the session of this login.
     assert states() == [False, False, False, True, True]
+
+
+def test_a_logout_prevents_a_login_that_is_not_finished(sessions: Sessions, key: Key, clock: Clock) -> None:
+    person_key = replace(key, key_id="p_1", digest="")
+    ann = Person("https://a.example", "ann", "s1", issued_at=10)
+    assert sessions.end_of_person(Person("https://a.example", "ann", "s1", issued_at=10)) == 0
+    with pytest.raises(LoggedOut, match="logged out at the provider"):
+        sessions.start(person_key, ann)
+    for other in (replace(ann, issued_at=11), replace(ann, session_id="s2"), replace(ann, subject="bob")):
+        assert sessions.find(sessions.start(person_key, other)) is not None
+    clock.now += 61
+    assert sessions.find(sessions.start(person_key, ann)) is not None
+
+
+def test_a_repeated_logout_ends_no_later_session(sessions: Sessions, key: Key) -> None:
+    person_key = replace(key, key_id="p_1", digest="")
+    logout = Person("https://a.example", "ann", None, issued_at=10)
+    sessions.end_of_person(logout)
+    token = sessions.start(person_key, replace(logout, issued_at=11))
+    assert sessions.end_of_person(logout) == 0
+    assert sessions.find(token) is not None
 
 
 def test_a_session_follows_its_key_to_another_id(

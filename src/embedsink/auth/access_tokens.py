@@ -6,6 +6,7 @@ A valid token becomes a `Key`, as an API key does, so all later checks are the s
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from embedsink.auth.claims import TokenKey, check_access_token, token_key
 from embedsink.auth.identity import Issuer
@@ -21,8 +22,17 @@ from embedsink.auth.tokens import digest_of, looks_like_jwt
 from embedsink.errors import Refused
 from embedsink.reasons import Reason
 
-# Verified tokens are remembered, because a verification takes much longer. Beyond this number, forget the oldest.
+# Verified tokens are remembered, because a verification takes much longer. Beyond this number, or this sum of their
+# lengths, forget the oldest. A key takes up to eight times the memory of its token.
 REMEMBERED_MAX = 10_000
+REMEMBERED_CHARACTERS_MAX = 8_388_608
+
+
+class _Remembered(NamedTuple):
+    """The key of a verified token, and the length of the token."""
+
+    key: TokenKey
+    length: int
 
 
 class AccessTokens:
@@ -35,7 +45,8 @@ class AccessTokens:
 
     def __init__(self, issuers: Sequence[Issuer], clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._remembered: dict[str, TokenKey] = {}  # by the digest of the token, the oldest first
+        self._remembered: dict[str, _Remembered] = {}  # by the digest of the token, the oldest first
+        self._remembered_characters = 0
         self._issuers = {issuer.issuer: issuer for issuer in issuers}
         self._signing_keys = {
             issuer.issuer: SigningKeys(issuer.issuer, clock, jwks_url=issuer.jwks_url) for issuer in issuers
@@ -52,14 +63,15 @@ class AccessTokens:
         if not looks_like_jwt(token) or len(token) > TOKEN_CHARACTERS_MAX:
             return None
         digest = digest_of(token)
-        key = self._remembered.get(digest)
+        remembered = self._remembered.get(digest)
+        key = None if remembered is None else remembered.key
         if key is None or not self.is_live(key):
             try:
                 key = self._verify(token, digest)
             except InvalidToken as error:
                 message = f"authorization: the access token {error}. Get a new one from its issuer."
                 raise Refused(Reason.BAD_CREDENTIAL, message) from None
-            self._remember(key)
+            self._remember(key, len(token))
         return key
 
     async def find_when_ready(self, token: str) -> Key | None:
@@ -101,8 +113,15 @@ class AccessTokens:
         thumbprint = signed.verify(self._signing_keys[issuer.issuer], issuer.algorithms)
         return token_key(signed.claims, issuer, digest=digest, thumbprint=thumbprint)
 
-    def _remember(self, key: TokenKey) -> None:
+    def _remember(self, key: TokenKey, length: int) -> None:
         """Remember the key of a verified token. If there are too many, forget the oldest."""
-        if len(self._remembered) >= REMEMBERED_MAX:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[key.digest] = key
+        self._forget(key.digest)
+        self._remembered[key.digest] = _Remembered(key, length)
+        self._remembered_characters += length
+        while len(self._remembered) > REMEMBERED_MAX or self._remembered_characters > REMEMBERED_CHARACTERS_MAX:
+            self._forget(next(iter(self._remembered)))
+
+    def _forget(self, digest: str) -> None:
+        remembered = self._remembered.pop(digest, None)
+        if remembered is not None:
+            self._remembered_characters -= remembered.length

@@ -16,7 +16,7 @@ from embedsink.auth.keys import Key
 from embedsink.auth.parsing import LABEL_CHARACTERS_MAX
 from embedsink.auth.sessions import Person
 from embedsink.auth.signed_tokens import InvalidToken, SignedToken, SigningKeysNotFetched
-from embedsink.auth.signing_keys import SigningKeys, Unreachable
+from embedsink.auth.signing_keys import RefusedByIssuer, SigningKeys, Unreachable
 from embedsink.errors import EmbedsinkError
 
 # The member of `events` in a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
@@ -25,6 +25,8 @@ _LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 _NAME_CLAIMS = ("email", "preferred_username", "name", "sub")
 DENIED = "The identity provider did not log you in. Try again."
 _ADVICE = "Try again, or tell the operator, who finds the cause in the log."
+
+_INVALID_RESPONSE = f"The identity provider sent an invalid response. {_ADVICE}"
 
 
 class LoginFailed(EmbedsinkError):
@@ -132,8 +134,7 @@ class LoginProvider:
         except SigningKeysNotFetched:
             raise _unreachable_error("the signing key of the ID token can't be fetched yet.") from None
         except InvalidToken as error:
-            message = f"The identity provider sent an invalid response. {_ADVICE}"
-            raise LoginFailed(message, f"the ID token {error}") from None
+            raise LoginFailed(_INVALID_RESPONSE, f"the ID token {error}") from None
         kinds = self.login.kinds(roles)
         name = _name_of(signed.claims)
         if not kinds:
@@ -154,12 +155,11 @@ class LoginProvider:
             digest="",
         )
         session_id = signed.claims.get("sid")
-        return key, Person(self.login.issuer, subject, session_id if isinstance(session_id, str) else None)
+        session_id = session_id if isinstance(session_id, str) and session_id else None
+        return key, Person(self.login.issuer, subject, session_id, issued_at=float(signed.claims["iat"]))
 
-    async def parse_logout_token(self, token: str) -> tuple[Person, float]:
-        """Return the person whom a logout token names, and the time of issue in epoch seconds.
-
-        The subject is empty if the token names a session only (OpenID Connect Back-Channel Logout 1.0, section 2.6).
+    async def parse_logout_token(self, token: str) -> Person:
+        """Return the person whom a logout token names (OpenID Connect Back-Channel Logout 1.0, section 2.6).
 
         Raises:
             InvalidToken: the token is not a valid logout token of the provider.
@@ -177,7 +177,7 @@ class LoginProvider:
         subject, session_id = claims.get("sub", ""), claims.get("sid")
         if not isinstance(subject, str) or not isinstance(session_id, str | None) or not (subject or session_id):
             raise InvalidToken("names neither a person (sub) nor a session (sid)")
-        return Person(self.login.issuer, subject, session_id), float(claims["iat"])
+        return Person(self.login.issuer, subject, session_id or None, issued_at=float(claims["iat"]))
 
     async def _endpoint(self, name: str) -> str:
         """Return a URL of the provider's configuration. Wait for the configuration. Raise LoginFailed without it."""
@@ -203,15 +203,16 @@ class LoginProvider:
             response = await self._signing_keys.post(url, form | credentials, **options)
         except Unreachable as error:
             raise _unreachable_error(str(error)) from None
-        except EmbedsinkError as error:
+        except RefusedByIssuer as error:
             detail = (
                 f"{error} At the provider, check client_id, its secret and the redirect URI {self.login.redirect_uri}."
             )
             raise LoginFailed(f"The identity provider refused the login. {_ADVICE}", detail) from None
+        except EmbedsinkError as error:
+            raise LoginFailed(_INVALID_RESPONSE, str(error)) from None
         id_token = response.get("id_token")
         if not isinstance(id_token, str):
-            message = f"The identity provider sent an invalid response. {_ADVICE}"
-            raise LoginFailed(message, f"{url}: its response has no id_token.")
+            raise LoginFailed(_INVALID_RESPONSE, f"{url}: its response has no id_token.")
         return id_token
 
     def _client_credentials(self) -> tuple[dict[str, str], dict[str, Any]]:

@@ -5,6 +5,7 @@ Sessions exist in memory only. A stolen data folder contains none, and a restart
 """
 
 import secrets
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import islice
@@ -12,9 +13,17 @@ from itertools import islice
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.keys import Key
 from embedsink.auth.tokens import digest_of
+from embedsink.errors import EmbedsinkError
 
 # The maximum number of sessions of one key or person. Beyond it, the oldest ends.
 SESSIONS_PER_KEY_MAX = 10_000
+# How long a logout at the provider prevents the end of logins that had begun. The exchange of a code takes seconds.
+LOGOUT_S = 60
+LOGOUTS_MAX = 10_000
+
+
+class LoggedOut(EmbedsinkError):
+    """The person logged out at the provider before the login was finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +33,32 @@ class SessionKey(Key):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person at an OpenID provider.
+    """What a token of an OpenID provider says of a person.
 
     Args:
         issuer: the provider.
-        subject: the claim `sub`.
-        session_id: the claim `sid`, the session at the provider; None if the provider has no such ids.
+        subject: the claim `sub`; empty in a logout token that names a session only.
+        session_id: the claim `sid`, the session at the provider; None if the token has none.
+        issued_at: the claim `iat`, in epoch seconds.
     """
 
     issuer: str
     subject: str
     session_id: str | None
+    issued_at: float
+
+    def is_logged_out_by(self, logout: "Person") -> bool:
+        """Return whether a logout token ends the session that began with this ID token.
+
+        A `sid` in both tokens decides; otherwise, the subject does. A token that is repeated ends no later session.
+        """
+        if self.issuer != logout.issuer or self.issued_at > logout.issued_at:
+            return False
+        if logout.subject not in ("", self.subject):
+            return False
+        if self.session_id is None or logout.session_id is None:
+            return logout.subject != ""
+        return self.session_id == logout.session_id
 
 
 @dataclass(slots=True)
@@ -63,6 +87,7 @@ class Sessions:
         self._timeout_s = timeout_s
         self._idle_timeout_s = idle_timeout_s
         self._sessions: dict[str, _Session] = {}  # by the digest of the token, the oldest first
+        self._logouts: deque[tuple[float, Person]] = deque(maxlen=LOGOUTS_MAX)  # with their times, the oldest first
 
     def start(self, key: Key, person: Person | None = None, *, former_token: str | None = None) -> str:
         """Start a session, and return its token.
@@ -71,8 +96,15 @@ class Sessions:
             key: the API key that was entered, or the key of a person.
             person: the person; None for an API key.
             former_token: the token of the browser's previous session, which ends.
+
+        Raises:
+            LoggedOut: the person has logged out at the provider since the ID token was issued.
         """
         now = self._clock()
+        while self._logouts and self._logouts[0][0] < now - LOGOUT_S:
+            self._logouts.popleft()
+        if person is not None and any(person.is_logged_out_by(logout) for _, logout in self._logouts):
+            raise LoggedOut("the person logged out at the provider meanwhile.")
         if former_token is not None:
             self.end(former_token)
         self._end_where(lambda session: not self._is_live(session, now))
@@ -107,24 +139,10 @@ class Sessions:
         """End a session."""
         self._sessions.pop(digest_of(token), None)
 
-    def end_of_person(self, person: Person, *, started_until: float) -> int:
-        """End the sessions of a person, or those of one session at the provider. Return their number.
-
-        Args:
-            person: the person. An empty subject means any, and a `session_id` of None all sessions of the person. If
-                the provider has not named the session of a login, the subject decides.
-            started_until: the time in epoch seconds after which a session is too new to be meant.
-        """
-
-        def matches(session: _Session) -> bool:
-            other = session.person
-            if other is None or other.issuer != person.issuer or person.subject not in ("", other.subject):
-                return False
-            is_of_person = person.session_id is None or (other.session_id is None and person.subject != "")
-            is_meant = is_of_person or other.session_id == person.session_id
-            return is_meant and session.ends_at - self._timeout_s <= started_until
-
-        return self._end_where(matches)
+    def end_of_person(self, logout: Person) -> int:
+        """End the sessions that a logout token ends, and logins in progress. Return the number of sessions."""
+        self._logouts.append((self._clock(), logout))
+        return self._end_where(lambda session: session.person is not None and session.person.is_logged_out_by(logout))
 
     def _use(self, digest: str) -> _Session | None:
         """Return a session, and record that it is used; None if it is unknown or has ended."""

@@ -37,6 +37,10 @@ class Unreachable(EmbedsinkError):
     """The issuer can't be reached, or its server has an error."""
 
 
+class RefusedByIssuer(EmbedsinkError):
+    """The issuer refuses a request."""
+
+
 class SigningKeys:
     """The signing keys of one issuer.
 
@@ -215,7 +219,8 @@ async def fetch_object(
     """Return the JSON object at a URL. With a form, send a POST.
 
     Raises:
-        Unreachable: there is no response, or an error of the server.
+        Unreachable: there is no response, or an error of the server (5xx, 429).
+        RefusedByIssuer: the response is an error of the request (4xx).
         EmbedsinkError: the response is not a JSON object, is too large, or has another status than 200.
         TimeoutException: a read took too long.
     """
@@ -239,7 +244,11 @@ async def fetch_object(
         # The error of a token endpoint (RFC 6749, section 5.2).
         description = value.get("error_description", value.get("error")) if isinstance(value, dict) else None
         cause = f" {_shortened(description)}" if isinstance(description, str) else ""
-        error_class = Unreachable if response.is_server_error else EmbedsinkError
+        error_class: type[EmbedsinkError] = EmbedsinkError
+        if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+            error_class = Unreachable
+        elif response.is_client_error:
+            error_class = RefusedByIssuer
         raise error_class(f"{url}: has the status {response.status_code} instead of 200.{cause}")
     if value is None:
         raise EmbedsinkError(f"{url}: is not JSON. Check the URL.")
@@ -250,5 +259,6 @@ async def fetch_object(
 
 def _shortened(description: str) -> str:
     """Return the beginning of an issuer's error description as a sentence, without characters that can't be printed."""
-    text = "".join(character for character in description if character.isprintable())[:_DESCRIPTION_CHARACTERS_MAX]
-    return redact_keys(text if text.endswith(".") else f"{text}.")
+    printable = "".join(character for character in description if character.isprintable())
+    text = redact_keys(printable)[:_DESCRIPTION_CHARACTERS_MAX]
+    return text if text.endswith(".") else f"{text}."

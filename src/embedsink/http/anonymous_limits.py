@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from enum import Enum, auto
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,6 +26,14 @@ BODY_BYTES_PER_REQUEST = 131_072
 _PROBES = ("/healthz", "/readyz")
 
 
+class Bucket(Enum):
+    """The requests that an address may send at the rate for requests without a valid key."""
+
+    REQUESTS = auto()
+    PROBES = auto()
+    LOGINS = auto()  # Each exchange of a code at the identity provider costs as much as many requests.
+
+
 class AnonymousLimits:
     """Token buckets by address for requests without a valid key, and the number of delayed responses.
 
@@ -36,17 +45,17 @@ class AnonymousLimits:
         self._buckets = TokenBuckets(requests_per_s)
         self._delayed_count = 0
 
-    def charge(self, scope: Scope, *, cost: float, is_probe: bool = False) -> Unavailable | None:
+    def charge(self, scope: Scope, *, cost: float, bucket: Bucket = Bucket.REQUESTS) -> Unavailable | None:
         """Charge a request to the client's address. Beyond the rate, charge nothing and return the error; else None.
 
         Args:
             scope: the ASGI scope of the request.
             cost: the cost in requests; 0 only checks the rate.
-            is_probe: whether to use the separate bucket for probes.
+            bucket: the bucket of the address.
         """
         now = time.monotonic()
         address = client_address(scope)
-        bucket_name = (address, is_probe)
+        bucket_name = (address, bucket)
         # Require only one token: a cost above the available tokens leaves a debt.
         wait_s = self._buckets.wait_s(bucket_name, 1, now)
         if wait_s > 0:
@@ -96,7 +105,9 @@ class AnonymousLimitMiddleware:
             await self._app(scope, receive, send)
             return
         is_probe = scope["path"] in _PROBES
-        rate_error = self._limits.charge(scope, cost=request_cost(scope), is_probe=is_probe)
+        rate_error = self._limits.charge(
+            scope, cost=request_cost(scope), bucket=Bucket.PROBES if is_probe else Bucket.REQUESTS
+        )
         if rate_error is not None:
             await self._delay(scope)
         if rate_error is None or is_probe:

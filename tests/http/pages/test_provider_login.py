@@ -2,6 +2,7 @@
 
 import base64
 import json
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -222,15 +224,57 @@ def test_a_login_is_finished_once_and_survives_a_wrong_state(
     assert len(script.requests) == request_count
 
 
+def test_a_head_request_has_no_effect(
+    script: ScriptedProvider, scripted_server: RunningServer, browser: httpx2.Client
+) -> None:
+    query = {"code": "c", "state": script.start(browser, scripted_server)["state"]}
+    callback = f"{scripted_server.url}/login/callback"
+    request_count = len(script.requests)
+    response = browser.head(callback, params=query)
+    assert (response.status_code, "set-cookie" in response.headers) == (200, False)
+    assert browser.get(f"{callback}?code=c&code=d&state={query['state']}").status_code == 401
+    assert len(script.requests) == request_count
+    assert browser.get(callback, params=query).status_code == 303
+
+
+def test_a_path_that_is_too_long_for_a_cookie_is_left_out(
+    script: ScriptedProvider, scripted_server: RunningServer
+) -> None:
+    for length, is_kept in ((1_000, True), (2_500, True), (4_000, False), (7_000, False)):
+        with httpx2.Client() as browser:
+            path = f"{PAGE}?tenant={secrets.token_urlsafe(length)}"[:length]
+            began = browser.get(f"{scripted_server.url}/login/start", params={"next": path})
+            assert len(began.headers["set-cookie"]) <= 4_096
+            query = dict(parse_qsl(urlsplit(began.headers["location"]).query))
+            script.claims = {"nonce": query["nonce"]}
+            callback = f"{scripted_server.url}/login/callback"
+            answered = browser.get(callback, params={"code": "c", "state": query["state"]})
+            assert answered.status_code == 303, (length, error_of(answered))
+            location = answered.headers["location"]
+            assert location == (path if is_kept else "/dashboards/")
+
+
+def test_a_token_in_an_error_of_the_provider_is_not_logged(
+    script: ScriptedProvider, scripted_server: RunningServer, browser: httpx2.Client
+) -> None:
+    began = script.start(browser, scripted_server)
+    jwt = f"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ1c2VyLTEifQ.{'x' * 400}"
+    query = {"error": "access_denied", "error_description": f"token {jwt}", "state": began["state"]}
+    assert browser.get(f"{scripted_server.url}/login/callback", params=query).status_code == 401
+    written = [path.read_text() for path in [scripted_server.log, *scripted_server.data.glob("audit/*.ndjson")]]
+    assert all("token jwt_…" in text or "token jwt_\\u2026" in text for text in written)
+    assert not any("eyJzdWIiOiJ1c2VyLTEifQ" in text for text in written)
+
+
 def test_one_address_can_not_flood_the_provider(
     tmp_path: Path, script: ScriptedProvider, browser: httpx2.Client
 ) -> None:
     request_count = len(script.requests)
-    settings = {"EMBEDSINK_RATE_ANONYMOUS_PER_S": "5"}
+    settings = {"EMBEDSINK_RATE_ANONYMOUS_PER_S": "10"}
     with server_with(tmp_path, script.issuer.url, settings=settings) as server:
         assert script.log_in(browser, server).status_code == 303
-        assert httpx2.get(f"{server.url}/login").status_code == 429  # without a session
-        refused = script.log_in(browser, server)  # with a session
+        assert httpx2.get(f"{server.url}/login").status_code == 200
+        refused = script.log_in(browser, server)
         assert (refused.status_code, error_of(refused)) == (
             503,
             "The server can&#39;t log you in now. Try again in a minute.",
@@ -349,6 +393,11 @@ def fail(handler: BaseHTTPRequestHandler) -> None:
     handler.end_headers()
 
 
+def limit(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(429)
+    handler.end_headers()
+
+
 def disconnect(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.close()
 
@@ -364,6 +413,7 @@ def refuse_code(handler: BaseHTTPRequestHandler) -> None:
     [
         (refuse_code, 401, "invalid_grant. At the provider, check client_id, its secret and the redirect URI http"),
         (fail, 503, "has the status 503"),
+        (limit, 503, "has the status 429"),
         (disconnect, 503, "can't be fetched"),
         (hang, 503, "did not respond within 2 s"),
         (send_forever, 401, "is larger than"),
@@ -373,7 +423,7 @@ def refuse_code(handler: BaseHTTPRequestHandler) -> None:
         ([], 401, "is not a JSON object"),
         (b"<html>", 401, "is not JSON"),
     ],
-    ids=["refused", "error", "closed", "silent", "huge", "empty", "number", "garbage", "array", "html"],
+    ids=["refused", "error", "limited", "closed", "silent", "huge", "empty", "number", "garbage", "array", "html"],
 )
 def test_a_wrong_response_of_the_token_endpoint_is_explained(
     script: ScriptedProvider,
@@ -385,7 +435,8 @@ def test_a_wrong_response_of_the_token_endpoint_is_explained(
 ) -> None:
     script.token_response = (lambda handler: send(handler, response)) if isinstance(response, bytes) else response
     answered = script.log_in(browser, scripted_server)
-    assert_failed(answered, scripted_server, status, "The identity provider", detail)
+    message = "can&#39;t be reached" if status == 503 else "refused" if response is refuse_code else "sent an invalid"
+    assert_failed(answered, scripted_server, status, f"The identity provider {message}", detail)
 
 
 def assert_failed(response: httpx2.Response, server: RunningServer, status: int, message: str, detail: str) -> None:

@@ -176,6 +176,7 @@ def _failed_entry(request: Request, actor: str, label: str, cause: str) -> Entry
 
 async def logout(request: Request) -> Response:
     """End the session, delete the cookie, and redirect to the login."""
+    check_transport(request.scope)
     check_own_page(request)
     page: LoginPage = request.state.login_page
     token = read_cookie(request)

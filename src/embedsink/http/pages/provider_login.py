@@ -12,8 +12,9 @@ from starlette.routing import Route
 
 from embedsink.audit.entry import ANONYMOUS, Action, Entry, Outcome, Via
 from embedsink.auth.identity import CALLBACK_PATH
-from embedsink.auth.sessions import Sessions
-from embedsink.errors import Refused, Unavailable
+from embedsink.auth.sessions import LoggedOut, Sessions
+from embedsink.errors import Refused, Unavailable, redact_keys
+from embedsink.http.anonymous_limits import AnonymousLimits, Bucket
 from embedsink.http.audit_entries import entry_of
 from embedsink.http.client_address import client_address
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
@@ -38,6 +39,8 @@ PENDING_S_MAX = 600
 # The cost of an exchange of a code, in requests without a key.
 EXCHANGE_COST = 50
 _PENDING_COOKIE = "embedsink_pending_login"
+# Browsers ignore a cookie of more than 4,096 bytes, with its name and attributes.
+COOKIE_CHARACTERS_MAX = 3_800
 # The number of finished logins that are remembered.
 _FINISHED_MAX = 10_000
 _BUSY = "The server can't log you in now. Try again in a minute."
@@ -55,8 +58,11 @@ class PendingLogins:
         self._finished_states: dict[str, None] = {}  # an ordered set, the oldest first
 
     def cookie(self, request: Request, fields: dict[str, str]) -> str:
-        """Return the `Set-Cookie` value of a login that begins."""
-        return cookie_header(request, self._serializer.dumps(fields), PENDING_S_MAX, name=_PENDING_COOKIE)
+        """Return the `Set-Cookie` value of a login that begins. A path that is too long for a cookie is left out."""
+        value = self._serializer.dumps(fields)
+        if len(value) > COOKIE_CHARACTERS_MAX:
+            value = self._serializer.dumps(fields | {"next_path": redirect_path(None)})
+        return cookie_header(request, value, PENDING_S_MAX, name=_PENDING_COOKIE)
 
     def read(self, request: Request) -> dict[str, str] | None:
         """Return the fields of the browser's pending login; None without one."""
@@ -103,25 +109,32 @@ async def finish(request: Request) -> Response:
 
     check_transport(request.scope)
     page, provider = _page_and_provider(request)
+    if request.method == "HEAD":
+        return Response(headers=page.headers)  # A HEAD must have no effect (RFC 9110, section 9.2.1).
     pending_logins: PendingLogins = request.state.pending_logins
     fields = pending_logins.read(request)
     query = request.query_params
     state = query.get("state", "")
     is_expected = fields is not None and secrets.compare_digest(state.encode(), fields["state"].encode())
-    if fields is None or not is_expected or not pending_logins.finish(fields):
+    has_repetitions = any(len(query.getlist(name)) > 1 for name in ("state", "code", "iss"))  # RFC 6749, section 3.1
+    if fields is None or not is_expected or has_repetitions:
         error = LoginFailed(_NOT_PENDING, "the state is not that of a pending login.")
         # A later login of this browser may still be pending.
         return await _failed(request, error, "", is_finished=False)
+    # Without a limit, one client could send the provider hundreds of requests a second in this server's name.
+    limits: AnonymousLimits = request.state.admission.anonymous_limits
+    rate_error = limits.charge(request.scope, cost=EXCHANGE_COST, bucket=Bucket.LOGINS)
+    if rate_error is not None:
+        error = LoginFailed(_BUSY, str(rate_error), status=503)
+        return await _failed(request, error, fields["next_path"], is_finished=False)
+    if not pending_logins.finish(fields):
+        return await _failed(request, LoginFailed(_NOT_PENDING, "the login is already finished."), "")
     pending = PendingLogin(**fields)
     try:
         provider.check_response(query.get("iss"))
         if "code" not in query:
             cause = " ".join(query.get(name, "") for name in ("error", "error_description")).strip()
             raise LoginFailed(DENIED, f"the provider answered: {cause or 'no code'}")
-        # Without a limit, one client could send the provider hundreds of requests a second in this server's name.
-        rate_error = request.state.admission.anonymous_limits.charge(request.scope, cost=EXCHANGE_COST)
-        if rate_error is not None:
-            raise rate_error
         async with request.state.engine.limiters.logins.slot(client_address(request.scope)):
             key, person = await provider.log_in(query["code"], pending)
         detail: dict[str, Any] = {"kinds": sorted(key.kinds), "issuer": person.issuer, "subject": person.subject}
@@ -138,6 +151,8 @@ async def finish(request: Request) -> Response:
             raise
     except LoginFailed as error:
         return await _failed(request, error, pending.next_path)
+    except LoggedOut as error:
+        return await _failed(request, LoginFailed(DENIED, str(error)), pending.next_path)
     except Unavailable as error:  # Too many logins, or the login can't be recorded.
         return await _failed(request, LoginFailed(_BUSY, str(error), status=503), pending.next_path)
     request.scope["state"]["key_id"] = key.key_id  # for log lines
@@ -149,17 +164,16 @@ async def finish(request: Request) -> Response:
 
 async def end_at_provider(request: Request) -> Response:
     """End the sessions of a person who logged out at the provider (OpenID Connect Back-Channel Logout 1.0)."""
-    from embedsink.auth.signed_tokens import LEEWAY_S, InvalidToken
+    from embedsink.auth.signed_tokens import InvalidToken
 
     check_transport(request.scope)
     page, provider = _page_and_provider(request)
     form = await page.fields(request)
     try:
-        person, issued_at = await provider.parse_logout_token(form.get("logout_token", ""))
+        person = await provider.parse_logout_token(form.get("logout_token", ""))
     except InvalidToken as error:
         raise Refused(Reason.BAD_PARAMETER, f"logout_token: {error}. Send a logout token of the provider.") from None
-    # A repeated token must not end a later login.
-    count = request.state.credentials.sessions.end_of_person(person, started_until=issued_at + LEEWAY_S)
+    count = request.state.credentials.sessions.end_of_person(person)
     log.info("logout_at_provider", extra={"sessions": count})
     if count:
         entry = Entry(
@@ -192,14 +206,15 @@ async def _failed(request: Request, error: "LoginFailed", next_path: str, *, is_
         next_path: the page to open after the next login.
         is_finished: whether the browser's pending login has ended.
     """
-    log.warning("login_failed", extra={"detail": error.detail})
+    detail = redact_keys(error.detail)  # The provider's words may contain a token.
+    log.warning("login_failed", extra={"detail": detail})
     entry = Entry(
         action=Action.LOGIN_FAILED,
         actor=ANONYMOUS,
         via=Via.PROVIDER,
         client_address=client_address(request.scope),
         outcome=Outcome.REFUSED,
-        detail={"cause": error.detail},
+        detail={"cause": detail},
     )
     await request.state.engine.audit.record_or_log(entry)
     page: LoginPage = request.state.login_page
