@@ -192,7 +192,24 @@ def page_of(server: Server, token: str) -> str:
 def test_the_snapshot_requires_names(directory: Directory) -> None:
     refused = directory.get("analytics.duckdb")
     assert (problem(refused), refused.status_code) == ("out_of_scope", 403)
-    assert directory.get("analytics.duckdb", directory.names).status_code in (200, 503)  # not published yet
+    wait_until(
+        lambda: directory.get("analytics.duckdb", directory.names).status_code == 200, description="the snapshot"
+    )
+
+
+def test_the_snapshot_requires_names_also_after_the_last_deletion(tmp_path: Path) -> None:
+    with open_server(tmp_path / "data", segment_seal_s=0.01, snapshot_interval_s=0.01) as server:
+        names, read = server.key("read", shows_names=True), server.key("read")
+
+        def snapshot(key: str) -> int:
+            return server.get("/api/v1/analytics.duckdb", key=key).status_code
+
+        wait_until(lambda: snapshot(read) == 200, description="the snapshot")
+        only = Directory(server, names=names, read=read, scoped=read, tenant=read, admin=read)
+        only.put_user("ann", department="Sales")
+        assert snapshot(read) == 403
+        only.record(DirectoryChange("User", "ann", None))
+        assert (snapshot(read), snapshot(names)) == (403, 200)
 
 
 def test_a_key_with_tenants_sees_nothing_of_the_directory(directory: Directory) -> None:

@@ -36,7 +36,7 @@ from embedsink.http.spool import spool_query
 from embedsink.http.streaming import FileDownload, download_response
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENT_VIEW
-from embedsink.reports.directory import has_directory
+from embedsink.reports.directory import had_directory
 from embedsink.reports.format import Format
 from embedsink.reports.scope import DIRECTORY_PARAMETERS, PARAMETERS
 from embedsink.reports.zip_export import write_summary
@@ -88,8 +88,8 @@ async def show_snapshot(request: Request) -> Response:
     check_parameters(request.query_params, allowed=())
     check_unlimited(key, "analytics.duckdb: contains all deployments and tenants")
     engine: Engine = request.state.engine
-    if not key.shows_names and await run_short_query(engine, key, has_directory, scope=key.scope):
-        detail = "analytics.duckdb: contains the names of people in the directory. Use a read key with names."
+    if not key.shows_names and await run_short_query(engine, key, had_directory, scope=key.scope):
+        detail = "analytics.duckdb: can contain the names of people in the directory. Use a read key with names."
         raise Refused(Reason.OUT_OF_SCOPE, detail)
     try:
         descriptor = os.open(engine.folder.snapshot, os.O_RDONLY | os.O_CLOEXEC)
