@@ -30,13 +30,16 @@ def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
 
 
 class CountingTrail(AuditTrail):
-    """An audit trail that counts its appends, and refuses them while `is_full`."""
+    """An audit trail that counts its appends, refuses them while `is_full`, and raises `error`."""
 
     append_count = 0
     is_full = False
+    error: Exception | None = None
 
     def append(self, entries: Any) -> None:
         self.append_count += 1
+        if self.error is not None:
+            raise self.error
         if self.is_full:
             raise Unavailable(Reason.STORAGE_LOW, "audit: full.")
         super().append(entries)
@@ -87,14 +90,48 @@ async def test_repetitions_become_one_entry_with_their_number(trail: CountingTra
 async def test_a_runaway_client_leaves_a_bounded_number_of_entries(trail: CountingTrail) -> None:
     recorder = Recorder(trail)
     for index in range(500):
-        await recorder.record(export(f"report {index % 250}.csv", address=f"192.0.2.{index % 2}"))
+        await recorder.record(export(address=f"192.0.2.{index % 250}"))
     await recorder.record(export(actor="k_2"))  # Other actors are not affected.
     assert len(trail.entries()) == ENTRIES_PER_PERIOD + 1
     await recorder.close()
     entries = trail.entries()
     assert sum(entry["count"] for entry in entries) == 501
     assert len(entries) == ENTRIES_PER_PERIOD + 2
-    assert sum(entries[-1]["detail"]["client_addresses"].values()) == entries[-1]["count"]
+    detail = entries[-1]["detail"]
+    assert len(detail["client_addresses"]) == 100
+    others = detail["entries_with_other_client_addresses"]
+    assert others > 0
+    assert sum(detail["client_addresses"].values()) + others == entries[-1]["count"]
+
+
+@in_event_loop
+async def test_the_first_entry_of_each_target_is_written(trail: CountingTrail) -> None:
+    recorder = Recorder(trail)
+    for index in range(ENTRIES_PER_PERIOD + 5):
+        await recorder.record(export(parameters={"limit": index}))
+    for _ in range(2):
+        await recorder.record(export("analytics.duckdb"))
+    written = [(entry["target"], entry["count"]) for entry in trail.entries()]
+    assert written == [("views.csv", 1)] * ENTRIES_PER_PERIOD + [("analytics.duckdb", 1)]
+    await recorder.close()
+    assert trail.entries()[-1]["detail"]["targets"] == {"views.csv": 5, "analytics.duckdb": 1}
+
+
+@in_event_loop
+async def test_an_unexpected_error_loses_no_count(trail: CountingTrail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.audit.recorder, "PERIOD_S", 0.05)
+    recorder = Recorder(trail)
+    await recorder.record(export())
+    await recorder.record(export())
+    trail.error = RuntimeError("can't start new thread")
+    await asyncio.sleep(0.2)
+    with pytest.raises(RuntimeError):
+        await recorder.record(export())
+    trail.error = None
+    await until(lambda: sum(entry["count"] for entry in trail.entries()) == 2)
+    await recorder.record(export())
+    await recorder.close()
+    assert sum(entry["count"] for entry in trail.entries()) == 3
 
 
 @in_event_loop

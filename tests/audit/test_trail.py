@@ -90,6 +90,16 @@ def test_a_clock_that_was_set_back_continues_the_newest_file(tmp_path: Path) -> 
     assert problems(trail) == [f"{TODAY + timedelta(days=9)}.ndjson: is from the future. Correct the clock."]
 
 
+def test_entries_in_the_file_of_a_later_day_are_found(tmp_path: Path) -> None:
+    trail = trail_in(tmp_path, entries=1)
+    move_to_day(trail, TODAY + timedelta(days=90))
+    trail.append([login()])
+    until = AuditFilter.parse({"until": (TODAY + timedelta(days=1)).isoformat()})
+    assert until.files(trail.folder) == audit_files(trail.folder)
+    since = AuditFilter.parse({"since": (TODAY + timedelta(days=91)).isoformat()})
+    assert since.files(trail.folder) == []
+
+
 def test_concurrent_processes_extend_one_chain(tmp_path: Path) -> None:
     trail = trail_in(tmp_path)
     context = multiprocessing.get_context("spawn")
@@ -166,10 +176,20 @@ def tampered(trail: AuditTrail, change: str) -> None:
     elif change == "day removed":
         paths[1].unlink()
         return
+    elif change == "first day removed":
+        paths[0].unlink()
+        return
+    elif change == "all removed":
+        (trail.folder / "recorded-keys.json").write_text("{}")
+        for path in paths:
+            path.unlink()
+        return
     paths[1].write_bytes(b"".join(lines))
 
 
-@pytest.mark.parametrize("change", ["changed", "removed", "swapped", "added", "garbled", "day removed"])
+@pytest.mark.parametrize(
+    "change", ["changed", "removed", "swapped", "added", "garbled", "day removed", "first day removed", "all removed"]
+)
 def test_tampering_is_detected(tmp_path: Path, change: str) -> None:
     trail = trail_in(tmp_path)
     for age in (2, 1, 0):
@@ -222,7 +242,7 @@ def test_entries_are_synced_before_they_are_acknowledged(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "fdatasync", lambda opened: synced.append(str(Path(f"/proc/self/fd/{opened}").readlink())))
     monkeypatch.setattr(embedsink.audit.trail, "sync_folder", lambda folder: synced.append(str(folder)))
     trail = trail_in(tmp_path, entries=3)
-    assert synced == [str(audit_files(trail.folder)[0]), str(trail.folder)]  # the content, then the new name
+    assert synced == [str(trail.folder), str(audit_files(trail.folder)[0])]  # the new name, then the content
     trail.append([login(), login()])
     assert synced[2:] == [str(audit_files(trail.folder)[0])]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from embedsink.errors import redact_keys
+from embedsink.errors import EmbedsinkError, redact_keys
 
 # The limits of an entry. Longer texts and lists are shortened. A longer entry loses its detail.
 TEXT_CHARACTERS_MAX = 256
@@ -54,7 +54,7 @@ class Via(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How it ended. `done`: it was permitted, and the entry was written before it took effect."""
+    """How the action ended. `DONE` means that it was permitted: its entry is written before it takes effect."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -88,6 +88,11 @@ class Entry:
     count: int = 1
     detail: Mapping[str, Any] = field(default_factory=dict)
     at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the cause of a failure, for the detail of an entry: a message without secrets, or the kind of error."""
+    return str(error) if isinstance(error, EmbedsinkError) else type(error).__name__
 
 
 def command_line_actor() -> str:

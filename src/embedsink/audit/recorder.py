@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 # The actions that clients can repeat quickly.
 REPEATABLE = frozenset({Action.LOGIN, Action.LOGIN_FAILED, Action.LOGOUT, Action.SESSION_ENDED, Action.EXPORT})
-# The period in which repetitions are counted, and the entries of one actor, action and outcome that it has at most,
-# without the one that has the count.
+# In a period, an actor can write this number of entries with one action and outcome, and one for each further target.
+# The rest is counted, and the period ends with an entry that has the count.
 PERIOD_S = 60.0
 ENTRIES_PER_PERIOD = 20
 # The entries that one append writes at most, so that a lock of the trail is held briefly.
@@ -36,11 +36,22 @@ _Group = tuple[Action, str, Outcome]
 
 @dataclass(slots=True)
 class _Repetitions:
-    """The entries of one actor, action and outcome in a period. `rest` is the last entry that was only counted."""
+    """The entries of one actor, action and outcome in a period.
 
-    written: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    Attributes:
+        futures: of the entries that are written at once, by their content.
+        written_targets: the targets of these entries.
+        count: the number of entries that are only counted.
+        last_counted: the last one of them.
+        targets, addresses: their targets and addresses.
+        has_one_detail: whether all of them have the same detail.
+        is_unwritable: whether the count could not be written, so that further entries are refused.
+    """
+
+    futures: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    written_targets: set[str | None] = field(default_factory=set)
     count: int = 0
-    rest: Entry | None = None
+    last_counted: Entry | None = None
     targets: Counter[str | None] = field(default_factory=Counter)
     addresses: Counter[str | None] = field(default_factory=Counter)
     has_one_detail: bool = True
@@ -49,37 +60,40 @@ class _Repetitions:
     def add(self, entry: Entry) -> None:
         """Count an entry. Remember a limited number of targets and addresses."""
         self.count += entry.count
-        self.has_one_detail = self.rest is None or (
-            self.has_one_detail and _compared(self.rest.detail) == _compared(entry.detail)
+        self.has_one_detail = self.last_counted is None or (
+            self.has_one_detail and _without_size(self.last_counted.detail) == _without_size(entry.detail)
         )
-        self.rest = entry
+        self.last_counted = entry
         for counter, value in ((self.targets, entry.target), (self.addresses, entry.client_address)):
             if value in counter or len(counter) < LIST_ITEMS_MAX:
                 counter[value] += entry.count
 
     def take(self) -> Entry | None:
         """Return one entry for all that were counted, and begin to count again; None without any."""
-        rest, count = self.rest, self.count
-        if rest is None:
+        last, count = self.last_counted, self.count
+        if last is None:
             return None
-        detail: dict[str, Any] = _compared(rest.detail) if self.has_one_detail else {}
+        detail: dict[str, Any] = _without_size(last.detail) if self.has_one_detail else {}
         detail["repeated_within_s"] = PERIOD_S
         for name, counter in (("targets", self.targets), ("client_addresses", self.addresses)):
             if len(counter) > 1:
                 detail[name] = {str(value): number for value, number in counter.items()}
-        target = rest.target if len(self.targets) == 1 else None
-        address = rest.client_address if len(self.addresses) == 1 else None
-        self.rest, self.count, self.targets, self.addresses = None, 0, Counter(), Counter()
-        self.written.clear()
-        return replace(rest, count=count, target=target, client_address=address, detail=detail)
+            if counter.total() < count:
+                detail[f"entries_with_other_{name}"] = count - counter.total()
+        target = last.target if len(self.targets) == 1 else None
+        address = last.client_address if len(self.addresses) == 1 else None
+        self.last_counted, self.count, self.targets, self.addresses = None, 0, Counter(), Counter()
+        self.futures.clear()
+        self.written_targets.clear()
+        return replace(last, count=count, target=target, client_address=address, detail=detail)
 
 
 class Recorder:
     """Records what the server does. It belongs to the event loop.
 
-    In a period of a minute, an entry of a repeatable action is written at once if it differs from the earlier ones of
-    its actor, action and outcome, and those are fewer than `ENTRIES_PER_PERIOD`. The others are counted, and one entry
-    at the end of the period has their number.
+    Within a minute, equal entries of a repeatable action are written once. So are the first `ENTRIES_PER_PERIOD` that
+    differ, of one actor and outcome, and the first one for each target. The others are counted, and one entry at the
+    end of the minute has their number.
 
     Args:
         trail: the audit trail.
@@ -104,11 +118,14 @@ class Recorder:
             return
         group = (entry.action, entry.actor, entry.outcome)
         repetitions = self._repetitions.get(group) or self._begin_period(group)
-        content = json.dumps([entry.target, entry.client_address, _compared(entry.detail)], sort_keys=True, default=str)
-        earlier = repetitions.written.get(content)
+        content = json.dumps(
+            [entry.target, entry.client_address, _without_size(entry.detail)], sort_keys=True, default=str
+        )
+        earlier = repetitions.futures.get(content)
         if earlier is not None and earlier.done() and earlier.exception() is not None:
             earlier = None  # Try to write this one.
-        is_counted = earlier is not None or len(repetitions.written.keys() - {content}) >= ENTRIES_PER_PERIOD
+        has_many = len(repetitions.futures.keys() - {content}) >= ENTRIES_PER_PERIOD
+        is_counted = earlier is not None or (has_many and entry.target in repetitions.written_targets)
         if is_counted and not repetitions.is_unwritable:
             if earlier is not None:
                 await _wait(earlier)  # If it can't be written, refuse its repetitions too.
@@ -116,12 +133,13 @@ class Recorder:
                 repetitions = self._begin_period(group)
             repetitions.add(entry)
             return
-        future = repetitions.written[content] = self._append(entry)
+        future = repetitions.futures[content] = self._append(entry)
+        repetitions.written_targets.add(entry.target)
         try:
             await _wait(future)
-        except EmbedsinkError:
-            if repetitions.written.get(content) is future:
-                del repetitions.written[content]
+        except Exception:
+            if repetitions.futures.get(content) is future:
+                del repetitions.futures[content]
             raise
 
     async def record_or_log(self, entry: Entry) -> None:
@@ -173,12 +191,12 @@ class Recorder:
         """At the end of each period, write one entry with the number of repetitions. End after one without any."""
         while True:
             await self._wait_for_end_of_period()
-            rest = repetitions.take()
-            if rest is None:
+            counted = repetitions.take()
+            if counted is None:
                 if self._repetitions.get(group) is repetitions:
                     del self._repetitions[group]
                 return
-            while not await self._is_written(rest):
+            while not await self._is_written(counted):
                 repetitions.is_unwritable = True  # Further entries are not counted, but refused.
                 if self._is_closing.is_set():
                     return
@@ -197,6 +215,9 @@ class Recorder:
         except EmbedsinkError as error:
             _log_failure(error, entry)
             return False
+        except Exception as error:
+            log.error("bug", exc_info=error)
+            return False
         return True
 
 
@@ -214,7 +235,7 @@ async def _wait(future: asyncio.Future[None]) -> None:
         raise Unavailable(Reason.STORAGE_FAILED, detail, retry_after_s=5) from None
 
 
-def _compared(detail: Mapping[str, Any]) -> dict[str, Any]:
+def _without_size(detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return the detail of an entry without the size of a file, in which repetitions may differ."""
     return {name: value for name, value in detail.items() if name != "bytes"}
 

@@ -136,6 +136,8 @@ class AuditTrail:
         descriptor = self._open(path, os.O_APPEND)
         try:
             size = os.fstat(descriptor).st_size
+            if is_new:
+                sync_folder(self.folder)
             try:
                 view = memoryview(content)
                 while view:
@@ -148,8 +150,6 @@ class AuditTrail:
                 raise
         finally:
             os.close(descriptor)
-        if is_new:
-            sync_folder(self.folder)
 
     def _open(self, path: Path, flags: int = 0) -> int:
         """Open a file for writing, and create it if it is missing."""

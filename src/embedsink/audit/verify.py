@@ -36,13 +36,15 @@ class Verification:
 def verify_trail(folder: Path, *, today: date) -> Verification:
     """Verify all files of an audit trail. A server may append meanwhile.
 
-    The link of the oldest line is not checked, because the retention deletes whole files.
+    The link of the oldest line is not checked, because the retention deletes whole files. But an entry must say so.
 
     Raises:
         OSError: a file can't be read.
     """
     files = audit_files(folder)
     result = Verification()
+    first_number = 0
+    has_expired = False
     incomplete_place = None  # of the previous line, if it is not an entry
     for place, line in _numbered_lines(files):
         entry = _parse(line)
@@ -55,7 +57,14 @@ def verify_trail(folder: Path, *, today: date) -> Verification:
             _check_entry(result, place, entry)
             result.entry_count += 1
             result.last_number = entry["number"]
+            first_number = first_number or entry["number"]
+            has_expired = has_expired or entry.get("action") == Action.AUDIT_EXPIRED
         result.last_digest = sha256(line).hexdigest()
+    if not result.entry_count and any(folder.glob("recorded-*.json")):
+        _add(result, f"{folder.name}: has no entries, although changes were recorded. Files were removed.")
+    if first_number > 1 and not has_expired:
+        detail = f"begins with the entry {first_number:,}, and no entry records the deletion of older days"
+        _add(result, f"{files[0].name}: {detail}. Lines or files were removed.")
     if files and files[-1].stem > (today + timedelta(days=1)).isoformat():
         result.problems.append(f"{files[-1].name}: is from the future. Correct the clock.")
     return result

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from embedsink.audit.entry import Action, Entry, Outcome, Via, command_line_actor
+from embedsink.audit.entry import Action, Entry, Outcome, Via, command_line_actor, failure_text
 from embedsink.audit.trail import AuditTrail
 from embedsink.cli.output import print_message
 from embedsink.data_folder import DataFolder
@@ -46,9 +46,9 @@ def recorded(
         print_message(f"Warning: this is not recorded in the audit trail. {error}")
     try:
         yield
-    except EmbedsinkError as error:
+    except BaseException as error:
         with suppress(EmbedsinkError):
-            trail.append([Entry(**fields, outcome=Outcome.FAILED, detail={"error": str(error)})])
+            trail.append([Entry(**fields, outcome=Outcome.FAILED, detail={"error": failure_text(error)})])
         raise
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,10 @@ class AuditFilter:
     def files(self, folder: Path) -> list[Path]:
         """Return the files that may have such entries, the oldest first.
 
-        An entry may be in the file of the next day: the count of repetitions is written up to a minute later.
+        An entry may be in the file of a later day: after the clock was set back, the newest file is continued.
         """
         first = "" if self.since is None else f"{self.since:%Y-%m-%d}"
-        last = "9" if self.until is None or self.until.year >= 9999 else f"{self.until + timedelta(days=1):%Y-%m-%d}"
-        return [path for path in audit_files(folder) if first <= path.stem <= last]
+        return [path for path in audit_files(folder) if path.stem >= first]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from embedsink.audit.entry import Action, Outcome
+from embedsink.audit.entry import Action, Outcome, failure_text
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import EmbedsinkError, Refused, preview
+from embedsink.errors import Refused, preview
 from embedsink.http.audit_entries import entry_of, record_export
 from embedsink.http.authentication import check_unlimited, require_key
 from embedsink.http.execute import cancel_on_disconnect, run_query
@@ -97,9 +97,9 @@ async def _recorded(request: Request, key: Key, action: Action, detail: dict[str
     await engine.audit.record(entry)
     try:
         yield
-    except EmbedsinkError as error:
+    except BaseException as error:
         failure = entry_of(
-            request, key, action, target="quarantine", detail={"error": str(error)}, outcome=Outcome.FAILED
+            request, key, action, target="quarantine", detail={"error": failure_text(error)}, outcome=Outcome.FAILED
         )
         await engine.audit.record_or_log(failure)
         raise
