@@ -79,7 +79,7 @@ def check_kind(key: Key, kinds: Collection[KeyKind]) -> None:
 
 
 def check_unlimited(key: Key, content: str) -> None:
-    """Raise Refused (`out_of_scope`) if the key has a scope. The message begins with `content`, which needs none."""
+    """Raise Refused (`out_of_scope`) if the key has a scope. The message begins with `content`."""
     if key.scope.is_limited:
         raise Refused(Reason.OUT_OF_SCOPE, f"{content}. Use a key without a scope.")
 
@@ -92,8 +92,8 @@ def check_origin(key: Key, origin: str | None) -> None:
     if origin is not None and not key.allows_origin(origin):
         raise Refused(
             Reason.WRONG_ORIGIN,
-            f"origin: {preview(origin)} is not an origin of this key or token. Use another one, or create a key with "
-            "--origin.",
+            f"origin: {preview(origin)} is not an origin of this key or token. Create a key with --origin, or add the "
+            "origin to the token's issuer in identity.toml.",
         )
 
 
