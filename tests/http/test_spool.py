@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -47,7 +48,11 @@ def test_an_abandoned_report_occupies_its_slot_until_its_thread_ends(narrow: Ser
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-        task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING.variables(), write, key_id="k_reader"))
+        task = asyncio.create_task(
+            spool_query(
+                narrow.engine, partial(narrow.engine.store.reader, EVERYTHING.variables()), write, key_id="k_reader"
+            )
+        )
         await asyncio.to_thread(write_started.wait, 10)
         for _ in range(2):
             task.cancel()

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -47,21 +48,16 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -
 async def run_query(
     engine: Engine,
     slot: AbstractAsyncContextManager[None],
-    variables: Mapping[str, object],
+    open_reader: OpenReader,
     query: Callable[[Reader], T],
-    *,
-    is_short: bool = False,
-    open_reader: OpenReader | None = None,
 ) -> T:
     """Run a query in a thread, in a slot of a concurrency limiter.
 
     Args:
         engine: the open data folder.
         slot: the slot, from a limiter.
-        variables: the session variables of the reader.
+        open_reader: opens the reader, usually one of the store.
         query: the function to call in the thread.
-        is_short: whether the query takes only milliseconds. If true, DuckDB keeps its usual number of threads.
-        open_reader: opens a reader of another database; None for the store.
 
     Raises:
         Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), or the store is not open
@@ -70,8 +66,7 @@ async def run_query(
     readers: list[Reader] = []  # contains the reader once the thread has opened it
 
     def read() -> T:
-        opened = open_reader() if open_reader is not None else engine.store.reader(variables, is_short=is_short)
-        with opened as reader:
+        with open_reader() as reader:
             readers.append(reader)
             return query(reader)
 
@@ -102,7 +97,8 @@ async def run_short_query(engine: Engine, key: Key, query: Callable[[Reader], T]
         Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), or the store is not open
             (`not_ready`).
     """
-    return await run_query(engine, engine.limiters.live.slot(key.key_id), scope.variables(), query, is_short=True)
+    open_reader = partial(engine.store.reader, scope.variables(), is_short=True)
+    return await run_query(engine, engine.limiters.live.slot(key.key_id), open_reader, query)
 
 
 @contextlib.asynccontextmanager

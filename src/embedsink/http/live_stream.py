@@ -252,7 +252,9 @@ async def _find_newest_segment(engine: Engine, filter: LiveFilter, span: Segment
         **span.variables(),
         "since": naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS),
     }
-    return await run_query(engine, engine.limiters.reports.slot(key_id), variables, newest_segment)
+    return await run_query(
+        engine, engine.limiters.reports.slot(key_id), partial(engine.store.reader, variables), newest_segment
+    )
 
 
 def _last_change(engine: Engine, scope: KeyScope) -> int | None:
@@ -274,7 +276,8 @@ async def _query_load(
     # After a long absence of the client, the query takes as long as a report.
     is_short_span = span.last - span.after <= RESUME_SEGMENTS_MAX
     limiter = engine.limiters.live if is_short_span else engine.limiters.reports
-    counts, rows, newest = await run_query(engine, limiter.slot(key_id), filter.variables | span.variables(), read)
+    open_reader = partial(engine.store.reader, filter.variables | span.variables())
+    counts, rows, newest = await run_query(engine, limiter.slot(key_id), open_reader, read)
     if filter.is_narrowed and not counts.outcomes.total():
         return None
     content: dict[str, Any] = {
@@ -296,7 +299,7 @@ async def _query_recent(engine: Engine, filter: LiveFilter, span: SegmentRange, 
     variables = filter.variables | span.variables()
     if filter.scope.is_limited:  # The span may contain all segments, so limit the search by days.
         variables["since"] = naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS)
-    return await run_query(engine, engine.limiters.reports.slot(key_id), variables, read)
+    return await run_query(engine, engine.limiters.reports.slot(key_id), partial(engine.store.reader, variables), read)
 
 
 def _read_load(

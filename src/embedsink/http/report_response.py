@@ -97,7 +97,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
         return next_cursor
 
     file, next_cursor = await cancel_on_disconnect(
-        request, spool_query(engine, scope.variables(), write, key_id=key.key_id)
+        request, spool_query(engine, partial(engine.store.reader, scope.variables()), write, key_id=key.key_id)
     )
     file_name = None if rows.format is Format.JSON else f"{file_stem(rows.name, scope)}.{rows.format}"
     if rows.format is not Format.JSON:

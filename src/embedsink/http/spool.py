@@ -7,8 +7,7 @@ before it uses the disk space that the journal needs.
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable
 from io import FileIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile, TemporaryFile
@@ -35,11 +34,10 @@ T = TypeVar("T")
 
 async def spool_query(
     engine: Engine,
-    variables: Mapping[str, object],
+    open_reader: OpenReader,
     write: Callable[[Reader, "SpoolFile"], T],
     *,
     key_id: str,
-    open_reader: OpenReader | None = None,
 ) -> tuple[IO[bytes], T]:
     """Run a query that writes to a spool file, in one transaction. Return the file, and the result of `write`.
 
@@ -47,17 +45,16 @@ async def spool_query(
 
     Args:
         engine: the open data folder.
-        variables: the session variables of the reader.
+        open_reader: opens the reader, usually one of the store.
         write: the function to call in a thread.
         key_id: the key whose share of slots is used.
-        open_reader: opens a reader of another database; None for the store.
 
     Raises:
         Unavailable: too many queries wait or the query exceeds the time limit (`overloaded`), the store is not open
             (`not_ready`), or the disk is almost full (`storage_low`).
     """
     async with engine.limiters.reports.slot(key_id), query_timeout(engine):
-        query = _SpooledQuery(engine, open_reader or partial(engine.store.reader, variables))
+        query = _SpooledQuery(engine, open_reader)
         running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, query.run, write)
         try:
             while not await _has_ended_within(running, SPACE_CHECK_INTERVAL_S):

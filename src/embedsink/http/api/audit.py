@@ -80,9 +80,7 @@ async def export_entries(request: Request) -> Response:
 
     files = selected.files(engine.folder.audit)
     open_reader = partial(open_audit_reader, files, selected.variables())
-    file, _ = await cancel_on_disconnect(
-        request, spool_query(engine, selected.variables(), write, key_id=key.key_id, open_reader=open_reader)
-    )
+    file, _ = await cancel_on_disconnect(request, spool_query(engine, open_reader, write, key_id=key.key_id))
     name = f"audit.{suffix}"
     await record_file_export(request, key, name, file)
     return download_response(
@@ -105,9 +103,8 @@ async def read_entries(
         run_query(
             engine,
             engine.limiters.reports.slot(key.key_id),
-            selected.variables(),
+            partial(open_audit_reader, files, selected.variables()),
             partial(newest_entries, files=files, limit=limit, cursor=cursor),
-            open_reader=partial(open_audit_reader, files, selected.variables()),
         ),
     )
 

@@ -160,7 +160,8 @@ async def _query_section(request: Request, key: Key, section: Section) -> bytes:
     # Parse the period again: the request may have waited, and a relative period must end when the query starts.
     period = await run_in_threadpool(parse_period, request, key)
     read = partial(_read_section, request=request, key=key, section=section, period=period)
-    return await run_query(engine, engine.limiters.reports.slot(key.key_id), period.scope.variables(), read)
+    open_reader = partial(engine.store.reader, period.scope.variables())
+    return await run_query(engine, engine.limiters.reports.slot(key.key_id), open_reader, read)
 
 
 def _read_section(reader: Reader, *, request: Request, key: Key, section: Section, period: Period) -> bytes:

@@ -1,5 +1,6 @@
 """`GET /api/v1/deployments`: the deployments that keys, events, actions and dbt syncs name (spec 4.2)."""
 
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -47,7 +48,10 @@ async def list_deployments(request: Request) -> Response:
         "row_limit": limit + 1,  # One more row shows whether there is a next page.
     }
     rows = await cancel_on_disconnect(
-        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_rows)
+        request,
+        run_query(
+            engine, engine.limiters.reports.slot(key.key_id), partial(engine.store.reader, variables), _read_rows
+        ),
     )
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     has_next_page = len(rows) > limit

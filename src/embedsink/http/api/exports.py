@@ -73,9 +73,10 @@ async def show_summary(request: Request) -> Response:
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, csv=csv_options)
 
+    engine: Engine = request.state.engine
     # `spool_query` also returns the result of `write`, which returns nothing.
     file, _ = await cancel_on_disconnect(
-        request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
+        request, spool_query(engine, partial(engine.store.reader, scope.variables()), write, key_id=key.key_id)
     )
     await record_file_export(request, key, "summary.zip", file)
     name = f"{file_stem('summary', scope)}.zip"

@@ -1,5 +1,6 @@
 """`GET /api/v1/inspect`: the received events of a session, for automated tests of a host page (docs/inspector.md)."""
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -45,7 +46,10 @@ async def inspect(request: Request) -> Response:
     )
     require_key(request, KeyKind.READ)  # The key may have been revoked during the wait.
     counts, rejected = await cancel_on_disconnect(
-        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read_ingested)
+        request,
+        run_query(
+            engine, engine.limiters.reports.slot(key.key_id), partial(engine.store.reader, variables), _read_ingested
+        ),
     )
     return JSONResponse(_inspection(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 

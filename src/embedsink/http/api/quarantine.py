@@ -55,8 +55,9 @@ async def list_quarantine(request: Request) -> Response:
     engine: Engine = request.state.engine
     # The thread of the query also builds the JSON, because it may be tens of megabytes long.
     read = partial(rejections_json, limit=limit, quarantine_id=quarantine_id)
+    open_reader = partial(engine.store.reader, scope.variables())
     body = await cancel_on_disconnect(
-        request, run_query(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), open_reader, read)
     )
     await record_export(request, key, "quarantine", byte_count=len(body))
     return Response(body, media_type="application/json", headers=NO_STORE)
