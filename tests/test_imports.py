@@ -16,6 +16,7 @@ LAYERS = [
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
     {"settings", "store", "audit"},
     {"ingest", "loader", "reports"},
+    {"directory"},
     {"backup", "engine", "dashboards", "client"},
     {"doctor", "transfer"},
     {"http"},

@@ -21,9 +21,9 @@ from embedsink.concurrency.priority import lower_priority
 from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
+from embedsink.directory.directory import Directory
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
-from embedsink.ingest.directory import Directory
 from embedsink.ingest.pipeline import ParseResult
 from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import rejection_count_lines

@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from embedsink.ingest.directory_storage import RESOURCE_BYTES_MAX
+from embedsink.directory.handler import ATTRIBUTES_MAX, PATCH_OPERATIONS_MAX
+from embedsink.directory.storage import RESOURCE_BYTES_MAX
 from embedsink.ingest.records import DirectoryChange, directory_line
-from embedsink.ingest.scim_handler import ATTRIBUTES_MAX, PATCH_OPERATIONS_MAX
 from embedsink.journal.segment import trailer
 from tests.http.scim.test_access import assert_scim_error
 from tests.support.app import Server, open_server

@@ -27,7 +27,7 @@ from scim2_server.requests import ScimRequest
 from scim2_server.responses import ScimResponse
 from scim2_server.service import ScimService
 
-from embedsink.ingest.directory_storage import GROUP, DirectoryStorage
+from embedsink.directory.storage import GROUP, DirectoryStorage
 
 # A PATCH takes time for each operation. Operations on members take little.
 PATCH_OPERATIONS_MAX = 100

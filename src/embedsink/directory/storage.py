@@ -64,7 +64,7 @@ class DirectoryStorage(ScimStorage):
     """The newest version of each user and group. One thread at a time may use it.
 
     Attributes:
-        changes: the changes since the last `keep`, in their order.
+        changes: the changes since the last `commit`, in their order.
 
     Args:
         provider: the resource types and their models.
@@ -117,16 +117,16 @@ class DirectoryStorage(ScimStorage):
             self._deactivated_at[change.resource_id] = change.deactivated_at
         self._change_members(change)
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """Keep the changes since the last call: they are durable."""
         self.changes.clear()
         self._inverse_changes.clear()
 
     def roll_back(self) -> None:
-        """Undo the changes since the last call of `keep`."""
+        """Undo the changes since the last call of `commit`."""
         for inverse in reversed(self._inverse_changes):
             self.apply(inverse)
-        self.keep()
+        self.commit()
 
     def get(
         self,

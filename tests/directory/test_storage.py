@@ -17,10 +17,10 @@ from scim2_server.testing import ScimStorageContract
 
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import new_token
-from embedsink.ingest import directory_storage
-from embedsink.ingest.directory_storage import GROUP, RESOURCE_BYTES_MAX, USER, DirectoryFull, DirectoryStorage
+from embedsink.directory import storage as directory_storage
+from embedsink.directory.provider import create_provider
+from embedsink.directory.storage import GROUP, RESOURCE_BYTES_MAX, USER, DirectoryFull, DirectoryStorage
 from embedsink.ingest.records import DirectoryChange
-from embedsink.ingest.scim_provider import create_provider
 
 MIB = 1_048_576
 NOW = "2026-11-28T08:00:00Z"
@@ -84,7 +84,7 @@ def state(storage: DirectoryStorage) -> dict[str, Any]:
 def test_a_change_of_a_group_records_only_the_changed_members(storage: DirectoryStorage) -> None:
     ids = [create(storage, USER, user(f"u{number}")) for number in range(3)]
     group_id = create(storage, GROUP, group("Analysts", *ids[:2]))
-    storage.keep()
+    storage.commit()
     changed = group("Analysts", *ids[1:])
     changed.id = group_id
     storage.update(type_of(GROUP), changed)
@@ -98,7 +98,7 @@ def test_a_deleted_user_leaves_its_groups(storage: DirectoryStorage) -> None:
     ann, bob = create(storage, USER, user("ann")), create(storage, USER, user("bob"))
     group_id = create(storage, GROUP, group("Analysts", ann, bob))
     version = storage.get(type_of(GROUP), group_id).meta.version  # type: ignore[union-attr]
-    storage.keep()
+    storage.commit()
     storage.delete(type_of(USER), ann)
     assert [(change.resource_id, change.members_removed) for change in storage.changes] == [
         (group_id, (ann,)),
@@ -151,7 +151,7 @@ def test_the_first_deactivation_counts(storage: DirectoryStorage) -> None:
 def test_a_rollback_restores_everything(storage: DirectoryStorage) -> None:
     ann, bob = create(storage, USER, user("ann", active=False)), create(storage, USER, user("bob", externalId="b"))
     analysts = create(storage, GROUP, group("Analysts", ann, bob))
-    storage.keep()
+    storage.commit()
     before = state(storage)
     renamed = user("anna", externalId="a")
     renamed.id = ann

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
+from embedsink.directory.requests import normalize_patches
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
-from embedsink.ingest.scim_requests import normalize_patches
 from embedsink.journal.segment import damage_of, number_of
 from embedsink.journal.writer import Journal
 from embedsink.key_scope import EVERYTHING
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from scim2_server.requests import ScimRequest
     from scim2_server.responses import ScimResponse
 
-    from embedsink.ingest.directory_storage import DirectoryStorage
+    from embedsink.directory.storage import DirectoryStorage
 
 _RESOURCE_VIEW = "directory_resource"
 
 
-class _Protocol(NamedTuple):
+class _OpenDirectory(NamedTuple):
     """The handler of requests, and the storage that it reads and changes."""
 
     handler: "ScimHandler"
@@ -58,7 +58,7 @@ class Directory:
         self._store = store
         self._bytes_max = bytes_max
         self._body_bytes_max = body_bytes_max
-        self._protocol: _Protocol | None = None  # created by the first request
+        self._opened: _OpenDirectory | None = None  # created by the first request
         self._lock = asyncio.Lock()
 
     async def answer(self, request: "ScimRequest") -> "ScimResponse":
@@ -75,9 +75,9 @@ class Directory:
     async def _answer_in_turn(self, request: "ScimRequest") -> "ScimResponse":
         """Wait for the requests before this one, and answer it."""
         async with self._lock:
-            if self._protocol is None:
-                self._protocol = await asyncio.to_thread(self._open)
-            handler, storage = self._protocol
+            if self._opened is None:
+                self._opened = await asyncio.to_thread(self._open)
+            handler, storage = self._opened
             try:
                 response, lines = await asyncio.to_thread(self._handle, handler, storage, request)
                 if lines:
@@ -85,7 +85,7 @@ class Directory:
             except BaseException:
                 storage.roll_back()
                 raise
-            storage.keep()
+            storage.commit()
             return response
 
     def _handle(
@@ -110,15 +110,15 @@ class Directory:
             return handler.service.error_response(error), b""
         return response, lines
 
-    def _open(self) -> _Protocol:
+    def _open(self) -> _OpenDirectory:
         """Read the directory from the store and the journal. This takes seconds if it is large.
 
         Raises:
             Unavailable: the store or the journal can't be read now.
         """
-        from embedsink.ingest.directory_storage import DirectoryStorage
-        from embedsink.ingest.scim_handler import DirectoryHandler, DirectoryService
-        from embedsink.ingest.scim_provider import create_provider
+        from embedsink.directory.handler import DirectoryHandler, DirectoryService
+        from embedsink.directory.provider import create_provider
+        from embedsink.directory.storage import DirectoryStorage
 
         provider = create_provider(body_bytes_max=self._body_bytes_max)
         storage = DirectoryStorage(provider, bytes_max=self._bytes_max)
@@ -137,8 +137,8 @@ class Directory:
             for ingest_seq, change in _read_segment(segment):
                 if ingest_seq > stored_seqs.get(change.resource_id, -1):
                     storage.apply(change)
-        storage.keep()
-        return _Protocol(DirectoryHandler(DirectoryService(provider), storage), storage)
+        storage.commit()
+        return _OpenDirectory(DirectoryHandler(DirectoryService(provider), storage), storage)
 
 
 def _stored_change(
