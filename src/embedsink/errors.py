@@ -37,11 +37,12 @@ _SIMILARITY_MIN = 0.6
 _WORD = re.compile(r"[^_]+")
 # At least 32 characters: `sales_admin_total` is a measure, not a credential.
 _KEY = re.compile(r"es_(?P<kind>ingest|read|sync|scim|admin)_[0-9A-Za-z]{32,}")
-# The begin of a JWT in base64url: its header begins with `{"`.
+# The beginning of a JWT in base64url: its header begins with `{"`.
 _JWT_MARK = "eyJ"
 _JWT_PART = re.compile(r"[0-9A-Za-z_-]++")
-# A signed JWT (RFC 7515, section 3.1). The quantifiers don't backtrack, so the time is linear.
-_JWT = re.compile(r"[0-9A-Za-z_-]++\.[0-9A-Za-z_-]++\.[0-9A-Za-z_-]++")
+# A signed JWT (RFC 7515, section 3.1), or several with dots between them. The quantifiers don't backtrack, so the time
+# is linear.
+_JWT = re.compile(r"[0-9A-Za-z_-]++(?:\.[0-9A-Za-z_-]++){2,}+")
 # Unlike `json.dumps`, an encoder can stop early.
 _ENCODER = json.JSONEncoder(default=str)
 

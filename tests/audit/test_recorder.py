@@ -118,6 +118,20 @@ async def test_the_first_entry_of_each_target_is_written(trail: CountingTrail) -
 
 
 @in_event_loop
+async def test_a_refused_export_is_not_the_first_of_its_target(trail: CountingTrail) -> None:
+    recorder = Recorder(trail)
+    for index in range(ENTRIES_PER_PERIOD):
+        await recorder.record(export(parameters={"limit": index}))
+    trail.is_full = True
+    with pytest.raises(Unavailable):
+        await recorder.record(export("analytics.duckdb"))
+    trail.is_full = False
+    await recorder.record(export("analytics.duckdb"))
+    assert trail.entries()[-1]["target"] == "analytics.duckdb"
+    await recorder.close()
+
+
+@in_event_loop
 async def test_an_unexpected_error_loses_no_count(trail: CountingTrail, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.audit.recorder, "PERIOD_S", 0.05)
     recorder = Recorder(trail)

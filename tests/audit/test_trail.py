@@ -214,6 +214,18 @@ def test_only_whole_old_days_expire_and_an_entry_records_it(tmp_path: Path) -> N
     assert problems(trail) == []
 
 
+def test_a_removal_beyond_an_expiry_is_detected(tmp_path: Path) -> None:
+    trail = trail_in(tmp_path)
+    for age in (402, 3, 2, 1):
+        trail.append([login()])
+        move_to_day(trail, TODAY - timedelta(days=age))
+    trail.expire(400, today=TODAY)
+    assert problems(trail) == []
+    for path in audit_files(trail.folder)[:2]:
+        path.unlink()
+    assert problems(trail) != []
+
+
 def test_the_newest_day_never_expires(tmp_path: Path) -> None:
     trail = trail_in(tmp_path, entries=1)
     move_to_day(trail, TODAY - timedelta(days=999))

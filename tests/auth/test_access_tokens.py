@@ -239,12 +239,14 @@ def test_a_changed_part_is_refused(issuer: Issuer, tmp_path: Path, index: int) -
     assert_refused(issuer, tmp_path, ".".join(parts), "has a wrong signature")
 
 
-@pytest.mark.parametrize("token", ["a.b.c", "e30.e30.e30", f"{encode_part({'alg': 'RS256'})}.W10.AA", "eyJ9.eyJ9.AA"])
+@pytest.mark.parametrize("token", [f"{encode_part({'alg': 'RS256'})}.W10.AA", "eyJ9.eyJ9.AA"])
 def test_text_in_the_form_of_a_jwt_is_refused(issuer: Issuer, tmp_path: Path, token: str) -> None:
     assert_refused(issuer, tmp_path, token, "")
 
 
-@pytest.mark.parametrize("token", ["", "a.b", "a.b.c.d", "es_read_x", "a b.c.d", "é.b.c", "A" * 20_000 + ".b.c"])
+@pytest.mark.parametrize(
+    "token", ["", "a.b", "a.b.c", "e30.e30.e30", "a.b.c.d", "es_read_x", "a b.c.d", "é.b.c", "A" * 20_000 + ".b.c"]
+)
 def test_other_text_is_no_access_token(issuer: Issuer, tmp_path: Path, token: str) -> None:
     async def use(tokens: AccessTokens) -> None:
         assert tokens.find(token) is None

@@ -177,7 +177,7 @@ def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key) ->
     def end(subject: str, session_id: str | None, *, issued_at: float = 10) -> int:
         return sessions.end_of_person(Person("https://a.example", subject, session_id, issued_at))
 
-    assert end("ann", None, issued_at=9) == 0
+    assert end("ann", None, issued_at=9) == 0  # It is older than the logins.
     assert end("", "s2") == 1
     assert states() == [True, False, True, True, True]
     assert end("ann", "s1") == 1
@@ -193,7 +193,13 @@ def test_a_logout_prevents_a_login_that_is_not_finished(sessions: Sessions, key:
     assert sessions.end_of_person(Person("https://a.example", "ann", "s1", issued_at=10)) == 0
     with pytest.raises(LoggedOut, match="logged out at the provider"):
         sessions.start(person_key, ann)
-    for other in (replace(ann, issued_at=11), replace(ann, session_id="s2"), replace(ann, subject="bob")):
+    with pytest.raises(LoggedOut):  # The code was exchanged after the logout.
+        sessions.start(person_key, replace(ann, issued_at=11))
+    for other in (
+        replace(ann, session_id=None, issued_at=11),
+        replace(ann, session_id="s2"),
+        replace(ann, subject="bob"),
+    ):
         assert sessions.find(sessions.start(person_key, other)) is not None
     clock.now += 61
     assert sessions.find(sessions.start(person_key, ann)) is not None

@@ -203,8 +203,14 @@ def test_a_full_directory_accepts_a_deactivation() -> None:
     )
     with pytest.raises(DirectoryFull):
         full.update(type_of(USER), user("ann", id="1", title="x" * 100))
+    with pytest.raises(DirectoryFull):
+        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 2_000))
+    with pytest.raises(DirectoryFull):
+        create(full, USER, user("bob", active=False))
     full.update(type_of(USER), user("ann", id="1", active=False))
     assert [change.deactivated_at is not None for change in full.changes] == [True]
+    with pytest.raises(DirectoryFull):
+        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 100))
 
 
 def test_members_must_exist(storage: DirectoryStorage) -> None:
@@ -239,11 +245,12 @@ def test_unknown_schemas_are_not_stored(storage: DirectoryStorage) -> None:
 def test_a_search_ends_after_its_time(storage: DirectoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         create(storage, USER, user(f"u{number}"))
-    monkeypatch.setattr(directory_storage, "SEARCH_S_MAX", -1.0)
+    monkeypatch.setattr(directory_storage, "REQUEST_S_MAX", -1.0)
+    storage.begin()
     model = shared_provider().model_for(type_of(USER))
     for query in ({"filter": 'title eq "x"'}, {"sortBy": "title"}, {}):
         request = SearchRequest[model].model_validate(query | {"startIndex": 1})  # type: ignore[valid-type]
-        with pytest.raises(TooManyException, match="Compare only userName"):
+        with pytest.raises(TooManyException, match="compare only userName"):
             storage.search([type_of(USER)], request)
 
 

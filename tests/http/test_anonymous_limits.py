@@ -14,7 +14,7 @@ import embedsink.http.anonymous_limits
 import embedsink.http.api.dbt_syncs
 import embedsink.http.api.events
 import embedsink.http.sync_body
-from embedsink.http.anonymous_limits import AnonymousLimits
+from embedsink.http.anonymous_limits import AnonymousLimits, Bucket
 from embedsink.http.rate_limiter import Sender
 from embedsink.http.wire.raw_response import RawResponse
 from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX
@@ -257,7 +257,8 @@ def test_probes_are_always_answered_and_never_delayed_by_other_requests(
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
         assert time.monotonic() - started_at < 0.2
-        server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", True), 10_000, time.monotonic())
+        limits = server.state["admission"].anonymous_limits
+        limits._buckets.charge(("127.0.0.1", Bucket.PROBES), 10_000, time.monotonic())
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == 200
         assert time.monotonic() - started_at > 0.2, "a flood of probes is delayed too"
@@ -273,7 +274,7 @@ def test_a_large_anonymous_body_costs_as_much_as_many_requests(tmp_path: Path, m
 
 def use_up(server: Server) -> None:
     """Use up the anonymous rate of this address."""
-    server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", False), 10_000, time.monotonic())
+    server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", Bucket.REQUESTS), 10_000, time.monotonic())
 
 
 def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

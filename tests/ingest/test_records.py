@@ -1,8 +1,10 @@
 """Journal lines contain all parsed data, one record a line."""
 
 import base64
+import gzip
 import json
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -25,6 +27,7 @@ CONTEXT = {
 }
 OTHER_ID = ID[:-1] + "f"
 SHARED = {"received_at": RECEIVED_AT, "sent_at": 1_763_596_801_500, "key_id": "k_1", "context": CONTEXT}
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
 
 
 def delivery(*events: Any, **parts: Any) -> dict[str, Any]:
@@ -228,13 +231,33 @@ def test_two_keys_as_names_in_one_object_remain_two_names() -> None:
     assert sorted(line["extra"].values()) == [1, 2]
 
 
-@pytest.mark.parametrize("around", [b'{"key": "%b", }', b'"\xff%b"', b'\x00"%b"', b"es_%b", b"%b\xc3"])
+@pytest.mark.parametrize("around", [b'{"key": "%b", }', b'"\xff%b"', b'\x00"%b"', b"es_%b", b"%b\xff"])
 def test_the_line_of_a_refused_body_contains_no_key(around: bytes) -> None:
     rejection = Rejection(None, Reason.NOT_JSON, "body: it.", around % KEY.encode())
     line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"))
 
     raw = base64.b64decode(line["raw"]) if "raw_encoding" in line else line["raw"].encode()
     assert raw == around % KEY_CUT.encode()
+
+
+@pytest.mark.parametrize("secret", [KEY, JWT], ids=["key", "jwt"])
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda text: text.encode("utf-16"),
+        lambda text: text.encode("utf-32-be"),
+        lambda text: gzip.compress(text.encode()),
+    ],
+    ids=["utf-16", "utf-32", "gzip"],
+)
+def test_no_key_can_be_recovered_from_a_body_that_is_no_text(encode: Callable[[str], bytes], secret: str) -> None:
+    body = encode(f'{{"key": "{secret}", "events": []}}')
+    rejection = Rejection(None, Reason.NOT_UTF8, "body: it.", body)
+    line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"))
+    raw = base64.b64decode(line["raw"])
+    assert secret.encode() not in raw.replace(b"\0", b"").replace(b"\xff", b"")
+    with pytest.raises(zlib.error):
+        zlib.decompress(raw, wbits=31)
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_models.count", "es_ingest_short", "es_es_admin_"])

@@ -140,6 +140,7 @@ class Recorder:
         except Exception:
             if repetitions.futures.get(content) is future:
                 del repetitions.futures[content]
+                repetitions.written_targets.discard(entry.target)
             raise
 
     async def record_or_log(self, entry: Entry) -> None:

@@ -88,7 +88,12 @@ class AuditTrail:
         expired = [path for path in audit_files(self.folder)[:-1] if path.stem < first_day.isoformat()]
         if not expired:
             return 0
-        detail = {"first": expired[0].name, "last": expired[-1].name, "retention_days": days}
+        detail = {
+            "first": expired[0].name,
+            "last": expired[-1].name,
+            "retention_days": days,
+            "first_number_left": _first_number(audit_files(self.folder)[len(expired) :]),
+        }
         self.append(
             [Entry(action=Action.AUDIT_EXPIRED, actor=SERVER, via=Via.SERVER, count=len(expired), detail=detail)]
         )
@@ -132,11 +137,10 @@ class AuditTrail:
 
     def _write(self, path: Path, content: bytes) -> None:
         """Append content durably. After an error, cut the file back to its size before the call."""
-        is_new = not path.exists()
         descriptor = self._open(path, os.O_APPEND)
         try:
             size = os.fstat(descriptor).st_size
-            if is_new:
+            if size == 0:  # The file may be new.
                 sync_folder(self.folder)
             try:
                 view = memoryview(content)
@@ -212,6 +216,12 @@ def _tail_of(files: Sequence[Path]) -> _Tail:
 def _last_number(lines: Sequence[bytes]) -> int | None:
     """Return the number of the last entry in these lines; None without one."""
     return next((number for line in reversed(lines) if (number := parse_number(line)) is not None), None)
+
+
+def _first_number(files: Sequence[Path]) -> int | None:
+    """Return the number of the first entry in these files; None without one."""
+    lines = (line for path in files for line in path.read_bytes().splitlines())
+    return next((number for line in lines if (number := parse_number(line)) is not None), None)
 
 
 def _status(path: Path) -> tuple[str, int, int]:

@@ -44,7 +44,7 @@ def verify_trail(folder: Path, *, today: date) -> Verification:
     files = audit_files(folder)
     result = Verification()
     first_number = 0
-    has_expired = False
+    first_number_left: int | None = 1  # as the newest `audit_expired` entry has it
     incomplete_place = None  # of the previous line, if it is not an entry
     for place, line in _numbered_lines(files):
         entry = _parse(line)
@@ -58,12 +58,13 @@ def verify_trail(folder: Path, *, today: date) -> Verification:
             result.entry_count += 1
             result.last_number = entry["number"]
             first_number = first_number or entry["number"]
-            has_expired = has_expired or entry.get("action") == Action.AUDIT_EXPIRED
+            if entry.get("action") == Action.AUDIT_EXPIRED:
+                first_number_left = (entry.get("detail") or {}).get("first_number_left")
         result.last_digest = sha256(line).hexdigest()
     if not result.entry_count and any(folder.glob("recorded-*.json")):
         _add(result, f"{folder.name}: has no entries, although changes were recorded. Files were removed.")
-    if first_number > 1 and not has_expired:
-        detail = f"begins with the entry {first_number:,}, and no entry records the deletion of older days"
+    if first_number_left is not None and first_number > first_number_left:
+        detail = f"begins with entry {first_number:,}, and no entry records the deletion of all entries before it"
         _add(result, f"{files[0].name}: {detail}. Lines or files were removed.")
     if files and files[-1].stem > (today + timedelta(days=1)).isoformat():
         result.problems.append(f"{files[-1].name}: is from the future. Correct the clock.")

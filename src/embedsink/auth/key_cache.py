@@ -1,5 +1,6 @@
 """The cache of `keys.json`. Each request looks up its key here. The cache is refreshed when the file changes."""
 
+import threading
 from collections.abc import Callable
 from itertools import chain
 
@@ -24,6 +25,7 @@ class KeyCache:
         self.problem: str | None = None
         self._file = file
         self._clock = clock
+        self._refresh_lock = threading.Lock()
         self._read()
 
     def find(self, token: str) -> Key | None:
@@ -54,20 +56,21 @@ class KeyCache:
         Raises:
             Misconfigured: the file can't be read or is damaged. Further calls with the same error return False.
         """
-        is_unchanged = self._file.stamp() == self._stamp
-        # After an error, read the file at each call: chmod makes a file readable without changing the stamp.
-        if is_unchanged and self.problem is None:
-            return False
-        try:
-            self._read()  # also clears `problem`
-        except Misconfigured as error:
-            previous_problem = self.problem
-            # "Until then" refers to the last sentence of the error, which says what to do.
-            self.problem = f"{error} Until then, the server uses the previous keys."
-            if self.problem != previous_problem:  # Report an error only once.
-                raise Misconfigured(self.problem) from None
-            return False
-        return True
+        with self._refresh_lock:
+            is_unchanged = self._file.stamp() == self._stamp
+            # After an error, read the file at each call: chmod makes a file readable without changing the stamp.
+            if is_unchanged and self.problem is None:
+                return False
+            try:
+                self._read()  # also clears `problem`
+            except Misconfigured as error:
+                previous_problem = self.problem
+                # "Until then" refers to the last sentence of the error, which says what to do.
+                self.problem = f"{error} Until then, the server uses the previous keys."
+                if self.problem != previous_problem:  # Report an error only once.
+                    raise Misconfigured(self.problem) from None
+                return False
+            return True
 
     def origins(self) -> frozenset[str] | None:
         """Return the origins of all live ingest keys; None if any live ingest key allows all origins."""

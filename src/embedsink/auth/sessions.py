@@ -17,7 +17,8 @@ from embedsink.errors import EmbedsinkError
 
 # The maximum number of sessions of one key or person. Beyond it, the oldest ends.
 SESSIONS_PER_KEY_MAX = 10_000
-# How long a logout at the provider prevents the end of logins that had begun. The exchange of a code takes seconds.
+# How long a logout token is remembered, so that a login that was in progress is refused. The exchange of a code takes
+# seconds.
 LOGOUT_S = 60
 LOGOUTS_MAX = 10_000
 
@@ -50,15 +51,13 @@ class Person:
     def is_logged_out_by(self, logout: "Person") -> bool:
         """Return whether a logout token ends the session that began with this ID token.
 
-        A `sid` in both tokens decides; otherwise, the subject does. A token that is repeated ends no later session.
+        A `sid` in both tokens decides. Otherwise, the subject does, and a token that is repeated ends no later session.
         """
-        if self.issuer != logout.issuer or self.issued_at > logout.issued_at:
+        if self.issuer != logout.issuer or logout.subject not in ("", self.subject):
             return False
-        if logout.subject not in ("", self.subject):
-            return False
-        if self.session_id is None or logout.session_id is None:
-            return logout.subject != ""
-        return self.session_id == logout.session_id
+        if self.session_id is not None and logout.session_id is not None:
+            return self.session_id == logout.session_id
+        return logout.subject != "" and self.issued_at <= logout.issued_at
 
 
 @dataclass(slots=True)

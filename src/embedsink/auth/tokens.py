@@ -10,7 +10,8 @@ from embedsink.auth.keys import KeyKind
 
 _BASE62_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 TOKEN_PREFIX = re.compile(rf"es_(?:{'|'.join(KeyKind)})_")
-_JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
+# Its header begins with `{"`: texts with this beginning are redacted in logs and files.
+_JWT = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 _TOKEN = re.compile(rf"(?P<body>{TOKEN_PREFIX.pattern}[0-9A-Za-z]{{43}})(?P<checksum>[0-9A-Za-z]{{6}})")
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from embedsink.directory.requests import normalize_patches
-from embedsink.errors import Unavailable
+from embedsink.directory.requests import SHORT_BODY_BYTES_MAX, normalize_bulk, normalize_patch
+from embedsink.errors import Unavailable, redact_keys
 from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
 from embedsink.journal.segment import damage_of, number_of
 from embedsink.journal.writer import Journal
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from embedsink.directory.storage import DirectoryStorage
 
+# The library takes time for each URN of a schema.
+URNS_MAX = 1_000
 _RESOURCE_VIEW = "directory_resource"
 
 
@@ -97,9 +99,19 @@ class Directory:
         """
         from scim2_models import PayloadTooLargeException, SCIMException
 
-        if request.method == "PATCH" or request.path.strip("/").lower() == "bulk":
-            request = replace(request, body=normalize_patches(request.body))
+        request = replace(request, body=_redacted(request.body))
+        endpoint = request.path.rpartition("/")[2].lower()
+        is_patch, is_bulk = request.method == "PATCH", endpoint == "bulk"
         try:
+            if (is_patch or is_bulk or endpoint == ".search") and len(request.body) > SHORT_BODY_BYTES_MAX:
+                detail = f"The body has more than {SHORT_BODY_BYTES_MAX:,} bytes. Send it in parts."
+                raise PayloadTooLargeException(detail=detail)
+            if request.body.count(b"urn:") > URNS_MAX:
+                raise PayloadTooLargeException(detail=f"The body has more than {URNS_MAX:,} URNs. Send fewer.")
+            if is_patch or is_bulk:
+                normalize = normalize_patch if is_patch else normalize_bulk
+                request = replace(request, body=normalize(request.body))
+            storage.begin()
             response = handler.handle(request)
             received_at = time.time_ns() // 1_000_000
             lines = b"".join(directory_line(change, received_at=received_at) for change in storage.changes)
@@ -139,6 +151,14 @@ class Directory:
                     storage.apply(change)
         storage.commit()
         return _OpenDirectory(DirectoryHandler(DirectoryService(provider), storage), storage)
+
+
+def _redacted(body: bytes) -> bytes:
+    """Return a body without keys and JWTs. A body that is not UTF-8 is unchanged: the library refuses it."""
+    try:
+        return redact_keys(body.decode()).encode()
+    except UnicodeDecodeError:
+        return body
 
 
 def _stored_change(

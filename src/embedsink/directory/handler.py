@@ -4,17 +4,16 @@ scim2-server would build an object of each member of a group, several times: wit
 seconds. Here, a PATCH changes the ids of the members (RFC 7644, section 3.5.2).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from scim2_models import (
-    Group,
+    InvalidFilterException,
     InvalidPathException,
     InvalidValueException,
     PatchOp,
     PatchOperation,
-    PayloadTooLargeException,
     Resource,
     ResourceType,
     ResponseParameters,
@@ -29,13 +28,14 @@ from scim2_server.service import ScimService
 
 from embedsink.directory.storage import GROUP, DirectoryStorage
 
-# A PATCH takes time for each operation. Operations on members take little.
-PATCH_OPERATIONS_MAX = 100
 # A response takes time for each requested attribute of each resource.
 ATTRIBUTES_MAX = 100
 # A larger `startIndex` can't be written as JSON.
 START_INDEX_MAX = 2**53
+# A filter or a path takes time for each comparison and each value that it is compared with.
+FILTER_CHARACTERS_MAX = 1_000
 _MEMBERS = "members"
+_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:group"
 
 
 class DirectoryService(ScimService):
@@ -51,6 +51,11 @@ class DirectoryService(ScimService):
 
     def read_search(self, resource_types: list[ResourceType], payload: Any) -> "tuple[SearchRequest[Any], Any]":
         """Return a search, and None: the directory has no cursors."""
+        members = payload.items() if isinstance(payload, dict) else ()
+        for name, value in members:
+            if str(name).lower() == "filter" and isinstance(value, str) and len(value) > FILTER_CHARACTERS_MAX:
+                detail = f"A filter can have at most {FILTER_CHARACTERS_MAX:,} characters. Send several requests."
+                raise InvalidFilterException(detail=detail)
         request, position = super().read_search(resource_types, payload)
         _check_attributes(request)
         if request.start_index is not None:
@@ -76,23 +81,25 @@ class DirectoryHandler(ScimHandler):
         self, resource_type: ResourceType, resource_id: str, patch_op: "PatchOp[Any]", conditions: Conditions
     ) -> Resource[Any]:
         """Apply a PATCH to a stored resource, and return it as stored; a group without its members."""
-        on_members, others = _split_operations(patch_op, is_group=resource_type.name == GROUP)
-        if len(others) > PATCH_OPERATIONS_MAX:
-            detail = f"A PATCH can have at most {PATCH_OPERATIONS_MAX} operations, besides those on members. Split it."
-            raise PayloadTooLargeException(detail=detail)
-        if resource_type.name != GROUP:
-            return super().patch_resource(resource_type, resource_id, patch_op, conditions)
-        group = cast(Group, self._directory.read_group(resource_id))
-        self.service.check_preconditions(group, "PATCH", conditions)
-        members = self._directory.members_of(resource_id)
-        former_members = set(members)
+        is_group = resource_type.name == GROUP
+        on_members, others = _split_operations(patch_op.operations or [], is_group=is_group)
+        current = self._directory.read_without_members(resource_type, resource_id)
+        self.service.check_preconditions(current, "PATCH", conditions)
+        former_members = self._directory.members_of(resource_id)
+        members = set(former_members)
         for operation in on_members:
             _apply(operation, members)
-        is_changed = bool(others) and patch_op.model_copy(update={"operations": others}).patch(group)
-        if not is_changed and members == former_members:
-            return group
-        self._directory.update_group(group, members)
-        return self._directory.read_group(resource_id)
+        is_changed = members != former_members
+        for operation in others:
+            if len(str(operation.path or "")) > FILTER_CHARACTERS_MAX:
+                detail = f"A path can have at most {FILTER_CHARACTERS_MAX:,} characters. Send several operations."
+                raise InvalidPathException(detail=detail)
+            self._directory.check_time()
+            is_changed |= patch_op.model_copy(update={"operations": [operation]}).patch(current)
+        if not is_changed:
+            return current
+        self._directory.replace(resource_type, current, members)
+        return self._directory.read_without_members(resource_type, resource_id)
 
 
 def _check_attributes(parameters: "ResponseParameters[Any]") -> None:
@@ -103,34 +110,44 @@ def _check_attributes(parameters: "ResponseParameters[Any]") -> None:
 
 
 def _split_operations(
-    patch_op: "PatchOp[Any]", *, is_group: bool
+    operations: Iterable[PatchOperation[Any]], *, is_group: bool
 ) -> tuple[list[PatchOperation[Any]], list[PatchOperation[Any]]]:
-    """Return the operations on the members of a group, and the others. An operation without a path may become two."""
+    """Return the operations on the members of a group, and the others. One on several attributes becomes two."""
     on_members: list[PatchOperation[Any]] = []
     others: list[PatchOperation[Any]] = []
-    for operation in patch_op.operations or ():
-        value = operation.value
+    for operation in operations:
+        path = str(operation.path or "").lower()
         if not is_group:
             others.append(operation)
-        elif operation.path is not None:
-            (on_members if operation.path.parts[:1] and operation.path.parts[0].lower() == _MEMBERS else others).append(
-                operation
-            )
-        elif isinstance(value, dict):
-            by_name = {name: one for name, one in value.items() if _attribute(name) != _MEMBERS}
-            if by_name or not value:
-                others.append(operation.model_copy(update={"value": by_name}))
-            on_members += [
-                operation.model_copy(update={"value": one}) for name, one in value.items() if name not in by_name
-            ]
-        else:
+        elif path not in ("", _SCHEMA):
+            (on_members if _is_members(path) else others).append(operation)
+        elif not isinstance(operation.value, dict):
             others.append(operation)
+        else:
+            attributes = _flattened(operation.value)
+            by_name = {name: one for name, one in attributes.items() if not _is_members(name.lower())}
+            if by_name or not attributes:
+                others.append(operation.model_copy(update={"path": None, "value": by_name}))
+            on_members += [
+                operation.model_copy(update={"path": None, "value": one})
+                for name, one in attributes.items()
+                if name not in by_name
+            ]
     return on_members, others
 
 
-def _attribute(name: str) -> str:
-    """Return the name of an attribute in lower case, without the URN of its schema."""
-    return name.rpartition(":")[2].lower()
+def _flattened(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes in a value, also those in an object with the URN of the schema as its name."""
+    attributes: dict[str, Any] = {}
+    for name, one in value.items():
+        attributes |= one if name.lower() == _SCHEMA and isinstance(one, dict) else {name: one}
+    return attributes
+
+
+def _is_members(path: str) -> bool:
+    """Return whether a path in lower case begins with the attribute `members` of the schema of groups."""
+    name = path.removeprefix(f"{_SCHEMA}:")
+    return name == _MEMBERS or name.startswith((f"{_MEMBERS}.", f"{_MEMBERS}[", f"{_MEMBERS} "))
 
 
 def _apply(operation: PatchOperation[Any], members: set[str]) -> None:

@@ -14,6 +14,8 @@ from scim2_models import (
 )
 from scim2_server.utils import load_default_resource_types, load_default_schemas
 
+from embedsink.directory.requests import SHORT_BODY_BYTES_MAX
+
 _GROUP_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:Group"
 _RESULTS_MAX = 1_000
 # Identity providers send attributes that no schema has. Microsoft Entra ID removes members by `value`, and replaces
@@ -31,7 +33,11 @@ def create_provider(*, body_bytes_max: int) -> ScimProvider:
     """Return the description of the SCIM API, for bodies of at most `body_bytes_max` bytes."""
     config = ServiceProviderConfig(
         patch=Patch(supported=True),
-        bulk=Bulk(supported=True, max_operations=_BULK_OPERATIONS_MAX, max_payload_size=body_bytes_max),
+        bulk=Bulk(
+            supported=True,
+            max_operations=_BULK_OPERATIONS_MAX,
+            max_payload_size=min(body_bytes_max, SHORT_BODY_BYTES_MAX),
+        ),
         filter=Filter(supported=True, max_results=_RESULTS_MAX),
         sort=Sort(supported=True),
         etag=ETag(supported=True),

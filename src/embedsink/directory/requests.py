@@ -1,17 +1,18 @@
 """Requests of Microsoft Entra ID that differ from RFC 7644, changed to the form of the RFC."""
 
+from contextlib import suppress
 from typing import Any
 
 import orjson
 
+# The maximum size of a PATCH, a bulk request and a search. Each of their operations and filters takes time.
+SHORT_BODY_BYTES_MAX = 262_144
 _OPERATIONS = "operations"
 _MANAGER = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:user:manager"
 
 
-def normalize_patches(body: bytes) -> bytes:
-    """Return the body of a PATCH or bulk request with operations in the form of RFC 7644, section 3.5.2.
-
-    An invalid body is unchanged.
+def normalize_patch(body: bytes) -> bytes:
+    """Return the body of a PATCH request in the form of RFC 7644, section 3.5.2. An invalid body is unchanged.
 
     - A manager may be the id as a text instead of an object with `value`.
     - A name in a value without a path may be a path with a filter, which becomes an operation of its own. The library
@@ -19,21 +20,36 @@ def normalize_patches(body: bytes) -> bytes:
     - An entry of a list may have members that are null, such as `{"$ref": null, "value": "12"}`.
     """
     try:
+        return orjson.dumps(_normalize_operations(orjson.loads(body)))
+    except _INVALID:
+        return body
+
+
+def normalize_bulk(body: bytes) -> bytes:
+    """Return the body of a bulk request, in which each PATCH has the form of `normalize_patch`."""
+    try:
         request = orjson.loads(body)
-        name = next(name for name in request if name.lower() == _OPERATIONS)
-        if any("method" in operation for operation in request[name]):  # A bulk request.
-            for operation in request[name]:
-                if str(operation["method"]).upper() == "PATCH":
-                    operation["data"] = _normalize_patch(operation["data"])
-            return orjson.dumps(request)
-        return orjson.dumps(_normalize_patch(request))
-    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
-        return body  # The library answers with the error.
+        for operation in request[_operations_name(request)]:
+            if str(operation.get("method")).upper() == "PATCH":
+                with suppress(*_INVALID):
+                    operation["data"] = _normalize_operations(operation["data"])
+        return orjson.dumps(request)
+    except _INVALID:
+        return body
 
 
-def _normalize_patch(patch: dict[str, Any]) -> dict[str, Any]:
+# The errors of a body in another form. The library answers with the error of the protocol.
+_INVALID = (ValueError, TypeError, KeyError, AttributeError, StopIteration)
+
+
+def _operations_name(request: dict[str, Any]) -> str:
+    """Return the name `Operations` as it is spelt in a request. Raise StopIteration without it."""
+    return next(name for name in request if name.lower() == _OPERATIONS)
+
+
+def _normalize_operations(patch: dict[str, Any]) -> dict[str, Any]:
     """Return a PATCH in the form of the RFC."""
-    name = next(name for name in patch if name.lower() == _OPERATIONS)
+    name = _operations_name(patch)
     return patch | {name: [one for operation in patch[name] for one in _split(_normalize(operation))]}
 
 

@@ -4,6 +4,7 @@ Users are kept as JSON, and so are groups without their members, because objects
 kept as ids, and a change of a group records only the members that it adds or removes.
 """
 
+import math
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,14 +41,16 @@ USER, GROUP = "User", "Group"
 # them before each change.
 _INDEXED_ATTRIBUTES = {USER: ("userName", "externalId"), GROUP: ("displayName", "externalId")}
 _MEMBERS = "members"
-# The maximum size of the JSON of a resource, without the members of a group. A PATCH takes time for each value.
+# The maximum size of the JSON of a resource, without the members of a group. Each operation of a PATCH copies it.
 RESOURCE_BYTES_MAX = 65_536
-# The maximum duration of a search that reads all resources. Other requests wait meanwhile.
-SEARCH_S_MAX = 5.0
+# The maximum duration of a request. Other requests wait meanwhile.
+REQUEST_S_MAX = 5.0
 # What is not stored: a password, and attributes that are computed from the members of groups.
 _TRANSIENT_ATTRIBUTES = ("password", "groups", "members")
 # The size of a member in memory: its id, and the entries of the group and of the user.
 _MEMBER_BYTES = 256
+# A deactivation that adds at most this number of bytes is accepted in a full directory.
+_DEACTIVATION_BYTES = 1_024
 
 
 class DirectoryFull(SCIMException):
@@ -92,8 +95,22 @@ class DirectoryStorage(ScimStorage):
         self._index: dict[tuple[str, str, str], set[str]] = {}  # ids by type, attribute and compared value
         self._byte_count = 0
         self._last_version = 0
+        self._ends_at = math.inf  # the deadline of the current request, in monotonic seconds
         self.changes: list[DirectoryChange] = []
         self._inverse_changes: list[DirectoryChange] = []
+
+    def begin(self) -> None:
+        """Begin a request, which may take `REQUEST_S_MAX` seconds."""
+        self._ends_at = time.monotonic() + REQUEST_S_MAX
+
+    def check_time(self) -> None:
+        """Raise TooManyException if the current request takes too long (RFC 7644, section 3.12)."""
+        if time.monotonic() > self._ends_at:
+            detail = (
+                f"The request takes longer than {REQUEST_S_MAX:g} s. In a filter, compare only userName, externalId or "
+                "displayName with eq. Request fewer resources, exclude members, or send fewer operations."
+            )
+            raise TooManyException(detail=detail)
 
     def apply(self, change: DirectoryChange) -> None:
         """Apply a change that is already durable."""
@@ -140,14 +157,15 @@ class DirectoryStorage(ScimStorage):
         self._check_exists(name, resource_id)
         return self._read(name, resource_id, with_members=_wants_members(response_parameters))
 
-    def read_group(self, group_id: str) -> Resource[Any]:
-        """Return a group without its members."""
-        self._check_exists(GROUP, group_id)
-        return self._read(GROUP, group_id, with_members=False)
+    def read_without_members(self, resource_type: ResourceType, resource_id: str) -> Resource[Any]:
+        """Return a resource; a group without its members."""
+        name = _name_of(resource_type)
+        self._check_exists(name, resource_id)
+        return self._read(name, resource_id, with_members=False)
 
-    def members_of(self, group_id: str) -> set[str]:
-        """Return a copy of the ids of a group's members."""
-        return set(self._members[group_id])
+    def members_of(self, resource_id: str) -> frozenset[str]:
+        """Return the ids of a group's members; none for a user."""
+        return frozenset(self._members.get(resource_id, ()))
 
     def search(
         self, resource_types: list[ResourceType], search_request: SearchRequest[Any], *, position: Any = None
@@ -158,16 +176,14 @@ class DirectoryStorage(ScimStorage):
             for name in dict.fromkeys(map(_name_of, resource_types))
             for resource_id in self._candidate_ids(name, search_request)
         ]
-        ends_at = time.monotonic() + SEARCH_S_MAX
         if search_request.filter is None and search_request.sort_by is None:
             found = sorted(candidates, key=lambda candidate: candidate[1])
         else:
-            found = self._match_and_sort(candidates, search_request, ends_at)
+            found = self._match_and_sort(candidates, search_request)
         start = search_request.start_index_0 or 0
         end = None if search_request.count is None else start + search_request.count
-        return SearchPage(
-            len(found), list(self._read_all(found[start:end], ends_at, with_members=_wants_members(search_request)))
-        )
+        resources = self._read_all(found[start:end], with_members=_wants_members(search_request))
+        return SearchPage(len(found), list(resources))
 
     def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
         """Store a new resource under a new id."""
@@ -185,10 +201,11 @@ class DirectoryStorage(ScimStorage):
         self._write(name, resource_id, resource, _member_ids(resource), created_at=created_at, now=self._clock())
         return self._read(name, resource_id)
 
-    def update_group(self, group: Resource[Any], members: set[str]) -> None:
-        """Replace a group, with the ids of its members. The attribute `members` of the group is not used."""
-        created_at = self._check_version(GROUP, str(group.id), None)
-        self._write(GROUP, str(group.id), group, members, created_at=created_at, now=self._clock())
+    def replace(self, resource_type: ResourceType, resource: Resource[Any], members: set[str]) -> None:
+        """Replace a resource. The ids of a group's members replace those in the resource."""
+        name, resource_id = _name_of(resource_type), str(resource.id)
+        created_at = self._check_version(name, resource_id, None)
+        self._write(name, resource_id, resource, members, created_at=created_at, now=self._clock())
 
     def delete(self, resource_type: ResourceType, resource_id: str, *, expected_version: str | None = None) -> None:
         """Delete a resource, and its memberships: each of its groups gets a new version."""
@@ -290,8 +307,10 @@ class DirectoryStorage(ScimStorage):
         )
         byte_count = self._byte_count
         self.apply(change)
+        is_too_large = byte_count < self._byte_count > self._bytes_max
         # A person who leaves must be deactivated even in a full directory.
-        if byte_count < self._byte_count > self._bytes_max and change.deactivated_at is None:
+        is_deactivation = former is not None and inverse.deactivated_at is None and change.deactivated_at is not None
+        if is_too_large and not (is_deactivation and self._byte_count - byte_count <= _DEACTIVATION_BYTES):
             self.apply(inverse)
             raise DirectoryFull
         self.changes.append(change)
@@ -366,26 +385,19 @@ class DirectoryStorage(ScimStorage):
                     return self._index.get((name, indexed, _comparable(comparison.value)), set())
         return self._documents[name]
 
-    def _read_all(
-        self, found: Iterable[tuple[str, str]], ends_at: float, *, with_members: bool
-    ) -> Iterator[Resource[Any]]:
-        """Yield the resources with these types and ids. Raise TooManyException if that takes until `ends_at`."""
+    def _read_all(self, found: Iterable[tuple[str, str]], *, with_members: bool) -> Iterator[Resource[Any]]:
+        """Yield the resources with these types and ids. Raise TooManyException if that takes too long."""
         for name, resource_id in found:
-            if time.monotonic() > ends_at:
-                detail = (
-                    f"The search takes longer than {SEARCH_S_MAX:g} s. Compare only userName, externalId or "
-                    "displayName with eq, request fewer resources, or exclude members."
-                )
-                raise TooManyException(detail=detail)
+            self.check_time()
             yield self._read(name, resource_id, with_members=with_members)
 
     def _match_and_sort(
-        self, candidates: Sequence[tuple[str, str]], search_request: SearchRequest[Any], ends_at: float
+        self, candidates: Sequence[tuple[str, str]], search_request: SearchRequest[Any]
     ) -> list[tuple[str, str]]:
         """Return the types and ids of the candidates that match the filter, in the requested order."""
         found = []
         with_members = _MEMBERS in f"{search_request.filter} {search_request.sort_by}".lower()
-        resources = self._read_all(candidates, ends_at, with_members=with_members)
+        resources = self._read_all(candidates, with_members=with_members)
         for (name, resource_id), resource in zip(candidates, resources, strict=True):
             if search_request.filter is None or search_request.filter.match(resource):
                 value = None if search_request.sort_by is None else search_request.sort_value(resource)

@@ -23,10 +23,10 @@ NewId = Callable[[], object]
 # are truncated to the second size.
 WHOLE_ENVELOPE_BYTES_MAX = 65_536
 TRUNCATED_BYTES = 8_192
-# Every API key begins with this.
 # Every API key contains the first text, and every JWT the second.
 _MARKS_OF_KEYS = (b"es_", b"eyJ")
 _LINE_STARTS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
+_ASCII_OR_FF = bytes(byte if byte < 0x80 else 0xFF for byte in range(256))
 _SYNC_PREFIX = b'{"kind":"sync",'
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_PREFIX), re.MULTILINE)
 _DIRECTORY_PREFIX = b'{"kind":"directory",'
@@ -279,8 +279,19 @@ def _raw_members(raw: bytes) -> dict[str, str]:
     if b"\0" not in raw:
         with contextlib.suppress(UnicodeDecodeError):
             return {"raw": raw.decode()}
-    # Redact API keys before encoding: the caller redacts text, but can't find keys in base64.
-    return {"raw": base64.b64encode(_redact_keys(raw)).decode(), "raw_encoding": "base64"}
+    return {"raw": base64.b64encode(_redact_bytes(raw)).decode(), "raw_encoding": "base64"}
+
+
+def _redact_bytes(raw: bytes) -> bytes:
+    """Return bytes that are not text, changed so that no reader can recover a key from them.
+
+    The caller can't find keys in base64. A body in UTF-16 has a NUL in each character, and a compressed body hides all
+    texts. So bytes that are not ASCII become 0xFF, and a key that is only readable without them is redacted.
+    """
+    redacted = _redact_keys(raw.translate(_ASCII_OR_FF))
+    dense = redacted.replace(b"\xff", b"").replace(b"\0", b"")
+    redacted_dense = _redact_keys(dense)
+    return redacted if redacted_dense == dense else b"\xff" + redacted_dense
 
 
 def _redact_keys(raw: bytes) -> bytes:

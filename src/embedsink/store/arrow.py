@@ -22,6 +22,8 @@ def stream_of(rows: Any) -> CArrayStream:
 
 def _copy(array: Any, schema: Any) -> Any:
     """Return a copy of an array and of its children, with zeros in the slots of nulls."""
+    if array.offset or array.dictionary is not None:
+        raise ValueError("DuckDB sent a slice or a dictionary, which this function does not copy.")
     children = [_copy(child, child_schema) for child, child_schema in zip(array.children, schema.children, strict=True)]
     view = array.view()
     return nanoarrow.c_array_from_buffers(

@@ -7,7 +7,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from embedsink.directory.handler import ATTRIBUTES_MAX, PATCH_OPERATIONS_MAX
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import new_token
+from embedsink.directory import storage
+from embedsink.directory.handler import ATTRIBUTES_MAX
+from embedsink.directory.requests import SHORT_BODY_BYTES_MAX
 from embedsink.directory.storage import RESOURCE_BYTES_MAX
 from embedsink.ingest.records import DirectoryChange, directory_line
 from embedsink.journal.segment import trailer
@@ -15,6 +19,8 @@ from tests.http.scim.test_access import assert_scim_error
 from tests.support.app import Server, open_server
 from tests.support.stores import make_folder
 
+BULK = "urn:ietf:params:scim:api:messages:2.0:BulkRequest"
+SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:Group"
 MEMBER_COUNT = 30_000
 # One request with a large group. Objects of its members would take seconds.
 REQUEST_S_MAX = 0.7
@@ -76,9 +82,17 @@ def values(*ids: str) -> list[dict[str, str]]:
         ([{"op": "remove", "path": 'members[value eq "u0"]'}], {"u1"}),
         ([{"op": "remove", "path": 'members[value eq "u9"]'}], {"u0", "u1"}),
         ([{"op": "Remove", "path": "members", "value": values("u0", "u9")}], {"u1"}),
+        ([{"op": "add", "value": {SCHEMA: {"members": values("u2"), "displayName": "B"}}}], {"u0", "u1", "u2"}),
+        ([{"op": "replace", "path": SCHEMA, "value": {"Members": values("u2"), "displayName": "B"}}], {"u2"}),
+        ([{"op": "add", "path": "", "value": {"members": values("u2")}}], {"u0", "u1", "u2"}),
+        ([{"op": "add", "value": {f"{SCHEMA}:members": values("u2")}}], {"u0", "u1", "u2"}),
+        # Attributes of other schemas are ignored.
+        ([{"op": "replace", "value": {"urn:example:ext:members": [], "displayName": "B"}}], {"u0", "u1"}),
+        ([{"op": "add", "value": {"urn:example:ext:members": ["x"], "displayName": "B"}}], {"u0", "u1"}),
+        ([{"op": "add", "value": {"urn:ietf:params:scim:schemas:core:2.0:User:members": []}}], {"u0", "u1"}),
         (
             [
-                {"op": "remove", "path": "urn:ietf:params:scim:schemas:core:2.0:Group:members"},
+                {"op": "remove", "path": f"{SCHEMA}:members"},
                 {"op": "add", "path": "members", "value": values("u3")},
             ],
             {"u3"},
@@ -106,6 +120,7 @@ def test_a_patch_changes_the_members(scim: Any, operations: list[dict[str, Any]]
         ({"op": "add", "path": "members", "value": values("unknown")}, 400),
         ({"op": "remove", "path": 'members[type eq "User"]'}, 400),
         ({"op": "remove", "path": "members.value"}, 400),
+        ({"op": "remove", "path": 'members[value eq "u0" or value eq "u1"]'}, 400),
         ({"op": "replace", "path": 'members[value eq "u0"].value', "value": "u2"}, 400),
     ],
     ids=map(str, range(20)),
@@ -136,7 +151,7 @@ def test_a_patch_in_a_bulk_request_is_the_same(scim: Any) -> None:
         {"method": "PATCH", "path": f"/Groups/{group_id}", "data": data([{"op": "remove", "path": "members"}])},
         {"method": "PATCH", "path": "/Users/u5", "data": data([{"op": "Add", "path": manager, "value": "u6"}])},
     ]
-    body = {"schemas": ["urn:ietf:params:scim:api:messages:2.0:BulkRequest"], "Operations": operations}
+    body = {"schemas": [BULK], "Operations": operations}
     response = scim("POST", "/Bulk", body)
     assert [one["status"] for one in response.json()["Operations"]] == ["200", "200"], response.text
     assert members(scim, group_id) == set()
@@ -179,12 +194,72 @@ def test_a_request_names_a_limited_number_of_attributes(scim: Any, path: str, bo
     assert response.json()["detail"] == "A request can name at most 100 attributes. Name fewer."
 
 
-def test_a_patch_has_a_limited_number_of_operations(scim: Any) -> None:
-    operations = [{"op": "replace", "path": "title", "value": "x"}] * (PATCH_OPERATIONS_MAX + 1)
-    response = scim("PATCH", "/Users/u1", {"Operations": operations})
+def test_a_patch_ends_after_its_time(scim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = scim("GET", "/Users/u1").json()
+    replacement = {"op": "replace", "path": "title", "value": "x"}
+    bulk = {"method": "PATCH", "path": "/Users/u1", "data": data([replacement])}
+    monkeypatch.setattr(storage, "REQUEST_S_MAX", 0.0)
+    response = scim("PATCH", "/Users/u1", {"Operations": [replacement]})
+    assert_scim_error(response, 400)
+    assert response.json()["scimType"] == "tooMany"
+    [operation] = scim("POST", "/Bulk", {"schemas": [BULK], "Operations": [bulk]}).json()["Operations"]
+    assert operation["status"] == "400"
+    monkeypatch.undo()
+    assert scim("GET", "/Users/u1").json() == before
+
+
+def test_a_hostile_patch_delays_others_for_seconds_only(scim: Any) -> None:
+    emails = [{"value": f"{number}@example.com", "type": f"t{number}"} for number in range(1_000)]
+    user = scim("POST", "/Users", {"userName": "hostile", "emails": emails}).json()
+    selection = " or ".join(f'value co "q{number}"' for number in range(40))
+    operation = {"op": "replace", "path": f'emails[{selection} or value co "9@"].type', "value": "z"}
+    began_at = time.perf_counter()
+    assert_scim_error(scim("PATCH", f"/Users/{user['id']}", {"Operations": [operation] * 100}), 400)
+    assert time.perf_counter() - began_at < 30
+    assert scim("GET", f"/Users/{user['id']}").json() == user
+
+
+def test_filters_and_paths_have_a_limited_length(scim: Any) -> None:
+    long = " or ".join(["value pr"] * 100)
+    for response in (
+        scim("GET", f"/Users?filter={long}"),
+        scim("POST", "/.search", {"Filter": long}),
+        scim("PATCH", "/Users/u1", {"Operations": [{"op": "remove", "path": f"emails[{long}]"}]}),
+    ):
+        assert_scim_error(response, 400)
+        assert "at most 1,000 characters" in response.json()["detail"]
+
+
+def test_a_body_has_a_limited_number_of_urns(scim: Any) -> None:
+    assert_scim_error(scim("POST", "/Users", {"userName": "x", "schemas": ["urn:x"] * 1_001}), 413)
+
+
+def test_a_key_in_any_attribute_is_redacted(scim: Any) -> None:
+    key = new_token(KeyKind.ADMIN)
+    created = scim("POST", "/Users", {"userName": "certified", "x509Certificates": [{"value": key}], "title": key})
+    assert created.status_code in (201, 400)
+    secret = key.rpartition("_")[2]
+    assert secret not in created.text
+    assert secret not in scim("GET", "/Users?filter=title pr").text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("PATCH", "/Groups/large"), ("PATCH", "/Users/u1"), ("POST", "/Bulk"), ("POST", "/.search")]
+)
+def test_a_change_has_a_limited_size(scim: Any, method: str, path: str) -> None:
+    response = scim(method, path, {"x": "x" * SHORT_BODY_BYTES_MAX})
     assert_scim_error(response, 413)
-    assert "at most 100 operations" in response.json()["detail"]
-    assert scim("PATCH", "/Users/u1", {"Operations": operations[1:]}).status_code == 204
+    assert response.json()["detail"] == "The body has more than 262,144 bytes. Send it in parts."
+
+
+def test_one_invalid_operation_of_a_bulk_request_affects_no_other(scim: Any) -> None:
+    manager = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:manager"
+    operations = [
+        {"method": "PATCH", "path": "/Users/u8", "data": data([{"op": "Add", "path": manager, "value": "u6"}])},
+        {"method": "PATCH", "path": "/Users/u9", "data": {}},
+    ]
+    response = scim("POST", "/Bulk", {"schemas": [BULK], "Operations": operations})
+    assert [one["status"] for one in response.json()["Operations"]] == ["200", "400"]
 
 
 def test_a_resource_has_a_limited_size(scim: Any) -> None:

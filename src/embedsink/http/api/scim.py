@@ -58,8 +58,7 @@ async def scim(request: Request) -> Response:
                 body=content,
             )
         )
-    # The body may have megabytes, so encode it in a thread.
-    encoded = b"" if response.body is None else await run_in_threadpool(orjson.dumps, response.body)
+    encoded = b"" if response.body is None else orjson.dumps(response.body)
     return Response(encoded, response.status, {**response.headers, **NO_STORE})
 
 

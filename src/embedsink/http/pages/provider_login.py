@@ -118,14 +118,15 @@ async def finish(request: Request) -> Response:
     is_expected = fields is not None and secrets.compare_digest(state.encode(), fields["state"].encode())
     has_repetitions = any(len(query.getlist(name)) > 1 for name in ("state", "code", "iss"))  # RFC 6749, section 3.1
     if fields is None or not is_expected or has_repetitions:
-        error = LoginFailed(_NOT_PENDING, "the state is not that of a pending login.")
+        cause = "a parameter is given twice" if has_repetitions else "the state is not that of a pending login"
+        error = LoginFailed(_NOT_PENDING, f"{cause}.")
         # A later login of this browser may still be pending.
         return await _failed(request, error, "", is_finished=False)
     # Without a limit, one client could send the provider hundreds of requests a second in this server's name.
     limits: AnonymousLimits = request.state.admission.anonymous_limits
     rate_error = limits.charge(request.scope, cost=EXCHANGE_COST, bucket=Bucket.LOGINS)
     if rate_error is not None:
-        error = LoginFailed(_BUSY, str(rate_error), status=503)
+        error = LoginFailed(_BUSY, "too many logins from this address.", status=503)
         return await _failed(request, error, fields["next_path"], is_finished=False)
     if not pending_logins.finish(fields):
         return await _failed(request, LoginFailed(_NOT_PENDING, "the login is already finished."), "")
@@ -143,12 +144,14 @@ async def finish(request: Request) -> Response:
         entry = replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PROVIDER)
         # A logout at the provider must find the session, also while the entry is written.
         sessions: Sessions = request.state.credentials.sessions
-        token = sessions.start(key, person, former_token=read_cookie(request))
+        token, former_token = sessions.start(key, person), read_cookie(request)
         try:
             await request.state.engine.audit.record(entry)
         except BaseException:
             sessions.end(token)
             raise
+        if former_token is not None:
+            sessions.end(former_token)
     except LoginFailed as error:
         return await _failed(request, error, pending.next_path)
     except LoggedOut as error:
