@@ -16,6 +16,7 @@ from embedsink.audit.trail import AuditTrail
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import watch_clock
+from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.concurrency.priority import lower_priority
 from embedsink.concurrency.single_flight import SingleFlight
@@ -371,7 +372,7 @@ async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> 
     while True:
         await asyncio.sleep(interval_s)
         try:
-            has_changed = await asyncio.to_thread(keys.refresh)  # Reading 10,000 keys takes 0.25 s.
+            has_changed = await run_in_daemon_thread(keys.refresh, name="keys")  # Reading 10,000 keys takes 0.25 s.
             if has_changed and not folder.keys.exists():
                 log.warning("keys_gone", extra={"detail": f"{folder.keys}: {_KEYS_MISSING}"})
         except Misconfigured as error:

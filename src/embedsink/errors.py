@@ -13,10 +13,10 @@
     ├── StoreRefused        (store) the store can't do this at the moment; a retry may succeed
     │   └── StoreTooSmall       its memory limit is too low for the operation
     ├── SqlFailed           (store) the SQL is invalid, or fails on these rows
-    ├── LoginFailed         (auth)
-    ├── LoggedOut           (auth)
-    ├── Unreachable         (auth) an identity provider has an error
-    ├── RefusedByIssuer     (auth)
+    ├── LoginFailed         (auth) a person can't log in at the identity provider
+    ├── LoggedOut           (auth) a logout has overtaken the login
+    ├── IssuerUnreachable   (auth) an identity provider does not respond, or has an error
+    ├── RefusedByIssuer     (auth) an identity provider refuses a request
     ├── Unreachable         (client)
     └── NotEmbedsink        (client)
 
@@ -25,7 +25,9 @@ An error message has the form: where: what is wrong (value). What is allowed. Wh
 
 import json
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import SequenceMatcher
 from hashlib import sha256
 
@@ -39,10 +41,14 @@ _WORD = re.compile(r"[^_]+")
 _KEY = re.compile(r"es_(?P<kind>ingest|read|sync|scim|admin)_[0-9A-Za-z]{32,}")
 # The beginning of a JWT in base64url: its header begins with `{"`.
 _JWT_MARK = "eyJ"
-_JWT_PART = re.compile(r"[0-9A-Za-z_-]++")
-# A signed JWT (RFC 7515, section 3.1), or several with dots between them. The quantifiers don't backtrack, so the time
-# is linear.
-_JWT = re.compile(r"[0-9A-Za-z_-]++(?:\.[0-9A-Za-z_-]++){2,}+")
+_JWT_HEADER_CHARACTERS_MIN = 16
+_JWT_HEADER_CHARACTERS_MAX = 8_192
+_JWT_HEADER_START = re.compile(rb'\{"[\w.]+"')
+# A header has one mark, and others only by chance. Decoding a text at each mark would take quadratic time.
+_JWT_HEADERS_DECODED_MAX = 8
+_JWT_HEADER = re.compile(r"[0-9A-Za-z_-]++")
+# The payload and the signature of a JWT (RFC 7515, section 3.1). The quantifiers don't backtrack.
+_JWT_REST = re.compile(r"\.[0-9A-Za-z_-]++\.[0-9A-Za-z_-]++")
 # Unlike `json.dumps`, an encoder can stop early.
 _ENCODER = json.JSONEncoder(default=str)
 
@@ -141,19 +147,39 @@ def redact_keys(text: str) -> str:
 
 
 def _redact_jwts(text: str) -> str:
-    """Return the text with each signed JWT redacted."""
+    """Return the text with each signed JWT redacted. The time is linear."""
     pieces: list[str] = []
     end = 0
     start = text.find(_JWT_MARK)
     while start >= 0:
-        jwt = _JWT.match(text, start)
-        if jwt is not None:
-            pieces += [text[end:start], _redacted("jwt", jwt[0])]
-            end = jwt.end()
-        # Another mark in a part that begins no JWT does not begin one either. So skip the part.
-        part = _JWT_PART.match(text, start)
-        start = text.find(_JWT_MARK, end if part is None or jwt is not None else part.end())
+        header_end = _JWT_HEADER.match(text, start).end()  # type: ignore[union-attr]  # The mark matches.
+        rest = _JWT_REST.match(text, header_end)
+        header_start = None if rest is None else _find_jwt_header(text, start, header_end)
+        if rest is not None and header_start is not None:
+            pieces += [text[end:header_start], _redacted("jwt", text[header_start : rest.end()])]
+            end = header_end = rest.end()
+        start = text.find(_JWT_MARK, header_end)
     return "".join([*pieces, text[end:]])
+
+
+def _find_jwt_header(text: str, start: int, end: int) -> int | None:
+    """Return where the header of a JWT begins that ends at `end`; None for another text, such as HarleyJames.
+
+    A header is a JSON object with an algorithm (RFC 7515, section 4.1.1), in base64url.
+    """
+    decoded_count = 0
+    start = text.find(_JWT_MARK, max(start, end - _JWT_HEADER_CHARACTERS_MAX), end)
+    while start >= 0 and decoded_count < _JWT_HEADERS_DECODED_MAX:
+        if end - start >= _JWT_HEADER_CHARACTERS_MIN and _JWT_HEADER_START.match(
+            urlsafe_b64decode(text[start : start + _JWT_HEADER_CHARACTERS_MIN])
+        ):
+            decoded_count += 1
+            with suppress(ValueError):
+                header = json.loads(urlsafe_b64decode(f"{text[start:end]}=="))  # Further padding is ignored.
+                if isinstance(header, dict) and "alg" in header:
+                    return start
+        start = text.find(_JWT_MARK, start + 1, end)
+    return None
 
 
 def _redacted(prefix: str, key: str) -> str:

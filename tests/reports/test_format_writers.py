@@ -21,6 +21,7 @@ from embedsink.reports.catalog import EVENT_VIEW, report_names, type_of, visible
 from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
 from embedsink.reports.format_writers import write_rows
+from embedsink.store import arrow
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import ROWS_OF_BATCH, Reader
@@ -176,6 +177,22 @@ def test_arrow_is_written_in_batches(tmp_path: Path) -> None:
                 lengths = [array.length for array in nanoarrow.c_array_stream(stream)]
     assert lengths == [ROWS_OF_BATCH, ROWS_OF_BATCH, 1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_arrow_batches_have_no_old_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[object] = []
+    stream_of = arrow.stream_of
+
+    def counted(rows: object) -> object:
+        sent.append(rows)
+        return stream_of(rows)
+
+    monkeypatch.setattr(arrow, "stream_of", counted)
+    with duckdb.connect() as connection:
+        connection.execute("create view one as select 1 as ingest_seq")
+        with Reader(connection, EVERYTHING.variables(), resources=ExitStack()) as reader, TemporaryFile() as file:
+            reader.write_arrow("one", file)
+    assert len(sent) == 1  # tests/store/test_arrow.py tests what the function returns.
 
 
 def test_a_json_column_is_nested_in_json(reader: Reader) -> None:

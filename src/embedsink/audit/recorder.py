@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 # The actions that clients can repeat quickly.
 REPEATABLE = frozenset({Action.LOGIN, Action.LOGIN_FAILED, Action.LOGOUT, Action.SESSION_ENDED, Action.EXPORT})
-# In a period, an actor can write this number of entries with one action and outcome, and one for each further target.
-# The rest is counted, and the period ends with an entry that has the count.
+# In a period, this number of entries of one actor, action and outcome is written, and one for each further target. The
+# others are counted, and the last entry of the period has their number.
 PERIOD_S = 60.0
 ENTRIES_PER_PERIOD = 20
 # The entries that one append writes at most, so that a lock of the trail is held briefly.
@@ -39,12 +39,13 @@ class _Repetitions:
     """The entries of one actor, action and outcome in a period.
 
     Attributes:
-        futures: of the entries that are written at once, by their content.
-        written_targets: the targets of these entries.
+        futures: the futures of the entries that are written at once, by the content of the entry.
+        written_targets: the targets of the entries that are written at once.
         count: the number of entries that are only counted.
-        last_counted: the last one of them.
-        targets, addresses: their targets and addresses.
-        has_one_detail: whether all of them have the same detail.
+        last_counted: the last entry that was only counted.
+        targets: the number of counted entries by target.
+        addresses: the number of counted entries by client address.
+        has_one_detail: whether all counted entries have the same detail.
         is_unwritable: whether the count could not be written, so that further entries are refused.
     """
 

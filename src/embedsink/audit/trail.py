@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from embedsink.audit.entry import ENTRY_BYTES_MAX, SERVER, Action, Entry, Via, encode
 from embedsink.data_folder import DataFolder
@@ -88,12 +89,16 @@ class AuditTrail:
         expired = [path for path in audit_files(self.folder)[:-1] if path.stem < first_day.isoformat()]
         if not expired:
             return 0
-        detail = {
+        files = audit_files(self.folder)
+        first_number, expected_number = _first_number(files), _first_number_left(files)
+        detail: dict[str, Any] = {
             "first": expired[0].name,
             "last": expired[-1].name,
             "retention_days": days,
-            "first_number_left": _first_number(audit_files(self.folder)[len(expired) :]),
+            "first_number_left": _first_number(files[len(expired) :]),
         }
+        if first_number is not None and expected_number is not None and first_number > expected_number:
+            detail["missing"] = [expected_number, first_number - 1]  # Its evidence would expire too.
         self.append(
             [Entry(action=Action.AUDIT_EXPIRED, actor=SERVER, via=Via.SERVER, count=len(expired), detail=detail)]
         )
@@ -222,6 +227,21 @@ def _first_number(files: Sequence[Path]) -> int | None:
     """Return the number of the first entry in these files; None without one."""
     lines = (line for path in files for line in path.read_bytes().splitlines())
     return next((number for line in lines if (number := parse_number(line)) is not None), None)
+
+
+def _first_number_left(files: Sequence[Path]) -> int | None:
+    """Return the number with which the trail begins, as its newest `audit_expired` entry says; 1 without one.
+
+    Return None if an earlier version wrote the entry.
+    """
+    mark = f'"{Action.AUDIT_EXPIRED}"'.encode()
+    for path in reversed(files):
+        for line in reversed(path.read_bytes().splitlines()):
+            if mark in line and parse_number(line) is not None:
+                detail = json.loads(line).get("detail") or {}
+                number: int | None = detail.get("first_number_left")
+                return number
+    return 1
 
 
 def _status(path: Path) -> tuple[str, int, int]:

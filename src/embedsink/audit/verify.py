@@ -59,13 +59,20 @@ def verify_trail(folder: Path, *, today: date) -> Verification:
             result.last_number = entry["number"]
             first_number = first_number or entry["number"]
             if entry.get("action") == Action.AUDIT_EXPIRED:
-                first_number_left = (entry.get("detail") or {}).get("first_number_left")
+                detail = entry.get("detail") or {}
+                first_number_left = detail.get("first_number_left")
+                if "missing" in detail:
+                    first, last = detail["missing"]
+                    _add(result, f"{place}: when it was written, the entries {first:,} to {last:,} were missing.")
         result.last_digest = sha256(line).hexdigest()
     if not result.entry_count and any(folder.glob("recorded-*.json")):
         _add(result, f"{folder.name}: has no entries, although changes were recorded. Files were removed.")
     if first_number_left is not None and first_number > first_number_left:
-        detail = f"begins with entry {first_number:,}, and no entry records the deletion of all entries before it"
-        _add(result, f"{files[0].name}: {detail}. Lines or files were removed.")
+        _add(
+            result,
+            f"{files[0].name}: begins with entry {first_number:,}, and no entry records the deletion of all entries "
+            "before it. Lines or files were removed.",
+        )
     if files and files[-1].stem > (today + timedelta(days=1)).isoformat():
         result.problems.append(f"{files[-1].name}: is from the future. Correct the clock.")
     return result

@@ -16,7 +16,7 @@ from embedsink.auth.keys import Key
 from embedsink.auth.parsing import LABEL_CHARACTERS_MAX
 from embedsink.auth.sessions import Person
 from embedsink.auth.signed_tokens import InvalidToken, SignedToken, SigningKeysNotFetched
-from embedsink.auth.signing_keys import RefusedByIssuer, SigningKeys, Unreachable
+from embedsink.auth.signing_keys import IssuerUnreachable, RefusedByIssuer, SigningKeys
 from embedsink.errors import EmbedsinkError
 
 # The member of `events` in a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
@@ -201,7 +201,7 @@ class LoginProvider:
         credentials, options = self._client_credentials()
         try:
             response = await self._signing_keys.post(url, form | credentials, **options)
-        except Unreachable as error:
+        except IssuerUnreachable as error:
             raise _unreachable_error(str(error)) from None
         except RefusedByIssuer as error:
             detail = (

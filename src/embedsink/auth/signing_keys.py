@@ -33,7 +33,7 @@ _DESCRIPTION_CHARACTERS_MAX = 200
 _RSA_BITS_MIN = 2_048
 
 
-class Unreachable(EmbedsinkError):
+class IssuerUnreachable(EmbedsinkError):
     """The issuer can't be reached, or its server has an error."""
 
 
@@ -97,14 +97,14 @@ class SigningKeys:
         """Send a form to the issuer, while `run` runs. Return the JSON object of the response.
 
         Raises:
-            Unreachable: there is no response in time, or an error of the issuer's server.
+            IssuerUnreachable: there is no response in time, or an error of the issuer's server.
             EmbedsinkError: the response is not a JSON object, is too large, or has another status than 200.
         """
         try:
             async with asyncio.timeout(FETCH_S_MAX):
                 return await fetch_object(self._client, url, form, **options)
         except (TimeoutError, httpx2.TimeoutException):
-            raise Unreachable(f"{url}: did not respond within {FETCH_S_MAX:g} s.") from None
+            raise IssuerUnreachable(f"{url}: did not respond within {FETCH_S_MAX:g} s.") from None
 
     def request_fetch(self) -> int:
         """Request a fetch as soon as the cool-down is over. Return the seconds after which it has probably ended."""
@@ -219,7 +219,7 @@ async def fetch_object(
     """Return the JSON object at a URL. With a form, send a POST.
 
     Raises:
-        Unreachable: there is no response, or an error of the server (5xx, 429).
+        IssuerUnreachable: there is no response, or an error of the server (5xx, 429).
         RefusedByIssuer: the response is an error of the request (4xx).
         EmbedsinkError: the response is not a JSON object, is too large, or has another status than 200.
         TimeoutException: a read took too long.
@@ -235,7 +235,7 @@ async def fetch_object(
         raise
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         cause = str(error) or type(error).__name__
-        raise Unreachable(f"{url}: can't be fetched ({cause}). Check the URL and the network.") from None
+        raise IssuerUnreachable(f"{url}: can't be fetched ({cause}). Check the URL and the network.") from None
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -246,7 +246,7 @@ async def fetch_object(
         cause = f" {_shortened(description)}" if isinstance(description, str) else ""
         error_class: type[EmbedsinkError] = EmbedsinkError
         if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
-            error_class = Unreachable
+            error_class = IssuerUnreachable
         elif response.is_client_error:
             error_class = RefusedByIssuer
         raise error_class(f"{url}: has the status {response.status_code} instead of 200.{cause}")

@@ -4,32 +4,31 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def run_in_daemon_thread(call: Callable[[], None], *, name: str) -> asyncio.Future[None]:
-    """Run a call in a new thread. Return a future of the running event loop, which raises the call's exception.
+def run_in_daemon_thread(call: Callable[[], T], *, name: str) -> asyncio.Future[T]:
+    """Run a call in a new thread. Return a future of the running event loop with its result or its exception.
 
     Unlike the threads of `asyncio.to_thread`, a daemon thread is not joined at the exit.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
 
-    def finish(error: Exception | None) -> None:
-        if future.cancelled():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
+    def finish(set_outcome: Callable[[], None]) -> None:
+        if not future.cancelled():
+            set_outcome()
 
     def run() -> None:
-        error: Exception | None = None
         try:
-            call()
-        except Exception as raised:  # noqa: BLE001  the future raises it
-            error = raised
+            set_outcome = partial(future.set_result, call())
+        except Exception as error:  # noqa: BLE001  the future raises it
+            set_outcome = partial(future.set_exception, error)
         with contextlib.suppress(RuntimeError):  # The event loop is closed.
-            loop.call_soon_threadsafe(finish, error)
+            loop.call_soon_threadsafe(finish, set_outcome)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future

@@ -10,11 +10,13 @@ import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
+from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.directory.requests import SHORT_BODY_BYTES_MAX, normalize_bulk, normalize_patch
 from embedsink.errors import Unavailable, redact_keys
 from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
@@ -78,10 +80,12 @@ class Directory:
         """Wait for the requests before this one, and answer it."""
         async with self._lock:
             if self._opened is None:
-                self._opened = await asyncio.to_thread(self._open)
+                self._opened = await run_in_daemon_thread(self._open, name="directory")
             handler, storage = self._opened
             try:
-                response, lines = await asyncio.to_thread(self._handle, handler, storage, request)
+                response, lines = await run_in_daemon_thread(
+                    partial(self._handle, handler, storage, request), name="directory"
+                )
                 if lines:
                     await self._journal.append(lines)
             except BaseException:

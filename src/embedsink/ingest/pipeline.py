@@ -169,7 +169,7 @@ def body_too_large_error(size: int | None, *, bytes_max: int) -> Refused:
     """Return the error for a body above the limit. A size of None means that the content of a gzip body is above it."""
     excess = "too many bytes after decompression" if size is None else f"{size:,} bytes"
     limit = f"{bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
-    return Refused(Reason.BODY_TOO_LARGE, f"body: {excess}; the limit is {limit}. Send less at once.")
+    return Refused(Reason.BODY_TOO_LARGE, f"body: {excess}; the limit is {limit}. Send a smaller body.")
 
 
 def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: int) -> ParseResult:
