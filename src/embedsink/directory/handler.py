@@ -101,6 +101,13 @@ class DirectoryHandler(ScimHandler):
         self._directory.replace(resource_type, current, members)
         return self._directory.read_without_members(resource_type, resource_id)
 
+    def delete_resource(self, resource_type: ResourceType, resource_id: str, conditions: Conditions) -> None:
+        """Delete a stored resource once its conditions are met. The members of a group are not read."""
+        self._directory.check_time()
+        current = self._directory.read_without_members(resource_type, resource_id)
+        self.service.check_deletion(current, conditions)
+        self._directory.delete(resource_type, resource_id)
+
 
 def _check_attributes(parameters: "ResponseParameters[Any]") -> None:
     """Raise InvalidValueException if too many attributes are requested or excluded."""

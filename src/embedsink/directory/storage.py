@@ -153,6 +153,7 @@ class DirectoryStorage(ScimStorage):
         response_parameters: ResponseParameters[Any] | None = None,
     ) -> Resource[Any]:
         """Return a resource, with the members of a group or the groups of a user."""
+        self.check_time()  # A bulk request has many operations.
         name = _name_of(resource_type)
         self._check_exists(name, resource_id)
         return self._read(name, resource_id, with_members=_wants_members(response_parameters))
@@ -187,6 +188,7 @@ class DirectoryStorage(ScimStorage):
 
     def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
         """Store a new resource under a new id."""
+        self.check_time()
         name, resource_id = _name_of(resource_type), str(uuid4())
         now = self._clock()
         self._write(name, resource_id, resource, _member_ids(resource), created_at=now, now=now)

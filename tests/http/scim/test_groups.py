@@ -197,13 +197,18 @@ def test_a_request_names_a_limited_number_of_attributes(scim: Any, path: str, bo
 def test_a_patch_ends_after_its_time(scim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = scim("GET", "/Users/u1").json()
     replacement = {"op": "replace", "path": "title", "value": "x"}
-    bulk = {"method": "PATCH", "path": "/Users/u1", "data": data([replacement])}
+    bulk = [
+        {"method": "PATCH", "path": "/Users/u1", "data": data([replacement])},
+        {"method": "PUT", "path": "/Users/u1", "data": {"schemas": before["schemas"], "userName": "x"}},
+        {"method": "POST", "path": "/Users", "bulkId": "b", "data": {"schemas": before["schemas"], "userName": "y"}},
+        {"method": "DELETE", "path": "/Users/u1"},
+    ]
     monkeypatch.setattr(storage, "REQUEST_S_MAX", 0.0)
     response = scim("PATCH", "/Users/u1", {"Operations": [replacement]})
     assert_scim_error(response, 400)
     assert response.json()["scimType"] == "tooMany"
-    [operation] = scim("POST", "/Bulk", {"schemas": [BULK], "Operations": [bulk]}).json()["Operations"]
-    assert operation["status"] == "400"
+    operations = scim("POST", "/Bulk", {"schemas": [BULK], "Operations": bulk}).json()["Operations"]
+    assert [operation["status"] for operation in operations] == ["400"] * 4
     monkeypatch.undo()
     assert scim("GET", "/Users/u1").json() == before
 
