@@ -123,37 +123,48 @@ def _split_operations(
     on_members: list[PatchOperation[Any]] = []
     others: list[PatchOperation[Any]] = []
     for operation in operations:
-        path = str(operation.path or "").lower()
+        path = str(operation.path or "").strip()
         if not is_group:
             others.append(operation)
-        elif path not in ("", _SCHEMA):
-            (on_members if _is_members(path) else others).append(operation)
+        elif path.lower() not in ("", _SCHEMA):
+            (on_members if _is_on_members(path) else others).append(operation)
         elif not isinstance(operation.value, dict):
             others.append(operation)
         else:
             attributes = _flattened(operation.value)
-            by_name = {name: one for name, one in attributes.items() if not _is_members(name.lower())}
+            by_name = {name: one for name, one in attributes if not _is_members(name)}
             if by_name or not attributes:
                 others.append(operation.model_copy(update={"path": None, "value": by_name}))
             on_members += [
                 operation.model_copy(update={"path": None, "value": one})
-                for name, one in attributes.items()
-                if name not in by_name
+                for name, one in attributes
+                if _is_members(name)
             ]
     return on_members, others
 
 
-def _flattened(value: dict[str, Any]) -> dict[str, Any]:
+def _flattened(value: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the attributes in a value, also those in an object with the URN of the schema as its name."""
-    attributes: dict[str, Any] = {}
+    attributes: list[tuple[str, Any]] = []
     for name, one in value.items():
-        attributes |= one if name.lower() == _SCHEMA and isinstance(one, dict) else {name: one}
+        attributes += one.items() if name.lower() == _SCHEMA and isinstance(one, dict) else [(name, one)]
     return attributes
 
 
-def _is_members(path: str) -> bool:
-    """Return whether a path in lower case begins with the attribute `members` of the schema of groups."""
-    name = path.removeprefix(f"{_SCHEMA}:")
+def _is_members(name: str) -> bool:
+    """Return whether a name in a value is that of the attribute `members`.
+
+    Raises:
+        InvalidPathException: the name is a path into the members.
+    """
+    if _is_on_members(name) and name.lower().removeprefix(f"{_SCHEMA}:") != _MEMBERS:
+        raise _unsupported(name)
+    return _is_on_members(name)
+
+
+def _is_on_members(path: str) -> bool:
+    """Return whether a path begins with the attribute `members` of the schema of groups."""
+    name = path.lower().strip().removeprefix(f"{_SCHEMA}:")
     return name == _MEMBERS or name.startswith((f"{_MEMBERS}.", f"{_MEMBERS}[", f"{_MEMBERS} "))
 
 
@@ -167,7 +178,7 @@ def _apply(operation: PatchOperation[Any], members: set[str]) -> None:
     selected = _selected_member(operation)
     match operation.op:
         case PatchOperation.Op.remove if selected is not None:
-            members.discard(selected)
+            members.discard(selected.lower())  # Ids are in lower case, and filters ignore case.
         case PatchOperation.Op.remove if operation.value is not None:  # Microsoft Entra ID lists the members to remove.
             members -= _member_ids(operation.value)
         case PatchOperation.Op.remove:
@@ -194,8 +205,13 @@ def _selected_member(operation: PatchOperation[Any]) -> str | None:
         and isinstance(selection.value, str)
     ):
         return selection.value
+    raise _unsupported(path)
+
+
+def _unsupported(path: object) -> InvalidPathException:
+    """Return the error of a path into the members."""
     detail = f'{path}: is not supported. Use the path members, or remove members[value eq "<id>"].'
-    raise InvalidPathException(detail=detail)
+    return InvalidPathException(detail=detail)
 
 
 def _member_ids(value: Any) -> set[str]:

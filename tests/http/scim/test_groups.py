@@ -91,6 +91,12 @@ def values(*ids: str) -> list[dict[str, str]]:
         ([{"op": "add", "value": {"urn:example:ext:members": ["x"], "displayName": "B"}}], {"u0", "u1"}),
         ([{"op": "add", "value": {"urn:ietf:params:scim:schemas:core:2.0:User:members": []}}], {"u0", "u1"}),
         (
+            [{"op": "add", "value": {SCHEMA: {"members": values("u2")}, "members": values("u3")}}],
+            {"u0", "u1", "u2", "u3"},
+        ),
+        ([{"op": "add", "path": " members", "value": values("u2")}], {"u0", "u1", "u2"}),
+        ([{"op": "remove", "path": ' members [value eq "U0"]'}], {"u1"}),
+        (
             [
                 {"op": "remove", "path": f"{SCHEMA}:members"},
                 {"op": "add", "path": "members", "value": values("u3")},
@@ -98,7 +104,7 @@ def values(*ids: str) -> list[dict[str, str]]:
             {"u3"},
         ),
     ],
-    ids=map(str, range(20)),
+    ids=map(str, range(23)),
 )
 def test_a_patch_changes_the_members(scim: Any, operations: list[dict[str, Any]], expected: set[str]) -> None:
     group_id = scim("POST", "/Groups", {"displayName": "A", "members": values("u0", "u1")}).json()["id"]
@@ -116,6 +122,9 @@ def test_a_patch_changes_the_members(scim: Any, operations: list[dict[str, Any]]
     ("operation", "status"),
     [
         ({"op": "add", "path": "members", "value": ["u2"]}, 400),
+        ({"op": "replace", "value": {"members.value": None}}, 400),
+        ({"op": "replace", "value": {SCHEMA: {'members[value eq "u0"]': values("u2")}}}, 400),
+        ({"op": "replace", "value": {SCHEMA: {'members[value eq "u0"].value': None}}}, 400),
         ({"op": "add", "path": "members", "value": [{"display": "u2"}]}, 400),
         ({"op": "add", "path": "members", "value": values("unknown")}, 400),
         ({"op": "remove", "path": 'members[type eq "User"]'}, 400),
