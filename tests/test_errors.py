@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import Any
 
@@ -91,6 +92,11 @@ def test_a_jwt_is_redacted(text: str) -> None:
     assert redact_keys(text.replace("{}", jwt)) == text.replace("{}", f"jwt_…{digest[:8]}")
 
 
+def jwt(header: str) -> str:
+    """Return a signed JWT with this header."""
+    return f"{urlsafe_b64encode(header.encode()).decode().rstrip('=')}.eyJzdWIiOiIxIn0.c2ln"
+
+
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"
 OTHER_JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJhIn0.YWJj"
 
@@ -103,9 +109,17 @@ OTHER_JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJhIn0.YWJj"
         (f"eyJ.a.{JWT}.b", r"eyJ\.a\.jwt_…\w{8}\.b"),
         (f"HarleyJames{JWT}", r"HarleyJamesjwt_…\w{8}"),
         (f"{'eyJ' * 2_000}{JWT}", r"(eyJ){2000}jwt_…\w{8}"),
+        (jwt('{"x5t#S256":"a","alg":"RS256"}'), r"jwt_…\w{8}"),
+        (jwt('{"trust_chain":[],"alg":"RS256"}'), r"jwt_…\w{8}"),
+        (jwt('{ "alg":"RS256"}'), r"jwt_…\w{8}"),
+        (jwt('{\n  "typ": "JWT",\n  "alg": "RS256"\n}'), r"jwt_…\w{8}"),
+        (jwt('{"1":2,"\\u0061lg":"RS256"}'), r"jwt_…\w{8}"),
         (json.dumps(f"line\n{JWT}"), r'"line\\njwt_…\w{8}"'),
     ],
-    ids=["two", "joined", "after parts", "in a word", "after marks", "escaped"],
+    ids=[
+        *("two", "joined", "after parts", "in a word", "after marks"),
+        *("thumbprint", "trust chain", "space", "line breaks", "escaped name", "escaped"),
+    ],
 )
 def test_jwts_are_redacted_wherever_they_are(text: str, expected: str) -> None:
     assert re.fullmatch(expected, redact_keys(text)), redact_keys(text)
@@ -113,8 +127,11 @@ def test_jwts_are_redacted_wherever_they_are(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["HarleyJames.van.Dyke@example.com", "RileyJ-Smith.sales.emea", "eyJ.a.b", "eyJhIjoxfQ.a.b", f"{JWT[:-5]}."],
-    ids=["name", "group", "mark", "no algorithm", "no signature"],
+    [
+        *("HarleyJames.van.Dyke@example.com", "RileyJ-Smith.sales.emea", "eyJ.a.b", "eyJhIjoxfQ.a.b", f"{JWT[:-5]}."),
+        jwt('{"alg":' + "[" * 5_500),
+    ],
+    ids=["name", "group", "mark", "no algorithm", "no signature", "deep"],
 )
 def test_what_is_no_jwt_stays(text: str) -> None:
     assert redact_keys(text) == text

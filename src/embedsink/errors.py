@@ -39,11 +39,12 @@ _SIMILARITY_MIN = 0.6
 _WORD = re.compile(r"[^_]+")
 # At least 32 characters: `sales_admin_total` is a measure, not a credential.
 _KEY = re.compile(r"es_(?P<kind>ingest|read|sync|scim|admin)_[0-9A-Za-z]{32,}")
-# The beginning of a JWT in base64url: its header begins with `{"`.
-_JWT_MARK = "eyJ"
+# The beginning of a JWT in base64url: its header begins with `{"`, possibly with white space before the quotation mark.
+JWT_MARK = "e(?:y[AIJKL]|w[k0o])"
+_JWT_MARK = re.compile(JWT_MARK)
 _JWT_HEADER_CHARACTERS_MIN = 16
 _JWT_HEADER_CHARACTERS_MAX = 8_192
-_JWT_HEADER_START = re.compile(rb'\{"[\w.]+"')
+_JWT_HEADER_START = re.compile(rb'\{[ \t\r\n]*"[ -~\t\r\n]*')
 # A header has one mark, and others only by chance. Decoding a text at each mark would take quadratic time.
 _JWT_HEADERS_DECODED_MAX = 8
 _JWT_HEADER = re.compile(r"[0-9A-Za-z_-]++")
@@ -150,15 +151,15 @@ def _redact_jwts(text: str) -> str:
     """Return the text with each signed JWT redacted. The time is linear."""
     pieces: list[str] = []
     end = 0
-    start = text.find(_JWT_MARK)
-    while start >= 0:
-        header_end = _JWT_HEADER.match(text, start).end()  # type: ignore[union-attr]  # The mark matches.
+    mark = _JWT_MARK.search(text)
+    while mark is not None:
+        header_end = _JWT_HEADER.match(text, mark.start()).end()  # type: ignore[union-attr]  # The mark matches.
         rest = _JWT_REST.match(text, header_end)
-        header_start = None if rest is None else _find_jwt_header(text, start, header_end)
+        header_start = None if rest is None else _find_jwt_header(text, mark.start(), header_end)
         if rest is not None and header_start is not None:
             pieces += [text[end:header_start], _redacted("jwt", text[header_start : rest.end()])]
             end = header_end = rest.end()
-        start = text.find(_JWT_MARK, header_end)
+        mark = _JWT_MARK.search(text, header_end)
     return "".join([*pieces, text[end:]])
 
 
@@ -168,17 +169,18 @@ def _find_jwt_header(text: str, start: int, end: int) -> int | None:
     A header is a JSON object with an algorithm (RFC 7515, section 4.1.1), in base64url.
     """
     decoded_count = 0
-    start = text.find(_JWT_MARK, max(start, end - _JWT_HEADER_CHARACTERS_MAX), end)
-    while start >= 0 and decoded_count < _JWT_HEADERS_DECODED_MAX:
-        if end - start >= _JWT_HEADER_CHARACTERS_MIN and _JWT_HEADER_START.match(
+    mark = _JWT_MARK.search(text, max(start, end - _JWT_HEADER_CHARACTERS_MAX), end)
+    while mark is not None and decoded_count < _JWT_HEADERS_DECODED_MAX:
+        start = mark.start()
+        if end - start >= _JWT_HEADER_CHARACTERS_MIN and _JWT_HEADER_START.fullmatch(
             urlsafe_b64decode(text[start : start + _JWT_HEADER_CHARACTERS_MIN])
         ):
             decoded_count += 1
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 header = json.loads(urlsafe_b64decode(f"{text[start:end]}=="))  # Further padding is ignored.
                 if isinstance(header, dict) and "alg" in header:
                     return start
-        start = text.find(_JWT_MARK, start + 1, end)
+        mark = _JWT_MARK.search(text, start + 1, end)
     return None
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -224,9 +225,28 @@ def test_a_removal_beyond_an_expiry_is_detected(tmp_path: Path) -> None:
     for path in audit_files(trail.folder)[:1]:
         path.unlink()
     assert problems(trail) != []
-    # A later expiry does not hide it.
+    # A later expiry does not hide it, and neither does an entry with the same word.
+    trail.append([replace(login(), detail={"parameters": {"action": "audit_expired"}})])
     assert trail.expire(1, today=TODAY) == 1
     assert "were missing" in problems(trail)[0]
+
+
+@pytest.mark.parametrize(
+    "detail", [{"missing": 5}, {"missing": ["a"]}, {"first_number_left": "x"}, ["first_number_left"], None]
+)
+def test_a_tampered_expiry_is_reported(tmp_path: Path, detail: object) -> None:
+    trail = trail_in(tmp_path)
+    for age in (402, 2, 1):
+        trail.append([login()])
+        move_to_day(trail, TODAY - timedelta(days=age))
+    trail.expire(400, today=TODAY)
+    trail.append([login()])
+    newest = audit_files(trail.folder)[-1]
+    entries = [json.loads(line) for line in newest.read_bytes().splitlines()]
+    entries[-2]["detail"] = detail
+    newest.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    assert problems(trail) != []
+    assert trail.expire(1, today=TODAY) == 1
 
 
 def test_the_newest_day_never_expires(tmp_path: Path) -> None:

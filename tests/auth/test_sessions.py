@@ -155,12 +155,6 @@ def test_ended_sessions_take_no_memory(sessions: Sessions, key: Key, clock: Cloc
     assert len(sessions._sessions) == 1
 
 
-def test_a_new_session_ends_the_former_one_of_the_browser(sessions: Sessions, key: Key) -> None:
-    former = sessions.start(key)
-    token = sessions.start(key, former_token=former)
-    assert (sessions.find(former), sessions.find(token) is not None) == (None, True)
-
-
 def test_the_provider_ends_sessions_of_a_person(sessions: Sessions, key: Key) -> None:
     people = [
         Person("https://a.example", "ann", "s1", issued_at=10),

@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
@@ -86,10 +86,10 @@ class AuditTrail:
             OSError: a file can't be deleted.
         """
         first_day = today - timedelta(days=days)
-        expired = [path for path in audit_files(self.folder)[:-1] if path.stem < first_day.isoformat()]
+        files = audit_files(self.folder)
+        expired = [path for path in files[:-1] if path.stem < first_day.isoformat()]
         if not expired:
             return 0
-        files = audit_files(self.folder)
         first_number, expected_number = _first_number(files), _first_number_left(files)
         detail: dict[str, Any] = {
             "first": expired[0].name,
@@ -183,13 +183,26 @@ def audit_files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names) if _FILE_NAME.fullmatch(name)]
 
 
-def parse_number(line: bytes) -> int | None:
-    """Return the number of an entry; None if the line is not an entry."""
+def parse_entry(line: bytes) -> dict[str, Any] | None:
+    """Return the fields of an entry; None if the line is not an entry."""
     try:
-        number = json.loads(line)["number"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
         return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("number"), int) else None
+
+
+def first_number_left(entry: Mapping[str, Any]) -> int | None:
+    """Return the number of the oldest entry that an expiry has left; None if its `audit_expired` entry lacks it."""
+    detail = entry.get("detail")
+    number = detail.get("first_number_left") if isinstance(detail, dict) else None
     return number if isinstance(number, int) else None
+
+
+def _parse_number(line: bytes) -> int | None:
+    """Return the number of an entry; None if the line is not an entry."""
+    entry = parse_entry(line)
+    return None if entry is None else int(entry["number"])
 
 
 def _tail_of(files: Sequence[Path]) -> _Tail:
@@ -214,19 +227,19 @@ def _tail_of(files: Sequence[Path]) -> _Tail:
         number,
         sha256(lines[-1]).hexdigest(),
         is_terminated=content.endswith(b"\n"),
-        is_intact=parse_number(lines[-1]) is not None,
+        is_intact=_parse_number(lines[-1]) is not None,
     )
 
 
 def _last_number(lines: Sequence[bytes]) -> int | None:
     """Return the number of the last entry in these lines; None without one."""
-    return next((number for line in reversed(lines) if (number := parse_number(line)) is not None), None)
+    return next((number for line in reversed(lines) if (number := _parse_number(line)) is not None), None)
 
 
 def _first_number(files: Sequence[Path]) -> int | None:
     """Return the number of the first entry in these files; None without one."""
     lines = (line for path in files for line in path.read_bytes().splitlines())
-    return next((number for line in lines if (number := parse_number(line)) is not None), None)
+    return next((number for line in lines if (number := _parse_number(line)) is not None), None)
 
 
 def _first_number_left(files: Sequence[Path]) -> int | None:
@@ -237,10 +250,9 @@ def _first_number_left(files: Sequence[Path]) -> int | None:
     mark = f'"{Action.AUDIT_EXPIRED}"'.encode()
     for path in reversed(files):
         for line in reversed(path.read_bytes().splitlines()):
-            if mark in line and parse_number(line) is not None:
-                detail = json.loads(line).get("detail") or {}
-                number: int | None = detail.get("first_number_left")
-                return number
+            entry = parse_entry(line) if mark in line else None
+            if entry is not None and entry.get("action") == Action.AUDIT_EXPIRED:
+                return first_number_left(entry)
     return 1
 
 

@@ -1,6 +1,5 @@
 """The verification of the hash chain of the audit trail."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from embedsink.audit.entry import Action
-from embedsink.audit.trail import audit_files
+from embedsink.audit.trail import audit_files, first_number_left, parse_entry
 
 PROBLEMS_MAX = 20
 
@@ -36,7 +35,8 @@ class Verification:
 def verify_trail(folder: Path, *, today: date) -> Verification:
     """Verify all files of an audit trail. A server may append meanwhile.
 
-    The link of the oldest line is not checked, because the retention deletes whole files. But an entry must say so.
+    The link of the oldest line is not checked, because the retention deletes whole files. But an entry must record that
+    it did.
 
     Raises:
         OSError: a file can't be read.
@@ -44,10 +44,10 @@ def verify_trail(folder: Path, *, today: date) -> Verification:
     files = audit_files(folder)
     result = Verification()
     first_number = 0
-    first_number_left: int | None = 1  # as the newest `audit_expired` entry has it
+    expected_first_number: int | None = 1  # as the newest `audit_expired` entry has it
     incomplete_place = None  # of the previous line, if it is not an entry
     for place, line in _numbered_lines(files):
-        entry = _parse(line)
+        entry = parse_entry(line)
         is_recovery = entry is not None and entry.get("action") == Action.AUDIT_RECOVERED
         if incomplete_place is not None and not is_recovery:
             _add(result, f"{incomplete_place}: is not an entry, and no entry records a crash. It was changed.")
@@ -59,15 +59,12 @@ def verify_trail(folder: Path, *, today: date) -> Verification:
             result.last_number = entry["number"]
             first_number = first_number or entry["number"]
             if entry.get("action") == Action.AUDIT_EXPIRED:
-                detail = entry.get("detail") or {}
-                first_number_left = detail.get("first_number_left")
-                if "missing" in detail:
-                    first, last = detail["missing"]
-                    _add(result, f"{place}: when it was written, the entries {first:,} to {last:,} were missing.")
+                expected_first_number = first_number_left(entry)
+                _check_missing(result, place, entry)
         result.last_digest = sha256(line).hexdigest()
     if not result.entry_count and any(folder.glob("recorded-*.json")):
         _add(result, f"{folder.name}: has no entries, although changes were recorded. Files were removed.")
-    if first_number_left is not None and first_number > first_number_left:
+    if expected_first_number is not None and first_number > expected_first_number:
         _add(
             result,
             f"{files[0].name}: begins with entry {first_number:,}, and no entry records the deletion of all entries "
@@ -99,15 +96,15 @@ def _check_entry(result: Verification, place: str, entry: dict[str, Any]) -> Non
         _add(result, f"{place}: has the number {entry['number']:,} instead of {result.last_number + 1:,}.")
 
 
+def _check_missing(result: Verification, place: str, entry: dict[str, Any]) -> None:
+    """Report the entries that were missing at an expiry, as its entry says."""
+    detail = entry.get("detail")
+    if not isinstance(detail, dict):
+        _add(result, f"{place}: has no valid detail. It was changed.")
+    elif "missing" in detail:
+        _add(result, f"{place}: when it was written, entries were missing (first and last: {detail['missing']}).")
+
+
 def _add(result: Verification, problem: str) -> None:
     if len(result.problems) < PROBLEMS_MAX:
         result.problems.append(problem)
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """Return the fields of an entry; None if the line is not an entry."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("number"), int) else None

@@ -88,13 +88,12 @@ class Sessions:
         self._sessions: dict[str, _Session] = {}  # by the digest of the token, the oldest first
         self._logouts: deque[tuple[float, Person]] = deque(maxlen=LOGOUTS_MAX)  # with their times, the oldest first
 
-    def start(self, key: Key, person: Person | None = None, *, former_token: str | None = None) -> str:
+    def start(self, key: Key, person: Person | None = None) -> str:
         """Start a session, and return its token.
 
         Args:
             key: the API key that was entered, or the key of a person.
             person: the person; None for an API key.
-            former_token: the token of the browser's previous session, which ends.
 
         Raises:
             LoggedOut: the person has logged out at the provider since the ID token was issued.
@@ -104,8 +103,6 @@ class Sessions:
             self._logouts.popleft()
         if person is not None and any(person.is_logged_out_by(logout) for _, logout in self._logouts):
             raise LoggedOut("the person logged out at the provider meanwhile.")
-        if former_token is not None:
-            self.end(former_token)
         self._end_where(lambda session: not self._is_live(session, now))
         of_key = [digest for digest, session in self._sessions.items() if session.key.key_id == key.key_id]
         for digest in islice(of_key, max(0, len(of_key) - SESSIONS_PER_KEY_MAX + 1)):

@@ -25,10 +25,19 @@ def run_in_daemon_thread(call: Callable[[], T], *, name: str) -> asyncio.Future[
     def run() -> None:
         try:
             set_outcome = partial(future.set_result, call())
-        except Exception as error:  # noqa: BLE001  the future raises it
-            set_outcome = partial(future.set_exception, error)
+        except BaseException as error:  # noqa: BLE001  the future raises it
+            set_outcome = partial(future.set_exception, _as_exception(error))
         with contextlib.suppress(RuntimeError):  # The event loop is closed.
             loop.call_soon_threadsafe(finish, set_outcome)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+def _as_exception(error: BaseException) -> Exception:
+    """Return an error that a future can raise without ending the event loop: neither StopIteration nor SystemExit."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    exception = RuntimeError(f"{type(error).__name__}: {error}")
+    exception.__cause__ = error
+    return exception

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
-from embedsink.directory.requests import SHORT_BODY_BYTES_MAX, normalize_bulk, normalize_patch
+from embedsink.directory.entra import normalize_bulk, normalize_patch
 from embedsink.errors import Unavailable, redact_keys
 from embedsink.ingest.records import DirectoryChange, directory_line, read_directory_changes
 from embedsink.journal.segment import damage_of, number_of
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from embedsink.directory.storage import DirectoryStorage
 
-# The library takes time for each URN of a schema.
-URNS_MAX = 1_000
 _RESOURCE_VIEW = "directory_resource"
 
 
@@ -103,20 +101,13 @@ class Directory:
         """
         from scim2_models import PayloadTooLargeException, SCIMException
 
+        from embedsink.directory.limits import check_request
+
         request = replace(request, body=_redacted(request.body))
-        endpoint = request.path.rpartition("/")[2].lower()
-        is_patch, is_bulk = request.method == "PATCH", endpoint == "bulk"
         try:
-            if (is_patch or is_bulk or endpoint == ".search") and len(request.body) > SHORT_BODY_BYTES_MAX:
-                detail = f"The body has more than {SHORT_BODY_BYTES_MAX:,} bytes. Send it in parts."
-                raise PayloadTooLargeException(detail=detail)
-            if request.body.count(b"urn:") > URNS_MAX:
-                raise PayloadTooLargeException(detail=f"The body has more than {URNS_MAX:,} URNs. Send fewer.")
-            if is_patch or is_bulk:
-                normalize = normalize_patch if is_patch else normalize_bulk
-                request = replace(request, body=normalize(request.body))
+            check_request(request)
             storage.begin()
-            response = handler.handle(request)
+            response = handler.handle(_normalize(request))
             received_at = time.time_ns() // 1_000_000
             lines = b"".join(directory_line(change, received_at=received_at) for change in storage.changes)
             if len(lines) > self._journal.limits.pending_bytes_max:
@@ -155,6 +146,15 @@ class Directory:
                     storage.apply(change)
         storage.commit()
         return _OpenDirectory(DirectoryHandler(DirectoryService(provider), storage), storage)
+
+
+def _normalize(request: "ScimRequest") -> "ScimRequest":
+    """Return a request in the form of RFC 7644."""
+    if request.method == "PATCH":
+        return replace(request, body=normalize_patch(request.body))
+    if request.path.rpartition("/")[2].lower() == "bulk":
+        return replace(request, body=normalize_bulk(request.body))
+    return request
 
 
 def _redacted(body: bytes) -> bytes:

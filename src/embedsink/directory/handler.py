@@ -4,19 +4,18 @@ scim2-server would build an object of each member of a group, several times: wit
 seconds. Here, a PATCH changes the ids of the members (RFC 7644, section 3.5.2).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from scim2_models import (
-    InvalidFilterException,
     InvalidPathException,
     InvalidValueException,
     PatchOp,
     PatchOperation,
     Resource,
     ResourceType,
-    ResponseParameters,
+    SCIMException,
     SearchRequest,
 )
 from scim2_models.path import CompareOperator, Comparison
@@ -26,14 +25,11 @@ from scim2_server.requests import ScimRequest
 from scim2_server.responses import ScimResponse
 from scim2_server.service import ScimService
 
+from embedsink.directory.limits import check_value_count
 from embedsink.directory.storage import GROUP, DirectoryStorage
 
-# A response takes time for each requested attribute of each resource.
-ATTRIBUTES_MAX = 100
 # A larger `startIndex` can't be written as JSON.
 START_INDEX_MAX = 2**53
-# A filter or a path takes time for each comparison and each value that it is compared with.
-FILTER_CHARACTERS_MAX = 1_000
 _MEMBERS = "members"
 _SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:group"
 
@@ -41,26 +37,18 @@ _SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:group"
 class DirectoryService(ScimService):
     """The protocol of scim2-server, with limits for the parameters of a request."""
 
-    def read_response_parameters(
-        self, resource_type: ResourceType, query: Mapping[str, str]
-    ) -> "ResponseParameters[Any]":
-        """Return the requested and the excluded attributes."""
-        parameters = super().read_response_parameters(resource_type, query)
-        _check_attributes(parameters)
-        return parameters
-
     def read_search(self, resource_types: list[ResourceType], payload: Any) -> "tuple[SearchRequest[Any], Any]":
         """Return a search, and None: the directory has no cursors."""
-        members = payload.items() if isinstance(payload, dict) else ()
-        for name, value in members:
-            if str(name).lower() == "filter" and isinstance(value, str) and len(value) > FILTER_CHARACTERS_MAX:
-                detail = f"A filter can have at most {FILTER_CHARACTERS_MAX:,} characters. Send several requests."
-                raise InvalidFilterException(detail=detail)
         request, position = super().read_search(resource_types, payload)
-        _check_attributes(request)
         if request.start_index is not None:
             request.start_index = min(request.start_index, START_INDEX_MAX)
         return request, position
+
+    def bulk_failure(self, outcome: dict[str, Any], exception: Exception) -> dict[str, Any]:
+        """Return the outcome of a refused operation. Raise a bug, so that it is logged and the request is undone."""
+        if not isinstance(exception, SCIMException):
+            raise exception
+        return super().bulk_failure(outcome, exception)
 
 
 class DirectoryHandler(ScimHandler):
@@ -91,9 +79,7 @@ class DirectoryHandler(ScimHandler):
             _apply(operation, members)
         is_changed = members != former_members
         for operation in others:
-            if len(str(operation.path or "")) > FILTER_CHARACTERS_MAX:
-                detail = f"A path can have at most {FILTER_CHARACTERS_MAX:,} characters. Send several operations."
-                raise InvalidPathException(detail=detail)
+            check_value_count({str(operation.path or ""): operation.value})
             self._directory.check_time()
             is_changed |= patch_op.model_copy(update={"operations": [operation]}).patch(current)
         if not is_changed:
@@ -107,13 +93,6 @@ class DirectoryHandler(ScimHandler):
         current = self._directory.read_without_members(resource_type, resource_id)
         self.service.check_deletion(current, conditions)
         self._directory.delete(resource_type, resource_id)
-
-
-def _check_attributes(parameters: "ResponseParameters[Any]") -> None:
-    """Raise InvalidValueException if too many attributes are requested or excluded."""
-    for names in (parameters.attributes, parameters.excluded_attributes):
-        if len(names or ()) > ATTRIBUTES_MAX:
-            raise InvalidValueException(detail=f"A request can name at most {ATTRIBUTES_MAX} attributes. Name fewer.")
 
 
 def _split_operations(
@@ -178,7 +157,7 @@ def _apply(operation: PatchOperation[Any], members: set[str]) -> None:
     selected = _selected_member(operation)
     match operation.op:
         case PatchOperation.Op.remove if selected is not None:
-            members.discard(selected.lower())  # Ids are in lower case, and filters ignore case.
+            members.discard(selected.lower())
         case PatchOperation.Op.remove if operation.value is not None:  # Microsoft Entra ID lists the members to remove.
             members -= _member_ids(operation.value)
         case PatchOperation.Op.remove:
@@ -217,6 +196,8 @@ def _unsupported(path: object) -> InvalidPathException:
 def _member_ids(value: Any) -> set[str]:
     """Return the ids in a list of members such as `{"value": "12"}`; a single member is a list of one.
 
+    Ids are in lower case. The protocol ignores the case of a member's `value` (RFC 7643, section 8.7.1).
+
     Raises:
         InvalidValueException: an entry has no id.
     """
@@ -226,5 +207,5 @@ def _member_ids(value: Any) -> set[str]:
         names = {name.lower(): one for name, one in entry.items()} if isinstance(entry, dict) else {}
         if not isinstance(names.get("value"), str):
             raise InvalidValueException(detail='members: an entry has no id. Send a list such as [{"value": "<id>"}].')
-        ids.add(names["value"])
+        ids.add(names["value"].lower())
     return ids

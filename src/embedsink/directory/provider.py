@@ -14,7 +14,7 @@ from scim2_models import (
 )
 from scim2_server.utils import load_default_resource_types, load_default_schemas
 
-from embedsink.directory.requests import SHORT_BODY_BYTES_MAX
+from embedsink.directory.limits import BULK_OPERATIONS_MAX, SHORT_BODY_BYTES_MAX
 
 _GROUP_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:Group"
 _RESULTS_MAX = 1_000
@@ -25,8 +25,6 @@ _POLICY = ScimPolicy(
     remove_value_as_filter=ScimPolicy.RemoveValue.apply,
     unmatched_path_filter=ScimPolicy.UnmatchedPathFilter.create,
 )
-# A request with many operations delays ingest, because its body is parsed at once.
-_BULK_OPERATIONS_MAX = 100
 
 
 def create_provider(*, body_bytes_max: int) -> ScimProvider:
@@ -35,7 +33,7 @@ def create_provider(*, body_bytes_max: int) -> ScimProvider:
         patch=Patch(supported=True),
         bulk=Bulk(
             supported=True,
-            max_operations=_BULK_OPERATIONS_MAX,
+            max_operations=BULK_OPERATIONS_MAX,
             max_payload_size=min(body_bytes_max, SHORT_BODY_BYTES_MAX),
         ),
         filter=Filter(supported=True, max_results=_RESULTS_MAX),

@@ -32,6 +32,7 @@ from scim2_models import (
 from scim2_models.path import CompareOperator, Comparison
 from scim2_server.storage import ScimStorage, SearchPage
 
+from embedsink.directory.limits import check_value_count
 from embedsink.errors import preview, redact_keys
 from embedsink.ingest.records import DirectoryChange
 from embedsink.protocol.strict_json import has_bad_text
@@ -263,6 +264,7 @@ class DirectoryStorage(ScimStorage):
         document["id"] = resource_id
         # A PATCH can add any text to the schemas.
         document["schemas"] = [schema for schema in document["schemas"] if schema in self._schemas[name]]
+        check_value_count(document)
         if has_bad_text(document):
             raise InvalidValueException(detail="A text contains a NUL or a lone surrogate. Remove it.")
         # The journal redacts keys too, and memory must have the same texts.
@@ -312,7 +314,8 @@ class DirectoryStorage(ScimStorage):
         is_too_large = byte_count < self._byte_count > self._bytes_max
         # A person who leaves must be deactivated even in a full directory.
         is_deactivation = former is not None and inverse.deactivated_at is None and change.deactivated_at is not None
-        if is_too_large and not (is_deactivation and self._byte_count - byte_count <= _DEACTIVATION_BYTES):
+        reserve = _DEACTIVATION_BYTES * len(self._deactivated_at)
+        if is_too_large and not (is_deactivation and self._byte_count <= self._bytes_max + reserve):
             self.apply(inverse)
             raise DirectoryFull
         self.changes.append(change)

@@ -112,11 +112,11 @@ _DIRECTORY_ENDPOINTS: dict[str, dict[str, _Method]] = {
 }
 # What the protocol's own errors mean (RFC 7644, section 3.12), by status.
 _PROTOCOL_ERRORS = {
-    400: "The request is invalid; `scimType` and `detail` say why.",
+    400: "The request is invalid or takes too long; `scimType` and `detail` say why.",
     404: "The resource does not exist.",
     409: "Another user has this `userName`, or an operation of a bulk request refers to one that failed.",
     412: "The resource has another version than `If-Match` requires.",
-    413: "The body is too large, or a bulk request has too many operations.",
+    413: "The body is too large, has too many URNs, or has too many operations.",
     415: "The body is not JSON.",
     501: "The API does not support this request.",
     507: "The directory has its maximum size.",

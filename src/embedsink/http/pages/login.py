@@ -11,6 +11,7 @@ from starlette.status import HTTP_401_UNAUTHORIZED
 
 from embedsink.audit.entry import ANONYMOUS, Action, Entry, Outcome, Via
 from embedsink.auth.keys import KeyKind
+from embedsink.auth.sessions import Sessions
 from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.audit_entries import entry_of
@@ -157,7 +158,11 @@ async def _submit(request: Request, page: LoginPage) -> Response:
     request.scope["state"]["key_id"] = key.key_id  # for log lines
     detail = {"kinds": sorted(key.kinds)}
     await engine.audit.record(replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PAGE))
-    token = request.state.credentials.sessions.start(key, former_token=read_cookie(request))
+    sessions: Sessions = request.state.credentials.sessions
+    former_token = read_cookie(request)
+    if former_token is not None:
+        sessions.end(former_token)
+    token = sessions.start(key)
     return page.redirect(request, path, token)
 
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import orjson
 
-# The maximum size of a PATCH, a bulk request and a search. Each of their operations and filters takes time.
-SHORT_BODY_BYTES_MAX = 262_144
 _OPERATIONS = "operations"
 _MANAGER = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:user:manager"
 

@@ -1,0 +1,99 @@
+"""The limits of SCIM requests. Each one bounds the time that the library takes for a request."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+from scim2_models import InvalidFilterException, InvalidPathException, InvalidValueException, PayloadTooLargeException
+from scim2_server.requests import ScimRequest
+
+# The maximum size of a PATCH, a bulk request and a search. Each of their operations and filters takes time.
+SHORT_BODY_BYTES_MAX = 262_144
+# A request with many operations delays ingest, because its body is parsed at once.
+BULK_OPERATIONS_MAX = 100
+# The library takes time for each URN of a schema.
+URNS_MAX = 1_000
+# A response takes time for each requested attribute of each resource.
+ATTRIBUTES_MAX = 100
+# A filter or a path takes time for each comparison and each value that it is compared with.
+TEXT_CHARACTERS_MAX = 1_000
+# A PATCH compares each value that it adds or removes with each stored value of the attribute. Members are not compared.
+VALUES_MAX = 200
+_URN = "urn:"
+_FILTER = "filter"
+_LIMITED_TEXTS = (_FILTER, "path", "sortby")
+_ATTRIBUTE_LISTS = ("attributes", "excludedattributes")
+
+
+def check_request(request: ScimRequest) -> None:
+    """Check a request before the library reads it.
+
+    Raises:
+        PayloadTooLargeException: the body has too many bytes or URNs.
+        InvalidFilterException: a filter is too long.
+        InvalidPathException: a path or the name of an attribute is too long.
+        InvalidValueException: too many attributes are requested or excluded.
+    """
+    endpoint = request.path.rpartition("/")[2].lower()
+    is_short = request.method == "PATCH" or endpoint in ("bulk", ".search")
+    if is_short and len(request.body) > SHORT_BODY_BYTES_MAX:
+        detail = f"The body has more than {SHORT_BODY_BYTES_MAX:,} bytes. Send it in parts."
+        raise PayloadTooLargeException(detail=detail)
+    for name, value in request.query.items():
+        _check_member(name, value.split(",") if name.lower() in _ATTRIBUTE_LISTS else value)
+    try:
+        body = orjson.loads(request.body) if request.body else None
+    except ValueError:
+        return  # The library answers with the error of the protocol.
+    urn_count = 0
+    for name, value in _members(body):
+        _check_member(name, value)
+        urn_count += (_URN in name) + (isinstance(value, str) and _URN in value)
+    if urn_count > URNS_MAX:
+        raise PayloadTooLargeException(detail=f"The body has more than {URNS_MAX:,} URNs. Send fewer.")
+
+
+def check_value_count(attributes: Mapping[str, Any]) -> None:
+    """Check the number of values of each attribute, except members.
+
+    Raises:
+        InvalidValueException: an attribute has too many values.
+    """
+    for name, value in attributes.items():
+        if isinstance(value, list) and len(value) > VALUES_MAX:
+            raise InvalidValueException(detail=f"{name}: has more than {VALUES_MAX} values. Send fewer.")
+        if isinstance(value, dict):  # an extension of the schema
+            check_value_count(value)
+
+
+def _members(body: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of all objects in a JSON value. The items of an array have an empty name."""
+    containers = [body]
+    while containers:
+        container = containers.pop()
+        if isinstance(container, dict):
+            members = list(container.items())
+        else:
+            members = [("", item) for item in container] if isinstance(container, list) else []
+        yield from members
+        containers += [value for _, value in members if isinstance(value, dict | list)]
+
+
+def _check_member(name: str, value: Any) -> None:
+    """Check a parameter of a query, or a member of a body."""
+    lower_name = name.lower()
+    if len(name) > TEXT_CHARACTERS_MAX:
+        raise _too_long_error("path")
+    if lower_name in _LIMITED_TEXTS and isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
+        raise _too_long_error(lower_name)
+    if lower_name in _ATTRIBUTE_LISTS and isinstance(value, list):
+        if len(value) > ATTRIBUTES_MAX:
+            raise InvalidValueException(detail=f"A request can name at most {ATTRIBUTES_MAX} attributes. Name fewer.")
+        if any(isinstance(one, str) and len(one) > TEXT_CHARACTERS_MAX for one in value):
+            raise _too_long_error("path")
+
+
+def _too_long_error(noun: str) -> InvalidFilterException | InvalidPathException:
+    """Return the error of a text that is too long."""
+    error = InvalidFilterException if noun == _FILTER else InvalidPathException
+    return error(detail=f"A {noun} can have at most {TEXT_CHARACTERS_MAX:,} characters. Send several requests.")
