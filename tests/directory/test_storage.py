@@ -190,9 +190,9 @@ def test_a_full_directory_accepts_only_what_makes_it_smaller() -> None:
     smaller = user("ann")
     smaller.id = ann.id
     storage.update(type_of(USER), smaller)
-    create(storage, USER, user("bob", title="x" * 500))
+    create(storage, USER, user("bob", title="x" * 1_300))
     with pytest.raises(DirectoryFull):
-        create(storage, GROUP, group("x" * 1_000))
+        create(storage, GROUP, group("x" * 256))
     assert [change.resource_type for change in storage.changes] == [USER, USER, USER]
 
 
@@ -211,6 +211,10 @@ def test_a_full_directory_accepts_a_deactivation() -> None:
     assert [change.deactivated_at is not None for change in full.changes] == [True]
     with pytest.raises(DirectoryFull):
         full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 100))
+    # A reactivation is smaller. Deactivating again and again does not make the directory larger than its reserve.
+    full.update(type_of(USER), user("ann", id="1", active=True))
+    with pytest.raises(DirectoryFull):
+        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 1_000))
 
 
 def test_members_must_exist(storage: DirectoryStorage) -> None:

@@ -46,6 +46,12 @@ _MEMBERS = "members"
 RESOURCE_BYTES_MAX = 65_536
 # The maximum duration of a request. Other requests wait meanwhile.
 REQUEST_S_MAX = 5.0
+# The library takes 2 s and 100 MiB for a page of this size.
+PAGE_BYTES_MAX = 1_048_576
+# Each of a group's users has its name.
+GROUP_NAME_CHARACTERS_MAX = 256
+# The size of a member of a group, or of a group of a user, in a response.
+_REFERENCE_BYTES = 512
 # What is not stored: a password, and attributes that are computed from the members of groups.
 _TRANSIENT_ATTRIBUTES = ("password", "groups", "members")
 # The size of a member in memory: its id, and the entries of the group and of the user.
@@ -184,8 +190,9 @@ class DirectoryStorage(ScimStorage):
             found = self._match_and_sort(candidates, search_request)
         start = search_request.start_index_0 or 0
         end = None if search_request.count is None else start + search_request.count
-        resources = self._read_all(found[start:end], with_members=_wants_members(search_request))
-        return SearchPage(len(found), list(resources))
+        with_members = _wants_members(search_request)
+        page = self._first_bytes(found[start:end], with_members=with_members)
+        return SearchPage(len(found), list(self._read_all(page, with_members=with_members)))
 
     def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
         """Store a new resource under a new id."""
@@ -274,6 +281,9 @@ class DirectoryStorage(ScimStorage):
             raise PayloadTooLargeException(detail=detail)
         document = orjson.loads(text)
         required = "userName" if name == USER else "displayName"
+        if name == GROUP and len(document["displayName"]) > GROUP_NAME_CHARACTERS_MAX:
+            detail = f"displayName: has more than {GROUP_NAME_CHARACTERS_MAX} characters. Shorten it."
+            raise InvalidValueException(detail=detail)
         if not document[required].strip():
             raise InvalidValueException(detail=f"{required}: is empty. Send a name.")
         self._check_unique(name, document)
@@ -395,6 +405,20 @@ class DirectoryStorage(ScimStorage):
         for name, resource_id in found:
             self.check_time()
             yield self._read(name, resource_id, with_members=with_members)
+
+    def _first_bytes(self, found: Iterable[tuple[str, str]], *, with_members: bool) -> Iterator[tuple[str, str]]:
+        """Yield types and ids of resources until these have `PAGE_BYTES_MAX` bytes together, but at least one.
+
+        A page may have fewer resources than requested (RFC 7644, section 3.4.2.4).
+        """
+        byte_count = 0
+        for name, resource_id in found:
+            if byte_count > PAGE_BYTES_MAX:
+                return
+            has_members = name == GROUP and with_members
+            related = self._members if has_members else self._groups if name == USER else {}
+            byte_count += len(self._documents[name][resource_id]) + _REFERENCE_BYTES * len(related.get(resource_id, ()))
+            yield name, resource_id
 
     def _match_and_sort(
         self, candidates: Sequence[tuple[str, str]], search_request: SearchRequest[Any]

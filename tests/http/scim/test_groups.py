@@ -243,6 +243,24 @@ def test_filters_and_paths_have_a_limited_length(scim: Any) -> None:
         assert "at most 1,000 characters" in response.json()["detail"]
 
 
+def test_a_page_has_a_limited_size(scim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = {"displayName": "x" * 256, "members": values("u0", "u1", "u2")}
+    ids = [scim("POST", "/Groups", group).json()["id"] for _ in range(5)]
+    assert_scim_error(scim("POST", "/Groups", group | {"displayName": "x" * 257}), 400)
+    monkeypatch.setattr(storage, "PAGE_BYTES_MAX", 5_000)
+    found, start = [], 1
+    while start <= 5:
+        query = f"filter=displayName eq {json.dumps(group['displayName'])}&startIndex={start}"
+        page = scim("GET", f"/Groups?{query}").json()
+        assert page["totalResults"] == 5
+        assert 1 <= page["itemsPerPage"] == len(page["Resources"]) < 5
+        found += [one["id"] for one in page["Resources"]]
+        start += page["itemsPerPage"]
+    assert found == sorted(ids)
+    users = scim("GET", "/Users?count=100").json()
+    assert (users["totalResults"] > MEMBER_COUNT - 1, 1 <= users["itemsPerPage"] < 10) == (True, True)
+
+
 def test_a_bug_in_a_bulk_request_undoes_all_of_it(scim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError
