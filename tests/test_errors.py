@@ -130,8 +130,14 @@ def test_jwts_are_redacted_wherever_they_are(text: str, expected: str) -> None:
     [
         *("HarleyJames.van.Dyke@example.com", "RileyJ-Smith.sales.emea", "eyJ.a.b", "eyJhIjoxfQ.a.b", f"{JWT[:-5]}."),
         jwt('{"alg":' + "[" * 5_500),
+        # Escapes in JSON, whose last digit is not the beginning of a JWT.
+        *(json.dumps(f"{character}{JWT[1:]}") for character in "\x0e\x1eî"),
+        json.dumps(f"\x0e{JWT[1:]}").replace("\\u000e", "\\u000E"),
     ],
-    ids=["name", "group", "mark", "no algorithm", "no signature", "deep"],
+    ids=[
+        *("name", "group", "mark", "no algorithm", "no signature", "deep"),
+        *("escape", "another escape", "escaped letter", "capital escape"),
+    ],
 )
 def test_what_is_no_jwt_stays(text: str) -> None:
     assert redact_keys(text) == text

@@ -41,7 +41,8 @@ _WORD = re.compile(r"[^_]+")
 _KEY = re.compile(r"es_(?P<kind>ingest|read|sync|scim|admin)_[0-9A-Za-z]{32,}")
 # The beginning of a JWT in base64url: its header begins with `{"`, possibly with white space before the quotation mark.
 JWT_MARK = "e(?:y[AIJKL]|w[k0o])"
-_JWT_MARK = re.compile(JWT_MARK)
+# In JSON, the first letter may be the last digit of an escape such as `\u000e`, which must stay whole.
+_JWT_MARK = re.compile(rf"(?<!\\u[0-9a-fA-F]{{3}}){JWT_MARK}")
 _JWT_HEADER_CHARACTERS_MIN = 16
 _JWT_HEADER_CHARACTERS_MAX = 8_192
 _JWT_HEADER_START = re.compile(rb'\{[ \t\r\n]*"[ -~\t\r\n]*')

@@ -24,6 +24,7 @@ from embedsink.audit.trail import AuditTrail, audit_files
 from embedsink.audit.verify import verify_trail
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import new_token
 from embedsink.backup.source import open_other_files
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Unavailable
@@ -199,6 +200,23 @@ def test_tampering_is_detected(tmp_path: Path, change: str) -> None:
     assert problems(trail) == []
     tampered(trail, change)
     assert problems(trail) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"{'x' * 222} {new_token(KeyKind.ADMIN)}", "x es_admin_…"),
+        ("\x0eyJhbGciOiJub25lIn0.a.b", "\x0eyJhbGciOiJub25lIn0.a.b"),
+    ],
+    ids=["key at the limit", "escape"],
+)
+def test_texts_of_readers_leave_no_key_and_break_no_line(tmp_path: Path, text: str, kept: str) -> None:
+    trail = trail_in(tmp_path)
+    trail.append([replace(login(), actor_label=text, detail={"parameters": {"tenant": text}})])
+    entry = json.loads(lines_of(trail)[-1])
+    for stored in (entry["actor_label"], entry["detail"]["parameters"]["tenant"]):
+        assert kept in stored
+        assert text[-20:] not in stored or kept == text
 
 
 def test_only_whole_old_days_expire_and_an_entry_records_it(tmp_path: Path) -> None:

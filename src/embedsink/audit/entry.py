@@ -133,8 +133,9 @@ def encode(entry: Entry, *, number: int, previous: str | None) -> bytes:
 
 
 def _shorten(value: Any) -> Any:
-    """Return a value with shortened texts and lists."""
+    """Return a value with shortened texts and lists. Keys are redacted first, because a part of a key would stay."""
     if isinstance(value, str):
+        value = redact_keys(value)
         return value if len(value) <= TEXT_CHARACTERS_MAX else f"{value[: TEXT_CHARACTERS_MAX - 1]}…"
     if isinstance(value, Mapping):
         return {_shorten(str(name)): _shorten(item) for name, item in value.items()}

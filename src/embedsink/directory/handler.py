@@ -25,7 +25,7 @@ from scim2_server.requests import ScimRequest
 from scim2_server.responses import ScimResponse
 from scim2_server.service import ScimService
 
-from embedsink.directory.limits import check_value_count
+from embedsink.directory.limits import NO_MEMBER_ID, check_value_count
 from embedsink.directory.storage import GROUP, DirectoryStorage
 
 # A larger `startIndex` can't be written as JSON.
@@ -206,6 +206,6 @@ def _member_ids(value: Any) -> set[str]:
     for entry in entries:
         names = {name.lower(): one for name, one in entry.items()} if isinstance(entry, dict) else {}
         if not isinstance(names.get("value"), str):
-            raise InvalidValueException(detail='members: an entry has no id. Send a list such as [{"value": "<id>"}].')
+            raise InvalidValueException(detail=NO_MEMBER_ID)
         ids.add(names["value"].lower())
     return ids

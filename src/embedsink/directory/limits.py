@@ -7,6 +7,8 @@ import orjson
 from scim2_models import InvalidFilterException, InvalidPathException, InvalidValueException, PayloadTooLargeException
 from scim2_server.requests import ScimRequest
 
+from embedsink.errors import preview
+
 # The maximum size of a PATCH, a bulk request and a search. Each of their operations and filters takes time.
 SHORT_BODY_BYTES_MAX = 262_144
 # A request with many operations delays ingest, because its body is parsed at once.
@@ -17,8 +19,11 @@ URNS_MAX = 1_000
 ATTRIBUTES_MAX = 100
 # A filter or a path takes time for each comparison and each value that it is compared with.
 TEXT_CHARACTERS_MAX = 1_000
-# A PATCH compares each value that it adds or removes with each stored value of the attribute. Members are not compared.
+# The library builds an object of each value, and a PATCH compares each value that it adds or removes with each stored
+# value of the attribute. Members are not compared.
 VALUES_MAX = 200
+PATCH_OPERATIONS_MAX = 1_000
+NO_MEMBER_ID = 'members: an entry has no id. Send a list such as [{"value": "<id>"}].'
 _URN = "urn:"
 _FILTER = "filter"
 _LIMITED_TEXTS = (_FILTER, "path", "sortby")
@@ -29,10 +34,11 @@ def check_request(request: ScimRequest) -> None:
     """Check a request before the library reads it.
 
     Raises:
-        PayloadTooLargeException: the body has too many bytes or URNs.
+        PayloadTooLargeException: the body has too many bytes, operations or URNs.
         InvalidFilterException: a filter is too long.
         InvalidPathException: a path or the name of an attribute is too long.
-        InvalidValueException: too many attributes are requested or excluded.
+        InvalidValueException: too many attributes are requested or excluded, an attribute has too many values, or a
+            member has no id.
     """
     endpoint = request.path.rpartition("/")[2].lower()
     is_short = request.method == "PATCH" or endpoint in ("bulk", ".search")
@@ -46,8 +52,11 @@ def check_request(request: ScimRequest) -> None:
     except ValueError:
         return  # The library answers with the error of the protocol.
     urn_count = 0
+    operations_max = BULK_OPERATIONS_MAX if endpoint == "bulk" else PATCH_OPERATIONS_MAX
     for name, value in _members(body):
         _check_member(name, value)
+        if isinstance(value, list):
+            _check_list(name, value, operations_max=operations_max)
         urn_count += (_URN in name) + (isinstance(value, str) and _URN in value)
     if urn_count > URNS_MAX:
         raise PayloadTooLargeException(detail=f"The body has more than {URNS_MAX:,} URNs. Send fewer.")
@@ -61,7 +70,7 @@ def check_value_count(attributes: Mapping[str, Any]) -> None:
     """
     for name, value in attributes.items():
         if isinstance(value, list) and len(value) > VALUES_MAX:
-            raise InvalidValueException(detail=f"{name}: has more than {VALUES_MAX} values. Send fewer.")
+            raise InvalidValueException(detail=f"{preview(name)}: has more than {VALUES_MAX} values. Send fewer.")
         if isinstance(value, dict):  # an extension of the schema
             check_value_count(value)
 
@@ -91,6 +100,26 @@ def _check_member(name: str, value: Any) -> None:
             raise InvalidValueException(detail=f"A request can name at most {ATTRIBUTES_MAX} attributes. Name fewer.")
         if any(isinstance(one, str) and len(one) > TEXT_CHARACTERS_MAX for one in value):
             raise _too_long_error("path")
+
+
+def _check_list(name: str, items: list[Any], *, operations_max: int) -> None:
+    """Check the number of items of an array in a body."""
+    lower_name = name.lower()
+    if lower_name == "operations" and len(items) > operations_max:
+        raise PayloadTooLargeException(detail=f"The request has more than {operations_max:,} operations. Split it.")
+    if lower_name == "members" and not all(map(_has_id, items)):
+        raise InvalidValueException(detail=NO_MEMBER_ID)
+    # In a PATCH, the members are in `value`.
+    is_unlimited = lower_name in ("operations", "members") or (lower_name == "value" and all(map(_has_id, items)))
+    if not is_unlimited and len(items) > VALUES_MAX:
+        raise InvalidValueException(detail=f"{preview(name)}: has more than {VALUES_MAX} values. Send fewer.")
+
+
+def _has_id(member: Any) -> bool:
+    """Return whether a member of a group has an id. Names ignore case (RFC 7643, section 2.1)."""
+    return isinstance(member, dict) and any(
+        isinstance(value, str) and name.lower() == "value" for name, value in member.items()
+    )
 
 
 def _too_long_error(noun: str) -> InvalidFilterException | InvalidPathException:

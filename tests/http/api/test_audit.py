@@ -201,6 +201,10 @@ def test_changes_of_keys_are_recorded_once_with_their_author(site: Site) -> None
             return False  # The edit ends responses with the previous scope.
 
     wait_until(is_edited, description="edited")
+    wait_until(
+        lambda: any(one["number"] > before for one in site.entries("&action=key_changed")),
+        description="the edit is recorded",
+    )
     document["keys"].remove(entry)
     (data / "keys.json").write_text(json.dumps(document))
     wait_until(lambda: bool(site.entries("&action=key_removed")), description="the removal is recorded")
