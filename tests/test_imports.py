@@ -14,6 +14,7 @@ LAYERS = [
     {"reasons", "net", "durable_files", "permissions", "browser"},
     {"errors", "key_scope", "clock_watch"},
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
+    {"privacy"},
     {"settings", "store", "audit"},
     {"ingest", "loader", "reports"},
     {"directory"},

@@ -1,5 +1,5 @@
 -- One row per incomplete stored rejection: without an id, reason, detail, key or time, replayed before its receipt, with an
--- unknown encoding, a missing piece or a length other than raw_length, or with only one of whole_bytes and whole_sha256.
+-- unknown encoding, a missing piece or a length other than raw_length, or whole_sha256 without whole_bytes.
 -- What to do: the rejection can't be replayed. Report it with a copy of the data folder, then run `embedsink rebuild`.
 with rest as (
     select quarantine_id, count(*) as piece_count, max(piece) as last_piece, sum(length(raw)) as rest_length
@@ -18,5 +18,5 @@ where quarantine_id is null
    or raw_encoding <> 'base64'
    or raw_length is distinct from length(raw) + coalesce(rest_length, 0)
    or piece_count <> last_piece
-   or (whole_bytes is null) <> (whole_sha256 is null)
+   or (whole_bytes is null and whole_sha256 is not null)
 order by ingest_seq;

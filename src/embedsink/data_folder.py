@@ -18,7 +18,7 @@ LOSS_NOTE_PREFIX = "lost-"
 _OWN_NAMES = frozenset(
     [
         *("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt"),
-        *("keys", "identity", "lock", "audit"),
+        *("keys", "identity", "privacy", "privacy_secrets", "lock", "audit"),
     ]
 )
 
@@ -37,6 +37,8 @@ class DataFolder:
         self.rebuilt = path / "rebuilt.duckdb"  # a store while it is being rebuilt
         self.keys = path / "keys.json"
         self.identity = path / "identity.toml"
+        self.privacy_rules = path / "privacy.toml"
+        self.privacy_secrets = path / "privacy_secrets.json"
         self.audit = path / "audit"  # the audit trail
         self.audit_lock = path / "audit.lock"
         self.dashboards = path / "dashboards"  # the operator's own dashboards

@@ -2,6 +2,7 @@
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number
 from embedsink.key_scope import EVERYTHING
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, is_segment_or_part, read_loss_note, segment_numbers
+from embedsink.privacy.hashing import SecretFile
+from embedsink.privacy.rules import Rule, read_privacy_rules
 from embedsink.reports.catalog import all_reports, missing_reports_warning
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
@@ -73,6 +76,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         _examine_folder(folder),
         _examine_keys(folder),
         _examine_identity(folder),
+        _examine_privacy(folder),
         _examine_audit(folder),
     ]
 
@@ -375,6 +379,17 @@ def _examine_identity(folder: DataFolder) -> Finding:
         return _problem("identity", str(error))
     login = "none" if identity.login is None else identity.login.issuer
     return _ok("identity", f"issuers of access tokens: {len(identity.issuers):,}. Provider of logins: {login}.")
+
+
+def _examine_privacy(folder: DataFolder) -> Finding:
+    """Check that `privacy.toml` and the secrets of its hashes can be read, and count the rules."""
+    try:
+        rules = read_privacy_rules(folder.privacy_rules).of_all_fields()
+        secret_count = len(SecretFile(folder.privacy_secrets).read())
+    except EmbedsinkError as error:
+        return _problem("privacy", str(error))
+    counts = Counter(rules.values())
+    return _ok("privacy", f"fields kept: {counts[Rule.KEEP]} of {len(rules)}. Secrets of hashes: {secret_count}.")
 
 
 def _examine_audit(folder: DataFolder) -> Finding:

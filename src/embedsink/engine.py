@@ -36,6 +36,9 @@ from embedsink.key_scope import EVERYTHING
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
+from embedsink.privacy.hashing import SecretFile
+from embedsink.privacy.redaction import Privacy
+from embedsink.privacy.rules import read_privacy_rules
 from embedsink.reports.number_cipher import NumberCipher
 from embedsink.settings import Settings
 from embedsink.store.database import Store
@@ -130,6 +133,7 @@ class Engine:
     directory: Directory
     load_notifier: LoadNotifier
     audit: Recorder
+    privacy: Privacy
 
     def __init__(
         self,
@@ -183,7 +187,8 @@ class Engine:
     def _open(self, closers: AsyncExitStack) -> None:
         """Open all parts. `closers` closes them in reverse order, even if opening a later part fails."""
         settings = self.settings
-        self.store = Store(self.folder.store, _store_limits(settings))
+        self.privacy = _read_privacy(self.folder)
+        self.store = Store(self.folder.store, _store_limits(settings), stored_tenants=self.privacy.stored_tenants)
         self.loader = self._create_loader()
         # Don't wait for queries: the loader is closed first, and closes the store, which ends them.
         closers.callback(self.reader_threads.shutdown, wait=False)
@@ -396,6 +401,18 @@ def _exposure_message(folder: DataFolder, exposed_paths: list[Path]) -> str:
         f"{exposed_paths[0]}{remainder}: other users may read or change it, and this user can't change its "
         f"permissions. As the owner, run `chmod -R g-w,o= {folder.path}`."
     )
+
+
+def _read_privacy(folder: DataFolder) -> Privacy:
+    """Return the privacy rules of a data folder. The first rule that hashes creates a secret.
+
+    Raises:
+        Misconfigured: a file of the rules or secrets can't be read, or is invalid.
+        OSError: the secret can't be written.
+    """
+    rules = read_privacy_rules(folder.privacy_rules)
+    secret_file = SecretFile(folder.privacy_secrets)
+    return Privacy(rules, secret_file.read_or_create() if rules.has_hashes else secret_file.read())
 
 
 def _store_limits(settings: Settings) -> StoreLimits:

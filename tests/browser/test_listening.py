@@ -224,6 +224,18 @@ def test_two_iframes_are_two_sessions_with_separate_numbers(stage: Stage) -> Non
     assert sorted([event["seq"] for event in delivery["events"]] for delivery in deliveries) == [[0, 1], [0, 1, 2]]
 
 
+def test_an_opt_out_is_sent_with_each_event_from_then_on(stage: Stage) -> None:
+    page = stage.open(stage.host_page(options="{ context: (window.context = { viewer: 'u_1' }) }"))
+    embed_in(page).evaluate("view('/a')")
+    stage.delivered(1, at_once=page)
+    page.evaluate("() => { context.optedOut = 'yes'; }")
+    embed_in(page).evaluate("view('/b')")
+    first, second = stage.delivered(2, at_once=page)
+    assert "optedOut" not in first
+    assert (second["optedOut"], second["context"]["viewer"]) == (True, "u_1")
+    assert "optedOut" not in second["context"]
+
+
 def test_values_of_ready_are_in_the_context_unless_the_host_sets_them(stage: Stage) -> None:
     page = stage.open(stage.host_page(options="{ context: { viewer: 'u_1', tenant: 'hosts-own' } }"))
     embed_in(page).evaluate("ready(12, 'acme'); view('/a')")

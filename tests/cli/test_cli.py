@@ -47,6 +47,9 @@ COMMANDS = [
     ["quarantine", "show"],
     ["quarantine", "replay"],
     ["quarantine", "purge"],
+    ["privacy", "show"],
+    ["privacy", "hash"],
+    ["privacy", "rotate-secret"],
     ["sync-result"],
     ["backup"],
     ["restore"],
@@ -309,7 +312,8 @@ def test_wrong_use_is_exit_code_2(data: Path, words: list[str], run_command: Run
 def test_an_empty_data_folder_name_is_wrong_use(command: list[str], tmp_path: Path, run_command: RunCommand) -> None:
     needed = {"create": ["--kind", "read"], "export": ["-o", "out.csv"], "import": [__file__]}
     needed |= {"render": ["overview", "-o", "out.svg"], "backup": ["target"], "restore": ["target"]}
-    words = [*command, *needed.get(command[-1], ["x"] if command[-1] in ("revoke", "show") else [])]
+    needed |= {"hash": ["viewer", "ann"], "revoke": ["x"]}
+    words = [*command, *(["x"] if command == ["quarantine", "show"] else needed.get(command[-1], []))]
     with chdir(tmp_path):
         for done in (run_command(*words, "--data", ""), run_command(*words, EMBEDSINK_DATA="")):
             assert_failed(done, "is empty", code=2)
@@ -729,6 +733,35 @@ def test_rejections_are_listed_shown_and_replayed(data: Path, run_command: RunCo
     )
     replayed = run_command("quarantine", "replay", "--data", data)
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
+
+
+def test_privacy_rules_hashes_and_secrets(tmp_path: Path, run_command: RunCommand) -> None:
+    data = make_folder(tmp_path / "data").path
+    shown = run_command("privacy", "show", "--data", data)
+    assert re.search(r"^ *viewer +keep +keep$", shown.stdout, re.MULTILINE)
+    assert "privacy.toml does not exist, so every field is kept" in shown.stderr
+    (data / "privacy.toml").write_text('preset = "strict"\nopt_out = "anonymize"\n')
+    shown = run_command("privacy", "show", "--data", data)
+    assert re.search(r"^ *viewer +hash +drop$", shown.stdout, re.MULTILINE)
+    assert_failed(run_command("privacy", "hash", "viewer", "ann", "--data", data), "does not exist. The first start")
+    assert run_command("privacy", "rotate-secret", "--data", data).returncode == 0
+    [first] = run_command("privacy", "hash", "viewer", "ann", "--data", data).stdout.split()
+    result = run_command("privacy", "rotate-secret", "--data", data)
+    assert "has 2 secrets now. Restart the server to use the new one." in result.stderr
+    [second, former] = run_command("privacy", "hash", "viewer", "ann", "--data", data).stdout.split()
+    assert (former, len({first, second})) == (first, 2)
+    assert "has 1 secrets" not in run_command("privacy", "rotate-secret", "--forget-former", "--data", data).stderr
+    [third] = run_command("privacy", "hash", "viewer", "ann", "--data", data).stdout.split()
+    assert third not in (first, second)
+    wrong = run_command("privacy", "hash", "vewer", "ann", "--data", data)
+    assert (wrong.returncode, 'Did you mean "viewer"?' in wrong.stderr) == (2, True)
+    actions = [
+        json.loads(line) for line in run_command("audit", "--format", "ndjson", "--data", data).stdout.splitlines()
+    ]
+    assert [one["target"] for one in actions] == ["privacy_secrets.json"] * 3
+    (data / "privacy.toml").write_text("[fields]\nviewer = 1\n")
+    started = run_command("serve", "--data", data, "--port", str(free_port()))
+    assert (started.returncode, "fields.viewer: 1 is not a rule." in started.stderr) == (1, True)
 
 
 def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path, run_command: RunCommand) -> None:

@@ -3,7 +3,9 @@
 import base64
 import gzip
 import json
+import re
 import zlib
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -17,6 +19,7 @@ from embedsink.key_scope import KeyScope
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.reasons import Reason
 from tests.support.envelopes import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, parse_body, view
+from tests.support.redaction import storable, storable_rejection
 
 CONTEXT = {
     "deployment": 12,
@@ -40,7 +43,7 @@ def ids() -> Iterator[str]:
 
 def encoded(parsed: ParsedDelivery) -> bytes:
     new_ids = ids()
-    return delivery_lines(parsed, key_id="k_1", new_id=lambda: next(new_ids))
+    return delivery_lines(storable(parsed), key_id="k_1", new_id=lambda: next(new_ids))
 
 
 def lines_of(body: Any, **options: Any) -> list[dict[str, Any]]:
@@ -177,7 +180,9 @@ def test_an_ndjson_line_that_is_not_json_is_stored_unchanged() -> None:
 )
 def test_a_refused_body_is_stored_as_text_or_as_base64(raw: bytes, stored: dict[str, str]) -> None:
     rejection = Rejection(None, Reason.NOT_JSON, "body: Expecting value. Send JSON.", raw)
-    line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1")
+    line = body_rejection_line(
+        storable_rejection(rejection), received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"
+    )
 
     assert line.endswith(b"\n")
     assert b"\n" not in line[:-1]
@@ -231,10 +236,29 @@ def test_two_keys_as_names_in_one_object_remain_two_names() -> None:
     assert sorted(line["extra"].values()) == [1, 2]
 
 
+@pytest.mark.parametrize("space", [" ", "\n", "\t", "\r\n"])
+def test_a_jwt_with_white_space_is_redacted(space: str) -> None:
+    parts = [urlsafe_b64encode(f'{{{space}"alg":"RS256"}}'.encode()).decode().rstrip("=")] * 2
+    (line,) = lines_of(view({"path": ".".join([*parts, "c2lnbmF0dXJl"])}))
+
+    assert re.fullmatch(r"jwt_…\w{8}", line["envelope"]["payload"]["path"])
+
+
+@pytest.mark.parametrize("character", ["\x0e", "\x1e"])
+def test_an_escape_before_the_rest_of_a_jwt_stays_whole(character: str) -> None:
+    (line,) = lines_of(view({"path": f"/{character}{JWT[1:]}", "title": "eyJ es_"}))
+
+    assert line["envelope"]["payload"]["path"] == f"/{character}{JWT[1:]}"
+
+
 @pytest.mark.parametrize("around", [b'{"key": "%b", }', b'"\xff%b"', b'\x00"%b"', b"es_%b", b"%b\xff"])
 def test_the_line_of_a_refused_body_contains_no_key(around: bytes) -> None:
     rejection = Rejection(None, Reason.NOT_JSON, "body: it.", around % KEY.encode())
-    line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"))
+    line = json.loads(
+        body_rejection_line(
+            storable_rejection(rejection), received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"
+        )
+    )
 
     raw = base64.b64decode(line["raw"]) if "raw_encoding" in line else line["raw"].encode()
     assert raw == around % KEY_CUT.encode()
@@ -253,7 +277,11 @@ def test_the_line_of_a_refused_body_contains_no_key(around: bytes) -> None:
 def test_no_key_can_be_recovered_from_a_body_that_is_no_text(encode: Callable[[str], bytes], secret: str) -> None:
     body = encode(f'{{"key": "{secret}", "events": []}}')
     rejection = Rejection(None, Reason.NOT_UTF8, "body: it.", body)
-    line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"))
+    line = json.loads(
+        body_rejection_line(
+            storable_rejection(rejection), received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"
+        )
+    )
     raw = base64.b64decode(line["raw"])
     assert secret.encode() not in raw.replace(b"\0", b"").replace(b"\xff", b"")
     with pytest.raises(zlib.error):

@@ -23,6 +23,7 @@ from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.ingest.worker import LENGTHS, decode_result, encode_job, serve
 from embedsink.ingest.worker_process import IngestWorker
 from embedsink.key_scope import KeyScope
+from embedsink.privacy.redaction import Privacy
 from embedsink.protocol.delivery import Rules
 from tests.support.envelopes import ID, KEY, view
 from tests.support.servers import wait_until
@@ -32,7 +33,7 @@ RULES = Rules()
 
 
 def job(body: bytes, **members: object) -> ParseJob:
-    plain = ParseJob(body, "", False, 1_763_596_800_000, "k_1", KeyScope())
+    plain = ParseJob(body, "", False, 1_763_596_800_000, "k_1", KeyScope(), Privacy())
     return replace(plain, **members)  # type: ignore[arg-type]
 
 

@@ -44,6 +44,7 @@ from tests.support.crash_harness import CrashHarness, Server, senders
 from tests.support.disks import mounted
 from tests.support.envelopes import event_or_action, view
 from tests.support.given import write_segment
+from tests.support.redaction import storable, storable_rejection
 from tests.support.servers import fetch, wait_until
 from tests.support.stores import make_folder
 
@@ -839,11 +840,16 @@ def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> P
     if quarantined:
         bodies = [b'{"x":"' + os.urandom(500_000).hex().encode() for _ in range(8)]
         rejections = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
-        lines = [body_rejection_line(one, received_at=1, key_id="k_1", new_id=uuid4) for one in rejections]
+        lines = [
+            body_rejection_line(storable_rejection(one), received_at=1, key_id="k_1", new_id=uuid4)
+            for one in rejections
+        ]
     else:
         texts = [os.urandom(31_000).hex() for _ in range(128)]
         errors = [event_or_action("event:error", {"message": text}) for text in texts]
-        lines = [delivery_lines(parse(json.dumps(one).encode(), 1), key_id="k_1", new_id=uuid4) for one in errors]
+        lines = [
+            delivery_lines(storable(parse(json.dumps(one).encode(), 1)), key_id="k_1", new_id=uuid4) for one in errors
+        ]
     path = folder.journal / f"{number:012d}-00000000.ndjson"
     path.write_bytes(b"".join(line + trailer(line) for line in lines))
     return path

@@ -16,6 +16,7 @@ from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.reasons import Reason
 from tests.support.envelopes import ID, PAYLOADS, RECEIVED_AT, event_or_action, parse_body, view
+from tests.support.redaction import storable, storable_rejection
 
 Path = tuple[int | str, ...]
 
@@ -145,7 +146,10 @@ def outcome_of(body: bytes, *, ndjson: bool = False) -> Refused | ParsedDelivery
     assert refusal.reason in BODY_REASONS
     assert_printable(str(refusal))
     rejection = Rejection(None, refusal.reason, str(refusal), body)
-    assert_lines(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=object), count=1)
+    assert_lines(
+        body_rejection_line(storable_rejection(rejection), received_at=RECEIVED_AT, key_id="k_1", new_id=object),
+        count=1,
+    )
     return refusal
 
 
@@ -155,7 +159,7 @@ def assert_adds_up(parsed: ParsedDelivery) -> None:
     assert set(indexes) <= set(range(parsed.received_count))
     for rejection in parsed.rejected:
         assert_printable(rejection.detail)
-    lines = delivery_lines(parsed, key_id="k_1", new_id=object)
+    lines = delivery_lines(storable(parsed), key_id="k_1", new_id=object)
     assert_lines(lines, count=parsed.received_count + len(parsed.lost))
     assert parsed.received_count or parsed.lost
 

@@ -12,6 +12,7 @@ from embedsink.store.database import Store
 from embedsink.store.ledger import LoadCounts
 from tests.protocol.cases import Case, read_cases
 from tests.support.envelopes import RECEIVED_AT
+from tests.support.redaction import storable, storable_rejection
 
 
 def outcome(case: Case) -> ParsedDelivery | Refused:
@@ -23,9 +24,9 @@ def outcome(case: Case) -> ParsedDelivery | Refused:
 
 def line_or_lines(case: Case, outcome: ParsedDelivery | Refused) -> bytes:
     if isinstance(outcome, ParsedDelivery):
-        return delivery_lines(outcome, key_id="k_1", new_id=uuid4)
+        return delivery_lines(storable(outcome), key_id="k_1", new_id=uuid4)
     rejection = Rejection(None, outcome.reason, str(outcome), case.body)
-    return body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
+    return body_rejection_line(storable_rejection(rejection), received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
 
 
 def load(folder: Path, lines: bytes) -> LoadCounts:

@@ -27,6 +27,7 @@ from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
 from tests.support.loaded_store import LoadedStore, ledger
+from tests.support.redaction import storable, storable_rejection
 from tests.support.stores import make_older
 
 HOUR_MS = 3_600_000
@@ -111,7 +112,9 @@ def test_a_replay_is_deduplicated_from_the_days_before_the_rejection(tmp_path: P
     loaded_store = LoadedStore(tmp_path, StoreLimits(dedup_days=1))
     loaded_store.bodies(view(id=ID))  # resent before the replay
     end = receive_hourly(loaded_store, 30, start=RECEIVED_AT + HOUR_MS)
-    replayed = delivery_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    replayed = delivery_lines(
+        storable(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT)), key_id="k_1", new_id=uuid4
+    )
     assert loaded_store.lines(replayed, replay_line(str(uuid4()), received_at=end)) == ledger(1, duplicate=1)
     loaded_store.store.close()
 
@@ -314,7 +317,7 @@ def test_the_first_result_of_a_job_is_permanent(loaded_store: LoadedStore) -> No
 
 
 def test_syncs_and_envelopes_share_a_segment(loaded_store: LoadedStore) -> None:
-    event = delivery_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    event = delivery_lines(storable(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT)), key_id="k_1", new_id=uuid4)
     assert loaded_store.lines(sync(), event, sync(deployment=2), event) == ledger(2, accepted=1, duplicate=1)
     assert loaded_store.query("select count(*) from sync") == [(2,)]
 
@@ -460,7 +463,7 @@ def test_a_clock_of_the_last_year_is_corrected_to_the_microsecond(loaded_store: 
 def test_the_beginning_and_the_digest_of_the_largest_body_are_stored(loaded_store: LoadedStore, byte: bytes) -> None:
     body = b"x" + byte * (1_048_575 // len(byte))
     rejection = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body)
-    line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
+    line = body_rejection_line(storable_rejection(rejection), received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
     assert loaded_store.lines(line) == ledger(1, quarantined=1)
     columns = "select raw, raw_encoding, raw_length, whole_bytes, whole_sha256, detail from quarantine"
     [(raw, encoding, length, whole_bytes, digest, detail)] = loaded_store.query(columns)
@@ -481,7 +484,7 @@ def test_the_beginning_of_an_envelope_beyond_the_limit_is_stored(
     parsed = ParsedDelivery(
         RECEIVED_AT, catalog_for("svc"), rejected=[Rejection(0, Reason.TOO_LARGE, "too large", b"x" * size)]
     )
-    loaded_store.lines(delivery_lines(parsed, key_id="k_1", new_id=uuid4))
+    loaded_store.lines(delivery_lines(storable(parsed), key_id="k_1", new_id=uuid4))
     assert loaded_store.query("select whole_bytes from quarantine") == [(None if is_whole else size,)]
     kept = (
         "select (select sum(length(raw)) from quarantine) + coalesce((select sum(length(raw)) from quarantine_rest), 0)"
@@ -516,7 +519,7 @@ def test_conflicts_are_stored_within_the_budget_of_their_key_and_day(
 
 
 def test_an_unreadable_segment_changes_nothing(loaded_store: LoadedStore) -> None:
-    good = delivery_lines(parse(json.dumps(view()).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    good = delivery_lines(storable(parse(json.dumps(view()).encode(), RECEIVED_AT)), key_id="k_1", new_id=uuid4)
     with pytest.raises(SqlFailed):
         loaded_store.lines(good, b'{"kind":"event","received_at":"never"}\n')
     assert loaded_store.query("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]

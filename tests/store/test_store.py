@@ -30,6 +30,7 @@ from embedsink.store.sql_files import read_sql, read_views
 from embedsink.store.view_catalog import View, read_catalog
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
 from tests.support.loaded_store import LoadedStore, ledger
+from tests.support.redaction import storable
 from tests.support.stores import make_older, open_copy
 
 
@@ -215,7 +216,7 @@ def test_segments_of_the_usual_size_fit_into_the_usual_memory(
     loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed = parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT)
-    line = delivery_lines(parsed, key_id="key_1", new_id=uuid4)
+    line = delivery_lines(storable(parsed), key_id="key_1", new_id=uuid4)
     line = line.replace(b'"title":"', b'"title":"' + b"x" * (450 - len(line)), 1)
     tries = []
 

@@ -29,6 +29,7 @@ from embedsink.ingest.records import DirectoryChange, delivery_lines, directory_
 from embedsink.journal.segment import trailer
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.validation import parse
+from tests.support.redaction import storable
 
 MONDAY = date(2026, 11, 2)
 ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
@@ -92,7 +93,7 @@ def _lines(event: Given) -> bytes:
     rejections = [(rejection.reason, rejection.detail) for rejection in parsed.rejected]
     assert [reason for reason, _ in rejections] == list(filter(None, [event.get("rejected")])), (event, rejections)
     own_id = uuid4()  # one envelope, one id
-    lines = delivery_lines(parsed, key_id=event.get("key", "k1"), new_id=lambda: own_id)
+    lines = delivery_lines(storable(parsed), key_id=event.get("key", "k1"), new_id=lambda: own_id)
     if "replayed" in event:
         lines += replay_line(str(own_id), received_at=_epoch_ms(event["replayed"]))
     return lines

@@ -12,6 +12,7 @@ from embedsink.store.ledger import LoadCounts
 from embedsink.store.limits import StoreLimits
 from embedsink.store.sql_files import read_sql
 from tests.support.envelopes import RECEIVED_AT
+from tests.support.redaction import storable
 from tests.support.stores import open_store
 
 
@@ -26,7 +27,7 @@ class LoadedStore:
     def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> LoadCounts:
         """Parse these bodies and load them."""
         parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
-        return self.lines(*[delivery_lines(delivery, key_id="k_1", new_id=uuid4) for delivery in parsed])
+        return self.lines(*[delivery_lines(storable(delivery), key_id="k_1", new_id=uuid4) for delivery in parsed])
 
     def lines(self, *lines: bytes) -> LoadCounts:
         """Load these journal lines."""

@@ -38,6 +38,7 @@ from embedsink.store.sql_files import read_sql
 from embedsink.transfer.quarantine import ReplayCounts
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import ID, event_or_action, view
+from tests.support.redaction import storable
 from tests.support.servers import running_server, wait_until
 
 
@@ -50,7 +51,7 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
     async def submit() -> None:
         delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[rejection])
         delivery.sent_at = sent_at
-        lines = delivery_lines(delivery, key_id=entry.key_id, new_id=uuid7)
+        lines = delivery_lines(storable(delivery), key_id=entry.key_id, new_id=uuid7)
         await as_future(partial(server.engine.submit_counted, lines, accepted=0, quarantined=1))
 
     server._runner.run(submit())

@@ -18,6 +18,7 @@ from embedsink.auth.keys import Key, format_time
 from embedsink.data_folder import DataFolder
 from embedsink.durable_files import create_folder, write_durably
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, give_to_owner
+from embedsink.privacy.rules import PrivacyRules
 
 _RECORDED_KEYS = "recorded-keys.json"
 _RECORDED_SETTINGS = "recorded-settings.json"
@@ -61,7 +62,13 @@ def has_recorded_keys(folder: DataFolder) -> bool:
 
 
 def record_settings(
-    folder: DataFolder, settings: Mapping[str, Any], defaults: Mapping[str, Any], identity: Identity, *, actor: str
+    folder: DataFolder,
+    settings: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    *,
+    identity: Identity,
+    privacy: PrivacyRules,
+    actor: str,
 ) -> None:
     """Record the settings that differ from those of the last start; at the first start, from the defaults.
 
@@ -70,13 +77,15 @@ def record_settings(
         settings: the values without secrets, by the name of their variable.
         defaults: the default values.
         identity: the content of `identity.toml`, which has no secrets.
+        privacy: the content of `privacy.toml`.
         actor: the user of the server's process.
 
     Raises the exceptions of `record_key_changes`.
     """
     path = folder.audit / _RECORDED_SETTINGS
     recorded = _read(path) or {**defaults, "version": None}
-    current: dict[str, Any] = {**settings, **_flatten_identity(identity), "version": __version__}
+    files = {**_flatten_identity(identity), **_flatten_privacy(privacy)}
+    current: dict[str, Any] = {**settings, **files, "version": __version__}
     current = json.loads(json.dumps(current))  # as it is read from the file
     names = [name for name in {**current, **recorded} if current.get(name) != recorded.get(name)]
     entries = [
@@ -165,3 +174,13 @@ def _flatten_identity(identity: Identity) -> dict[str, Any]:
         prefix = f"issuers[{issuer.issuer}]"
         fields |= {f"{prefix}.{name}": value for name, value in issuer.model_dump(mode="json").items()}
     return {f"identity.toml: {name}": value for name, value in fields.items()}
+
+
+def _flatten_privacy(privacy: PrivacyRules) -> dict[str, Any]:
+    """Return the values in `privacy.toml` by name, such as `privacy.toml: fields.viewer`, without default values."""
+    values: dict[str, Any] = {f"fields.{name}": rule for name, rule in privacy.fields.items()}
+    if privacy.preset is not None:
+        values["preset"] = privacy.preset
+    if privacy.honors_opt_out:
+        values["opt_out"] = "anonymize"
+    return {f"privacy.toml: {name}": value for name, value in values.items()}

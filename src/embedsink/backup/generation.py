@@ -15,7 +15,8 @@ FORMAT = 1
 _CHUNKS_MEMBER = "pieces"
 # The files that a backup may contain. A forged manifest must not write outside the restored folder.
 _FILE_NAME = re.compile(
-    r"keys\.json|identity\.toml|analytics\.duckdb|(journal|damaged|dashboards|audit)/(?!\.{1,2}$)[^/\0]+"
+    r"keys\.json|identity\.toml|privacy\.toml|privacy_secrets\.json|analytics\.duckdb|"
+    r"(journal|damaged|dashboards|audit)/(?!\.{1,2}$)[^/\0]+"
 )
 
 

@@ -14,7 +14,9 @@ from embedsink.durable_files import create_folder, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, restricted_umask
 
-_KEYS_MODE = 0o600  # Only the owner may read the digests of the tokens.
+# Only the owner may read the digests of the tokens, and the secrets of hashes.
+_PRIVATE_MODE = 0o600
+_PRIVATE_FILES = ("keys.json", "privacy_secrets.json")
 
 
 def restore_backup(backup: Path, folder: DataFolder) -> Generation:
@@ -125,7 +127,7 @@ class _StagingFolder:
         digest = sha256()
         byte_count = 0
         with open(path, "xb", opener=private_opener) as target:
-            mode = _KEYS_MODE if file.name == "keys.json" else FILE_MODE
+            mode = _PRIVATE_MODE if file.name in _PRIVATE_FILES else FILE_MODE
             os.fchmod(target.fileno(), mode)  # Unlike a mode passed to `open`, this is exact: no umask applies.
             for chunk in file.chunks:
                 try:

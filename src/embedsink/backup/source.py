@@ -40,7 +40,7 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
 
 
 def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the damaged segments, the dashboards, the audit trail, the keys and the issuers.
+    """Yield the damaged segments, the dashboards, the audit trail, the keys and the files of rules.
 
     Yield the path in the folder, and the open file.
 
@@ -49,7 +49,7 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
     yield from _open_files(folder.damaged, excluding=_DATABASE_NAME_PART)  # Damaged databases are for bug reports only.
     yield from _open_files(folder.dashboards)
     yield from _read_audit_files(folder.audit)
-    for path in (folder.keys, folder.identity):
+    for path in (folder.keys, folder.identity, folder.privacy_rules, folder.privacy_secrets):
         if file := _open_regular_file(path):
             with file:
                 yield path.name, file

@@ -10,6 +10,8 @@ export interface Context {
   deployment?: number | null;
   /** Overrides the URL of the page, which is sent without query and fragment. */
   page?: string | null;
+  /** The viewer has opted out. If the server's privacy rules say so, it stores the events without personal data. */
+  optedOut?: boolean | null;
 }
 
 /** A message of the embed (spec 6.1), with the fields that the forwarder adds. */

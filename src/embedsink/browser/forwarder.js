@@ -254,7 +254,7 @@ export const forward = (options) => {
           tenant: embedTenant === embedTenant + "" ? embedTenant : null,
         };
       }
-      const host = parse(stringify({ ...context }));
+      const { optedOut, ...host } = parse(stringify({ ...context }));
       // The server rejects every event of a context whose session is not a string.
       const name = host.session && host.session + "";
       // A named session has one sequence of numbers for all iframes, which the next page in this tab continues.
@@ -266,6 +266,8 @@ export const forward = (options) => {
         // Include the key: a page with another key may have to send the event.
         context: stringify({
           key,
+          // The server rejects every event of a delivery whose `optedOut` is not a boolean.
+          optedOut: optedOut ? true : undefined,
           context: {
             page: location.origin + location.pathname,
             ...session.known,
@@ -317,6 +319,7 @@ for (const { src, dataset } of document.querySelectorAll("script"))
       ...dataset,
       context: {
         deployment: +dataset.deployment || undefined,
+        optedOut: dataset.optedOut == "true",
         session: dataset.session,
         tenant: dataset.tenant || undefined,
         viewer: dataset.viewer,

@@ -11,6 +11,7 @@ from embedsink.cli import (
     inspect,
     keys,
     maintenance,
+    privacy,
     quarantine,
     render,
     reports,
@@ -59,6 +60,7 @@ app.command("sync-result", short_help="Record the result of a dbt sync.", epilog
     sync_result.sync_result
 )
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(privacy.app, name="privacy")
 app.command(short_help="Back up a data folder, even while a server runs.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command(short_help="Restore a backup into a new folder.", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command(short_help="Show who did what.", epilog=audit.EXAMPLES)(audit.audit)

@@ -41,7 +41,7 @@ def backup(
 ) -> None:
     """Add a generation to a backup folder, even while a server runs. The command prints the path of its manifest.
 
-    A generation contains every event that was acknowledged before the command began, keys.json, identity.toml,
+    A generation contains every event that was acknowledged before the command began, the files of keys and rules,
     dashboards/, audit/ and the segments in damaged/. Only changes since the last generation are stored, and everything
     is read back to verify it. An interrupted backup adds no generation.
     """

@@ -207,7 +207,8 @@ async def _audit_upkeep(engine: Engine) -> AsyncIterator[None]:
         engine.folder,
         settings.without_secrets(),
         Settings.model_construct().without_secrets(),
-        read_identity(engine.folder.identity),
+        identity=read_identity(engine.folder.identity),
+        privacy=engine.privacy.rules,
         actor=command_line_actor(),
     )
     upkeep = AuditUpkeep(

@@ -47,6 +47,7 @@ class RequestMeta:
         key: the sender's key, once it is found.
         sender: the sender, once its key is found.
         is_ndjson: whether the body is NDJSON.
+        is_opted_out: whether the viewer has opted out, by the header `Sec-GPC: 1` (Global Privacy Control).
     """
 
     scope: Scope
@@ -62,6 +63,7 @@ class RequestMeta:
     key: Key | None = None
     sender: Sender = _UNKNOWN_SENDER
     is_ndjson: bool = False
+    is_opted_out: bool = False
 
     @classmethod
     def parse(cls, scope: Scope) -> "RequestMeta":
@@ -89,6 +91,8 @@ class RequestMeta:
                 meta.encoding = f"{meta.encoding}, {encoding}" if meta.encoding else encoding
             elif name == b"content-length":
                 meta.length = int(value)
+            elif name == b"sec-gpc":
+                meta.is_opted_out = value.strip() == b"1"
         meta.header_token = parse_bearer_token(authorization, scope["query_string"].decode("latin-1"))
         return meta
 
@@ -101,7 +105,16 @@ class RequestMeta:
     def parse_job(self, body: bytes) -> ParseJob:
         """Return the parameters for parsing a body."""
         key = self.valid_key
-        return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.scope)
+        return ParseJob(
+            body=body,
+            encoding=self.encoding,
+            is_ndjson=self.is_ndjson,
+            received_at=now_ms(),
+            key_id=key.key_id,
+            scope=key.scope,
+            privacy=self.engine.privacy,
+            is_opted_out=self.is_opted_out,
+        )
 
 
 class Admission:

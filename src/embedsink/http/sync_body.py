@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from embedsink.engine import now_ms
 from embedsink.errors import preview, redact_keys
+from embedsink.privacy.redaction import Redactor
 from embedsink.protocol.dbt_sync import CUBE_COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.error_messages import describe_error, field_path
 from embedsink.protocol.messages import SAFE_INTEGER_MAX
@@ -93,8 +94,8 @@ def count_field(service_name: str) -> str:
     return f"{service_name}Count"
 
 
-def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) -> Sync | FieldErrors:
-    """Return the sync result in a body, or the errors in its fields.
+def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings, redactor: Redactor) -> Sync | FieldErrors:
+    """Return the sync result in a body as it may be stored, or the errors in its fields.
 
     `deployment` and `job_id` are those of the URL.
 
@@ -109,7 +110,7 @@ def parse_sync(body: bytes, deployment: int, job_id: str, settings: Settings) ->
         return errors
     if errors := _field_errors(value, job_id, settings.service_name):
         return errors
-    sync = _to_sync(value, deployment, settings.service_name)
+    sync = _to_sync(value, deployment, settings.service_name, redactor)
     if errors := _limit_errors(sync, completed_at_text=value["completedAt"]):
         return errors
     return sync
@@ -160,7 +161,7 @@ def _field_errors(value: Any, job_id: str, service_name: str) -> FieldErrors:
     return []
 
 
-def _to_sync(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
+def _to_sync(value: dict[str, Any], deployment: int, service_name: str, redactor: Redactor) -> Sync:
     """Return the record of a valid body."""
     # CUBE_COUNT_FIELD replaces the vendor's field name, so that the digest of a result does not depend on that name.
     result = {
@@ -171,7 +172,7 @@ def _to_sync(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
         "completedAt": value["completedAt"],
         "durationMs": value["durationMs"],
     }
-    extra = _extra_fields(value, service_name)
+    result, extra = redactor.sync(result, _extra_fields(value, service_name))
     digest = digest_of({"result": result, "extra": extra})
     # Responses contain the result, so it must not contain an API key. The journal redacts the extra fields too.
     redacted_result = orjson.loads(redact_keys(encode(result).decode()))

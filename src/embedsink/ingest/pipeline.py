@@ -1,4 +1,4 @@
-"""The steps from a request body to journal lines: decompress, validate, restrict to the key's scope, encode.
+"""The steps from a request body to journal lines: decompress, validate, restrict to the key's scope, redact, encode.
 
 The event loop runs them for small bodies, the worker process for large ones.
 """
@@ -13,6 +13,7 @@ from uuid_utils import uuid7
 from embedsink.errors import Refused
 from embedsink.ingest.records import accepted_lines, body_rejection_line, rejection_lines
 from embedsink.key_scope import KeyScope
+from embedsink.privacy.redaction import Privacy
 from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX, ParsedDelivery, Rejection, Rules
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -42,6 +43,8 @@ class ParseJob:
         received_at: the time of the server's clock, in epoch milliseconds.
         key_id: the id of the sender's key.
         scope: the scope of the sender's key.
+        privacy: the privacy rules of the server.
+        is_opted_out: whether the viewer has opted out, by the header `Sec-GPC`.
     """
 
     body: bytes
@@ -50,6 +53,8 @@ class ParseJob:
     received_at: int
     key_id: str
     scope: KeyScope
+    privacy: Privacy
+    is_opted_out: bool = False
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ class ParseResult:
         listed_rejections: the entries for the response's `rejected` list.
         body_token: the API key in the body.
         deployment: the deployment of the context.
-        tenant: the tenant of the context.
+        tenant: the tenant of the context, before redaction.
         refusal: the error if the whole request is refused. An unreadable body is also a rejection.
         body_bytes: the size of the body after decompression.
     """
@@ -94,20 +99,27 @@ def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> Par
         # The sender's rate is charged for decompressed bytes. Decompression stops at the limit.
         body_bytes = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
         return _encode_refused(body, job, refusal, body_bytes)
-    return encode_delivery(parsed, len(body), key_id=job.key_id, scope=job.scope)
+    return encode_delivery(
+        parsed, len(body), job.privacy, key_id=job.key_id, scope=job.scope, is_opted_out=job.is_opted_out
+    )
 
 
-def encode_delivery(parsed: ParsedDelivery, body_bytes: int, *, key_id: str, scope: KeyScope) -> ParseResult:
-    """Restrict a delivery to the scope of its key, and encode its journal lines.
+def encode_delivery(
+    parsed: ParsedDelivery, body_bytes: int, privacy: Privacy, *, key_id: str, scope: KeyScope, is_opted_out: bool
+) -> ParseResult:
+    """Restrict a delivery to the scope of its key, redact it, and encode its journal lines.
 
-    If the delivery names another deployment or tenant, the result has a refusal and no lines.
+    If the delivery names another deployment or tenant, the result has a refusal and no lines. The response to the
+    sender is not redacted.
     """
     try:
         delivery = parsed.restrict_to(scope)
     except Refused as refusal:
         return ParseResult(body_token=parsed.key, refusal=refusal, body_bytes=body_bytes)
+    redactor = privacy.redactor_for(is_opted_out=is_opted_out or parsed.is_opted_out)
+    storable = redactor.delivery(delivery)
     result = ParseResult(
-        accepted_lines=accepted_lines(delivery, key_id=key_id, new_id=uuid7),
+        accepted_lines=accepted_lines(storable, key_id=key_id, new_id=uuid7),
         accepted_count=len(delivery.accepted),
         body_token=parsed.key,
         deployment=delivery.context.get("deployment"),
@@ -117,7 +129,7 @@ def encode_delivery(parsed: ParsedDelivery, body_bytes: int, *, key_id: str, sco
     if delivery.rejected:
         listed = delivery.rejected[:REJECTIONS_LISTED_MAX]
         result.rejected_count = len(delivery.rejected)
-        result.rejection_lines = rejection_lines(delivery, key_id=key_id, new_id=uuid7)
+        result.rejection_lines = rejection_lines(storable, key_id=key_id, new_id=uuid7)
         result.reasons = dict(Counter(rejection.reason for rejection in delivery.rejected))
         result.listed_rejections = [rejection.response_entry() for rejection in listed]
     return result
@@ -177,7 +189,8 @@ def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: in
     if refusal.reason not in _QUARANTINED_REASONS:
         return ParseResult(refusal=refusal, body_bytes=body_bytes)
     rejection = Rejection(None, refusal.reason, str(refusal), body)  # None: a whole body has no index.
-    line = body_rejection_line(rejection, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
+    storable = job.privacy.redactor_for(is_opted_out=job.is_opted_out).rejection(rejection)
+    line = body_rejection_line(storable, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
     return ParseResult(
         rejected_count=1, rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, body_bytes=body_bytes
     )

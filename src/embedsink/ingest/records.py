@@ -11,9 +11,10 @@ from typing import Any
 
 import orjson
 
-from embedsink.errors import redact_keys
+from embedsink.errors import JWT_MARK, redact_keys
+from embedsink.privacy.redaction import StorableDelivery, StorableRejection
 from embedsink.protocol.dbt_sync import Sync
-from embedsink.protocol.delivery import ParsedDelivery, Rejection
+from embedsink.protocol.delivery import Rejection
 from embedsink.protocol.messages import ENVELOPE_FIELDS
 from embedsink.protocol.strict_json import encode
 
@@ -23,8 +24,8 @@ NewId = Callable[[], object]
 # are truncated to the second size.
 WHOLE_ENVELOPE_BYTES_MAX = 65_536
 TRUNCATED_BYTES = 8_192
-# Every API key contains the first text, and every JWT the second.
-_MARKS_OF_KEYS = (b"es_", b"eyJ")
+# Every API key contains `es_`.
+_MARK_OF_KEY = re.compile(f"es_|{JWT_MARK}".encode())
 _LINE_STARTS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _ASCII_OR_FF = bytes(byte if byte < 0x80 else 0xFF for byte in range(256))
 _SYNC_PREFIX = b'{"kind":"sync",'
@@ -53,13 +54,13 @@ class DirectoryChange:
     members_removed: tuple[str, ...] = ()
 
 
-def delivery_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
+def delivery_lines(parsed: StorableDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
     """Return the journal lines of a delivery: `accepted_lines`, then `rejection_lines`."""
     accepted = accepted_lines(parsed, key_id=key_id, new_id=new_id, delivery_id=delivery_id)
     return accepted + rejection_lines(parsed, key_id=key_id, new_id=new_id)
 
 
-def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
+def accepted_lines(parsed: StorableDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
     """Return a journal line for each accepted envelope, and for each reason for which the client lost events.
 
     Args:
@@ -76,7 +77,7 @@ def accepted_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delive
     return _redact_keys(b"".join(lines))
 
 
-def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> bytes:
+def rejection_lines(parsed: StorableDelivery, *, key_id: str, new_id: NewId) -> bytes:
     """Return a line for each rejection. `new_id` returns the id of a rejection in the quarantine."""
     shared = _shared_members(parsed, key_id)  # JSON without braces
     return _redact_keys(b"".join([_rejection_line(rejection, shared, new_id) for rejection in parsed.rejected]))
@@ -94,7 +95,7 @@ def rejection_count_lines(
     return b"".join(b'{"kind":"counted",%b\n' % encode(count)[1:] for count in counts)
 
 
-def body_rejection_line(rejection: Rejection, *, received_at: int, key_id: str, new_id: NewId) -> bytes:
+def body_rejection_line(rejection: StorableRejection, *, received_at: int, key_id: str, new_id: NewId) -> bytes:
     """Return the line of an unreadable body."""
     shared = encode({"received_at": received_at, "key_id": key_id})[1:-1]  # without braces
     return _redact_keys(_rejection_line(rejection, shared, new_id))
@@ -164,7 +165,7 @@ def read_directory_changes(lines: bytes) -> Iterator[tuple[int, DirectoryChange]
             yield number, change
 
 
-def _shared_members(parsed: ParsedDelivery, key_id: str) -> bytes:
+def _shared_members(parsed: StorableDelivery, key_id: str) -> bytes:
     """Return the members that all lines of a delivery have, as JSON without braces."""
     members = {
         "received_at": parsed.received_at,
@@ -175,7 +176,7 @@ def _shared_members(parsed: ParsedDelivery, key_id: str) -> bytes:
     return encode(members)[1:-1]
 
 
-def _envelope_lines(parsed: ParsedDelivery, shared: bytes, new_id: NewId) -> list[bytes]:
+def _envelope_lines(parsed: StorableDelivery, shared: bytes, new_id: NewId) -> list[bytes]:
     """Return the lines of the accepted envelopes, in pieces that the caller joins once. This is the hot path.
 
     Args:
@@ -210,7 +211,7 @@ def _unknown_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
     return encode({name: value for name, value in members.items() if name not in known})
 
 
-def _loss_lines(parsed: ParsedDelivery, shared: bytes, delivery_id: str | None) -> Iterator[bytes]:
+def _loss_lines(parsed: StorableDelivery, shared: bytes, delivery_id: str | None) -> Iterator[bytes]:
     """Yield a journal line for each reason for which the client lost events. `shared` is JSON without braces.
 
     The id of a line is derived from the delivery's id. So if a delivery is resent, the loader deduplicates its losses.
@@ -225,7 +226,7 @@ def _loss_lines(parsed: ParsedDelivery, shared: bytes, delivery_id: str | None) 
         yield b'{"kind":"lost",%b,%b\n' % (shared, encode(loss)[1:])  # without the opening brace
 
 
-def _first_id(parsed: ParsedDelivery) -> str | None:
+def _first_id(parsed: StorableDelivery) -> str | None:
     """Return the first id of an accepted envelope, else of a rejected envelope; None if no envelope has an id."""
     accepted_ids = (envelope.get("id") for envelope in parsed.accepted)
     rejected_ids = (rejection.id for rejection in parsed.rejected)
@@ -238,7 +239,8 @@ def _first_id(parsed: ParsedDelivery) -> str | None:
 def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes:
     """Return the line of a rejection. `shared` is JSON without braces.
 
-    Large input is truncated. The line then has the size and the digest of the whole input.
+    Large input is truncated. The line then has the size and the digest of the whole input. Of input that privacy rules
+    omit, it has only the size.
     """
     raw = rejection.raw
     members: dict[str, Any] = {
@@ -249,7 +251,9 @@ def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes
     }
     is_body = rejection.index is None
     untruncated_bytes_max = TRUNCATED_BYTES if is_body else WHOLE_ENVELOPE_BYTES_MAX
-    if len(raw) <= untruncated_bytes_max:
+    if rejection.omitted_bytes:
+        members |= {"raw": "", "whole_bytes": rejection.omitted_bytes}
+    elif len(raw) <= untruncated_bytes_max:
         members |= _raw_members(raw)
     else:
         if is_body:  # The detail of an envelope that is too large contains its size.
@@ -296,7 +300,7 @@ def _redact_bytes(raw: bytes) -> bytes:
 
 def _redact_keys(raw: bytes) -> bytes:
     """Return the bytes with all keys and JWTs redacted, so that a stolen data folder contains no usable one."""
-    if not any(mark in raw for mark in _MARKS_OF_KEYS):
+    if _MARK_OF_KEY.search(raw) is None:
         return raw
     # `surrogateescape` preserves bytes that are not UTF-8.
     return redact_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")

@@ -23,6 +23,7 @@ from embedsink.concurrency.priority import lower_priority
 from embedsink.errors import Refused
 from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.key_scope import KeyScope
+from embedsink.privacy.redaction import Privacy
 from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
@@ -39,6 +40,8 @@ def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
             "received_at": job.received_at,
             "key_id": job.key_id,
             "scope": job.scope.variables(),
+            "privacy": job.privacy.members(),
+            "is_opted_out": job.is_opted_out,
         }
     )
     return LENGTHS.pack(len(head), len(job.body)) + head, job.body
@@ -97,7 +100,8 @@ def _decode_job(head: bytes, body: bytes) -> ParseJob:
     scope: dict[str, Any] = members.pop("scope")
     for name in ("deployments", "tenants"):
         scope[name] = None if scope[name] is None else frozenset(scope[name])
-    return ParseJob(body, scope=KeyScope(**scope), **members)
+    privacy = Privacy.from_members(members.pop("privacy"))
+    return ParseJob(body, scope=KeyScope(**scope), privacy=privacy, **members)
 
 
 def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:

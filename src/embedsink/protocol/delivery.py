@@ -62,6 +62,7 @@ class Rejection:
         raw: the bytes to store: a body or NDJSON line as sent, or an envelope encoded again. If a field of the
             delivery is invalid, a delivery of this envelope alone.
         id: the id of the envelope, if it is short text.
+        omitted_bytes: the size of the input if privacy rules omit all of it; else 0.
     """
 
     index: int | None
@@ -69,6 +70,7 @@ class Rejection:
     detail: str
     raw: bytes
     id: str | None = None
+    omitted_bytes: int = 0
 
     def response_entry(self) -> dict[str, Any]:
         """Return the entry for the `rejected` list of the response (docs/wire.md)."""
@@ -89,6 +91,7 @@ class ParsedDelivery:
         key: the API key in the body.
         accepted: the valid envelopes, unchanged and in the order of the body.
         rejected: the rejections, in the order of the body.
+        is_opted_out: whether the viewer has opted out, by the field `optedOut`.
     """
 
     received_at: int
@@ -99,6 +102,7 @@ class ParsedDelivery:
     key: str | None = None
     accepted: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
+    is_opted_out: bool = False
 
     @property
     def received_count(self) -> int:

@@ -95,6 +95,7 @@ def copy_fields(fields: dict[str, Any], parsed: ParsedDelivery) -> None:
     lost = fields.get("lost") or {}
     parsed.lost = {reason: count for reason, count in lost.items() if count > 0}  # Zeros are valid, but no losses.
     parsed.key = fields.get("key")
+    parsed.is_opted_out = fields.get("optedOut") is True
 
 
 def copy_valid_fields(fields: dict[str, Any], parsed: ParsedDelivery, problems: dict[str, Problem]) -> None:
@@ -103,6 +104,8 @@ def copy_valid_fields(fields: dict[str, Any], parsed: ParsedDelivery, problems: 
     The deployment decides which keys may read the rejections, and whether the sender's key may send them.
     """
     copy_fields(_omit(fields, problems), parsed)
+    # An invalid value such as "yes" means that the viewer has opted out.
+    parsed.is_opted_out = fields.get("optedOut") not in (None, False)
     context = fields.get("context")
     if not parsed.context and isinstance(context, dict) and is_safe_integer(context.get("deployment")):
         parsed.context = {"deployment": context["deployment"]}

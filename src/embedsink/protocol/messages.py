@@ -180,6 +180,7 @@ class Delivery(TypedDict, total=False):
     events: Required[list[Any]]
     lost: Lost | None
     key: str | None
+    optedOut: bool | None
 
 
 CONTEXT_FIELDS = frozenset(Context.__annotations__)
@@ -216,6 +217,14 @@ ACTIONS: dict[str, MessageType] = {
     "navigate": MessageType(NavigateTo, "action"),
     "refresh": MessageType(Refresh, "action"),
 }
+# The values of all payload fields that have a list of values.
+ENUMERATED_VALUES = frozenset(
+    value
+    for message_type in (*EVENTS.values(), *ACTIONS.values())
+    for annotation in message_type.payload.__annotations__.values()
+    for value in get_args(annotation)
+    if isinstance(value, str)
+)
 ENVELOPE_FIELDS = frozenset({"id", "seq", "source", "direction", "type", "payload", "timestamp", "surface"})
 
 Validator = SchemaValidator | PluggableSchemaValidator

@@ -36,7 +36,7 @@ from embedsink.store.ledger import Ledger, LoadCounts, count_load
 from embedsink.store.limits import RaisableSetting, StoreLimits
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
-from embedsink.store.reader import Reader
+from embedsink.store.reader import Reader, StoredTenants
 from embedsink.store.revisions import Revisions
 from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
@@ -73,12 +73,19 @@ class _Loaded(NamedTuple):
 
 
 class Store:
-    """The server's database. Any thread may open a reader; the methods that write belong to the thread that loads."""
+    """The server's database. Any thread may open a reader; the methods that write belong to the thread that loads.
 
-    def __init__(self, path: Path, limits: StoreLimits | None = None) -> None:
+    Args:
+        path: the path of the file.
+        limits: the limits; None for the default limits.
+        stored_tenants: returns all forms in which the store may contain the tenants of a scope, such as hashes.
+    """
+
+    def __init__(self, path: Path, limits: StoreLimits | None = None, *, stored_tenants: StoredTenants = list) -> None:
         limits = StoreLimits() if limits is None else limits
         self.path = path
         self.limits = limits
+        self._stored_tenants = stored_tenants
         self.opened_count = 0  # how often `open` has succeeded
         self.ledger = Ledger(self._load_connection)
         self.revisions = Revisions()
@@ -224,7 +231,9 @@ class Store:
                 stack.enter_context(self._threads.raised(cursor, is_needed=not is_short))
                 variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
                 # The reader takes over the resources: closing the reader releases them.
-                reader = Reader(cursor, variables, resources=stack, views=self._views)
+                reader = Reader(
+                    cursor, variables, resources=stack, views=self._views, stored_tenants=self._stored_tenants
+                )
             self._readers.add(reader)
             return reader
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -71,6 +71,7 @@ PORTABLE_EXPRESSIONS = {
 _PYTHON_EXPRESSIONS = {"UUID": "{}::varchar"}
 # An option in a scope. It is not a session variable.
 HIDES_INGEST_SEQ = "hides_ingest_seq"
+StoredTenants = Callable[[Sequence[str]], Sequence[str]]
 OLDER_SNAPSHOT = "An older version of embedsink published it: start the server once, or run `embedsink snapshot`."
 
 
@@ -83,6 +84,7 @@ class Reader:
             `ingest_seq` is null.
         resources: the resources that closing the reader releases.
         views: a cache of the views, which all readers of one open database share.
+        stored_tenants: returns all forms in which the database may contain the tenants of a scope, such as hashes.
     """
 
     def __init__(
@@ -92,10 +94,12 @@ class Reader:
         *,
         resources: contextlib.ExitStack,
         views: dict[str, View] | None = None,
+        stored_tenants: StoredTenants = list,
     ) -> None:
         self._connection = connection
         self._close_lock = threading.Lock()
         self._is_closed = False
+        self._stored_tenants = stored_tenants
         self._variables: dict[str, Any] = {}
         self._hides_ingest_seq = False
         self._temp_table: TempTable | None = None
@@ -340,6 +344,9 @@ class Reader:
         if unknown:
             # Without this check, a misspelt limit of a scope would show other deployments' rows.
             raise ValueError(f"variables {sorted(unknown)}: no view reads them. Valid names: {', '.join(VARIABLES)}.")
+        tenants = variables.get("tenants")
+        if isinstance(tenants, Sequence):
+            variables = {**variables, "tenants": self._stored_tenants(tenants)}
         set_variables(self._connection, variables)
         self._variables |= variables
         if self._temp_table and not self._temp_table.covers(self._variables):

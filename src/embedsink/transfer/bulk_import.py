@@ -181,18 +181,19 @@ def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]
             for half in delivery.halves():
                 yield from _line_batches_of(engine, half)
         else:
-            yield _batch_of_rejection(delivery, refusal, received_at)
+            yield _batch_of_rejection(engine, delivery, refusal, received_at)
     else:
-        yield _batch_of_parsed(delivery, parsed)
+        yield _batch_of_parsed(engine, delivery, parsed)
 
 
-def _batch_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
+def _batch_of_parsed(engine: Engine, delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
     """Return the journal lines of a parsed delivery: the accepted envelopes and the rejections."""
+    storable = engine.privacy.redactor_for(is_opted_out=parsed.is_opted_out).delivery(parsed)
     # Each envelope has an id already, so only rejections need new ids.
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
     # The counts of lost events are deduplicated by `delivery_id`, so it is the same at each import.
     lines = delivery_lines(
-        parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, rejection_ids), delivery_id=delivery.id_seeds[0]
+        storable, key_id=IMPORT_KEY_ID, new_id=partial(next, rejection_ids), delivery_id=delivery.id_seeds[0]
     )
     messages = [delivery.describe(entry.index, entry.reason, entry.detail) for entry in parsed.rejected]
     counts = ImportCounts(accepted=len(parsed.accepted))
@@ -200,10 +201,11 @@ def _batch_of_parsed(delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
     return _LineBatch(lines, counts)
 
 
-def _batch_of_rejection(delivery: Delivery, refusal: Refused, received_at: int) -> _LineBatch:
+def _batch_of_rejection(engine: Engine, delivery: Delivery, refusal: Refused, received_at: int) -> _LineBatch:
     """Return the journal line that quarantines a delivery as a whole, with its counts and message."""
+    rejection = Rejection(index=None, reason=refusal.reason, detail=str(refusal), raw=delivery.body)
     line = body_rejection_line(
-        Rejection(index=None, reason=refusal.reason, detail=str(refusal), raw=delivery.body),
+        engine.privacy.redactor.rejection(rejection),
         received_at=received_at,
         key_id=IMPORT_KEY_ID,
         new_id=lambda: delivery.rejection_id(index=None),  # the same at each import, so that it counts once

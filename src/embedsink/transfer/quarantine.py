@@ -187,7 +187,7 @@ def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID
     envelope_count = 0
     for row in rows:
         if parsed := _parse_again(row, engine):
-            lines.append(_journal_lines(row, parsed))
+            lines.append(_journal_lines(row, parsed, engine))
             envelope_count += len(parsed.accepted)
     return _Batch(
         lines=b"".join(lines),
@@ -221,19 +221,21 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
         parsed = parsed.with_defaults(context, row["sent_at_ms"])
-        parsed = parsed.restrict_to(key.scope if key else EVERYTHING)
+        # The stored tenant may be a hash.
+        parsed = parsed.restrict_to(engine.privacy.stored_scope(key.scope) if key else EVERYTHING)
     except Refused:
         return None
     is_valid = parsed.accepted and not parsed.rejected
     return parsed if is_valid else None
 
 
-def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
+def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery, engine: Engine) -> bytes:
     """Return the journal lines of a parsed rejection: the envelopes, and a mark that the rejection was replayed."""
     quarantine_id = str(row["quarantine_id"])
     # The ids are the same in each replay, so that the loader deduplicates the envelopes and the losses.
     new_id = partial(next, _stable_ids(UUID(quarantine_id)))
-    lines = delivery_lines(parsed, key_id=row["key_id"], new_id=new_id, delivery_id=quarantine_id)
+    storable = engine.privacy.redactor_for(is_opted_out=parsed.is_opted_out).delivery(parsed)
+    lines = delivery_lines(storable, key_id=row["key_id"], new_id=new_id, delivery_id=quarantine_id)
     return lines + replay_line(quarantine_id, received_at=now_ms())
 
 

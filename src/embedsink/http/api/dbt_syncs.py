@@ -77,7 +77,7 @@ async def _record_result(request: Request) -> Response:
     def decode_and_parse() -> tuple[Sync | FieldErrors, int]:
         """Return the result or the errors of its fields, and the size of the body after decompression."""
         content = admission.bodies.decode(body, encoding=encoding)
-        return parse_sync(content, deployment, job_id, engine.settings), len(content)
+        return parse_sync(content, deployment, job_id, engine.settings, engine.privacy.redactor), len(content)
 
     try:
         # In a thread: a body may contain tens of thousands of files, and ingest must not wait for the parser.

@@ -94,7 +94,14 @@ class IngestEndpoint:
         delivery = None if meta.is_ndjson else parse_fast(content, now_ms(), rules)
         if delivery is not None:
             key = meta.valid_key
-            return encode_delivery(delivery, len(content), key_id=key.key_id, scope=key.scope)
+            return encode_delivery(
+                delivery,
+                len(content),
+                meta.engine.privacy,
+                key_id=key.key_id,
+                scope=key.scope,
+                is_opted_out=meta.is_opted_out,
+            )
         # Don't run the full parser, which is slow, for a sender with too many rejections or large bodies.
         self.admission.rates.check_work(meta.sender)
         if _is_slow(content, is_ndjson=meta.is_ndjson):

@@ -1,0 +1,83 @@
+"""`embedsink privacy`: show the privacy rules, compute hashes, and rotate the secret of the hashes."""
+
+from typing import Annotated
+
+import typer
+
+from embedsink.audit.entry import Action
+from embedsink.cli.options import DATA, Data, UsageError, examples
+from embedsink.cli.output import fail, print_message
+from embedsink.cli.recording import recorded
+from embedsink.cli.tables import print_table
+from embedsink.data_folder import DataFolder, require_folder
+
+app = typer.Typer(help="Show privacy rules, and compute hashes.", no_args_is_help=True, rich_markup_mode=None)
+
+COLUMNS = ("field", "rule", "opted_out")
+
+
+@app.command(epilog=examples("embedsink privacy show --data data"))
+def show(data: Data = DATA) -> None:
+    """Print the rule of each field: for most viewers, and for viewers who have opted out.
+
+    The rules are in the file privacy.toml in the data folder. A running server has the rules of its start.
+    """
+    from embedsink.privacy.rules import read_privacy_rules
+
+    folder = DataFolder(require_folder(data))
+    rules = read_privacy_rules(folder.privacy_rules)
+    opted_out = rules.of_all_fields(is_opted_out=True)
+    print_table(COLUMNS, [[name, str(rule), str(opted_out[name])] for name, rule in rules.of_all_fields().items()])
+    if not folder.privacy_rules.exists():
+        print_message(f"{folder.privacy_rules} does not exist, so every field is kept (docs/privacy.md).")
+
+
+@app.command("hash", epilog=examples("embedsink privacy hash viewer ann@example.com --data data"))
+def print_hashes(
+    field: Annotated[str, typer.Argument(metavar="FIELD", help="The field, such as viewer.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The value as the host page sends it.")],
+    data: Data = DATA,
+) -> None:
+    """Print the hashes of a value, so that you can find it in reports: that of the present secret first.
+
+    There is one hash for each secret that the data folder has.
+    """
+    from embedsink.errors import suggestion
+    from embedsink.privacy.hashing import SecretFile, hash_text
+    from embedsink.privacy.rules import FIELDS
+
+    if field not in FIELDS:
+        raise UsageError(f'FIELD: "{field}" is not a field. {suggestion(field, FIELDS)}')
+    folder = DataFolder(require_folder(data))
+    secrets = SecretFile(folder.privacy_secrets).read()
+    if not secrets:
+        fail(f"{folder.privacy_secrets}: does not exist. The first start with a rule that hashes creates it.")
+    for secret in secrets:
+        typer.echo(hash_text(field, text, secret))
+
+
+@app.command(
+    "rotate-secret",
+    epilog=examples(
+        "embedsink privacy rotate-secret --data data", "embedsink privacy rotate-secret --forget-former --data data"
+    ),
+)
+def rotate_secret(
+    forget_former: Annotated[
+        bool,
+        typer.Option("--forget-former", help="Delete the former secrets. Earlier hashes then can't be computed."),
+    ] = False,
+    data: Data = DATA,
+) -> None:
+    """Create a new secret for hashes. After a restart of the server, new events have other hashes than earlier ones.
+
+    So each viewer counts as a new one. The former secrets remain, so that a person is found in earlier events.
+    """
+    from embedsink.privacy.hashing import SecretFile
+
+    folder = DataFolder(require_folder(data))
+    detail = {"forgets_former": forget_former}
+    with recorded(folder, Action.SETTINGS_CHANGED, target=folder.privacy_secrets.name, detail=detail):
+        secrets = SecretFile(folder.privacy_secrets).rotate(keeps_former=not forget_former)
+    secret_count = "one secret" if len(secrets) == 1 else f"{len(secrets)} secrets"
+    print_message(f"{folder.privacy_secrets}: has {secret_count} now. Restart the server to use the new one.")

@@ -1,0 +1,1 @@
+"""Privacy rules: which personal data is stored, and in which form (docs/privacy.md)."""

@@ -1,0 +1,101 @@
+"""Hashes of personal data: HMAC-SHA256 (RFC 2104) with a secret in the data folder."""
+
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from embedsink.durable_files import sync_folder, write_durably
+from embedsink.errors import Misconfigured
+from embedsink.permissions import give_to_owner, restricted_umask
+
+_SECRET_BYTES = 32
+_MODE = 0o600
+_HASH_PREFIX = "h_"
+_HASH_DIGITS = 32  # 128 bits
+_HASH = re.compile(rf"{_HASH_PREFIX}[0-9a-f]{{{_HASH_DIGITS}}}")
+
+
+def hash_text(field: str, text: str, secret: bytes) -> str:
+    """Return the hash of a field's value: `h_` and 32 hexadecimal digits.
+
+    A text in this form is returned unchanged: it was hashed before it was exported, quarantined or sent.
+    """
+    if _HASH.fullmatch(text):
+        return text
+    # The name of the field is part of the input, so that a viewer and a tenant with the same id have different hashes.
+    message = f"{field}\0{text}".encode(errors="surrogatepass")
+    return _HASH_PREFIX + hmac.digest(secret, message, "sha256").hex()[:_HASH_DIGITS]
+
+
+class SecretFile:
+    """The file `privacy_secrets.json`: the secrets, the newest first. The newest one hashes.
+
+    The former ones remain, so that a person is found by the hashes of earlier events.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[bytes]:
+        """Return the secrets, the newest first; an empty list without the file.
+
+        Raises:
+            Misconfigured: the file can't be read or is damaged.
+        """
+        try:
+            content = json.loads(self._path.read_bytes())
+            return [_parse_secret(text) for text in content["secrets"]]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise Misconfigured(f"{self._path}: {error.strerror}. Make it readable for this user.") from None
+        except (ValueError, TypeError, KeyError):
+            raise Misconfigured(
+                f"{self._path}: is damaged. Put a copy back. Without a copy, delete it: new events then get other "
+                "hashes than earlier ones."
+            ) from None
+
+    def read_or_create(self) -> list[bytes]:
+        """Return the secrets, the newest first. Create the file with a new secret if it is missing.
+
+        Raises:
+            Misconfigured: the file can't be read or is damaged.
+            OSError: it can't be written.
+        """
+        return self.read() or self.rotate()
+
+    def rotate(self, *, keeps_former: bool = True) -> list[bytes]:
+        """Add a new secret durably, and return all secrets, the newest first.
+
+        Args:
+            keeps_former: whether the former secrets remain. Without them, no program can compute the hashes of earlier
+                events.
+
+        Raises the exceptions of `read_or_create`.
+        """
+        former = self.read() if keeps_former else []
+        self._write([secrets.token_bytes(_SECRET_BYTES), *former])
+        return self.read()
+
+    def _write(self, values: Sequence[bytes]) -> None:
+        """Replace the file durably."""
+        folder = self._path.parent
+        draft = self._path.with_name(f"{self._path.name}.new")
+        content = json.dumps({"secrets": [value.hex() for value in values]}).encode()
+        with restricted_umask():
+            write_durably(draft, content + b"\n")
+        draft.chmod(_MODE)
+        give_to_owner(draft, folder)
+        draft.replace(self._path)
+        sync_folder(folder)
+
+
+def _parse_secret(text: str) -> bytes:
+    """Return a secret. Raise ValueError if it is too short, or not hexadecimal."""
+    value = bytes.fromhex(text)
+    if len(value) < _SECRET_BYTES:
+        raise ValueError("too short")
+    return value
