@@ -69,6 +69,7 @@ class DirectoryHandler(ScimHandler):
         self, resource_type: ResourceType, resource_id: str, patch_op: "PatchOp[Any]", conditions: Conditions
     ) -> Resource[Any]:
         """Apply a PATCH to a stored resource, and return it as stored; a group without its members."""
+        self._directory.check_time()
         is_group = resource_type.name == GROUP
         on_members, others = _split_operations(patch_op.operations or [], is_group=is_group)
         current = self._directory.read_without_members(resource_type, resource_id)

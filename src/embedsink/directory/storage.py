@@ -166,10 +166,10 @@ class DirectoryStorage(ScimStorage):
         return self._read(name, resource_id, with_members=_wants_members(response_parameters))
 
     def read_without_members(self, resource_type: ResourceType, resource_id: str) -> Resource[Any]:
-        """Return a resource; a group without its members."""
+        """Return a resource as it is stored: a group without its members, a user without groups."""
         name = _name_of(resource_type)
         self._check_exists(name, resource_id)
-        return self._read(name, resource_id, with_members=False)
+        return self._models[name].model_validate(orjson.loads(self._documents[name][resource_id]))
 
     def members_of(self, resource_id: str) -> frozenset[str]:
         """Return the ids of a group's members; none for a user."""
