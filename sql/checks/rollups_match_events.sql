@@ -1,4 +1,4 @@
--- One row per day, key, deployment, tenant and surface for which session_15min differs from the events. Reports read these
+-- One row per day, key, deployment, tenant, surface and is_internal for which session_15min differs from the events. Reports read these
 -- rollups.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
 -- run `embedsink rebuild`: it computes the rollups again.
@@ -18,6 +18,7 @@ daily_total as (
         deployment,
         tenant,
         surface,
+        is_internal,
         sum(columns('^(.*_count)$'))::bigint as '\1',
         -- A digest of sessions and viewers.
         sum(event_count * (hash(session, viewer) % 1000000007))::hugeint as digest,
@@ -31,4 +32,4 @@ select any_value(only_in) as only_in, * exclude (only_in)
 from daily_total
 group by all
 having count(*) = 1 -- A row that only one of the two has is a difference.
-order by day, key_id, deployment, tenant, surface, only_in;
+order by day, key_id, deployment, tenant, surface, is_internal, only_in;

@@ -21,6 +21,7 @@ from read_json(
         received_at: 'bigint',
         sent_at: 'double',
         key_id: 'varchar',
+        is_internal: 'boolean',
         context: 'struct(deployment bigint, session varchar, viewer varchar, tenant varchar, page varchar)',
         id: 'varchar',
         envelope: 'struct(

@@ -9,6 +9,7 @@ select
     session,
     viewer,
     surface,
+    is_internal,
     sum(columns('^(.*_count)$')) as '\1',
     min(first_at) as first_at,
     max(last_at) as last_at,

@@ -9,6 +9,7 @@ select
     digest_of(session) as session,
     viewer,
     surface,
+    is_internal,
     seq,
     status,
     agent_id,

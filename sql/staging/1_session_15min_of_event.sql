@@ -13,6 +13,7 @@ select
     digest_of(session) as session,
     digest_of(viewer) as viewer,
     surface,
+    is_internal,
     1 as event_count,
     (type = 'view')::integer as view_count,
     (type = 'dashboard-loaded')::integer as loaded_count,

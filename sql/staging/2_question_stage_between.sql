@@ -21,4 +21,5 @@ left join session_context_between(first_at, end_at) as context
     on stage.key_id = context.key_id and stage.session = context.session_digest
 where is_between(occurred_at, first_at, end_at)
   and is_in_deployments(coalesce(stage.deployment, context.deployment))
-  and is_in_tenants(coalesce(stage.tenant, context.tenant));
+  and is_in_tenants(coalesce(stage.tenant, context.tenant))
+  and is_internal_in_scope(stage.is_internal);

@@ -39,4 +39,5 @@ left join session_context_between(first_at, end_at) as context
 where is_in_deployments(coalesce(counts.deployment, context.deployment))
   and is_in_tenants(coalesce(counts.tenant, context.tenant))
   and is_of_tenant(coalesce(counts.tenant, context.tenant))
-  and is_on_surface(counts.surface);
+  and is_on_surface(counts.surface)
+  and is_internal_in_scope(counts.is_internal);

@@ -18,7 +18,7 @@ LOSS_NOTE_PREFIX = "lost-"
 _OWN_NAMES = frozenset(
     [
         *("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt"),
-        *("keys", "identity", "privacy", "privacy_secrets", "lock", "audit"),
+        *("keys", "identity", "privacy", "privacy_secrets", "internal", "lock", "audit"),
     ]
 )
 
@@ -39,6 +39,7 @@ class DataFolder:
         self.identity = path / "identity.toml"
         self.privacy_rules = path / "privacy.toml"
         self.privacy_secrets = path / "privacy_secrets.json"
+        self.internal_people = path / "internal.toml"
         self.audit = path / "audit"  # the audit trail
         self.audit_lock = path / "audit.lock"
         self.dashboards = path / "dashboards"  # the operator's own dashboards

@@ -24,6 +24,7 @@ from embedsink.key_scope import EVERYTHING
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, is_segment_or_part, read_loss_note, segment_numbers
 from embedsink.privacy.hashing import SecretFile
+from embedsink.privacy.internal import read_internal_people
 from embedsink.privacy.rules import Rule, read_privacy_rules
 from embedsink.reports.catalog import all_reports, missing_reports_warning
 from embedsink.settings import Settings
@@ -382,14 +383,20 @@ def _examine_identity(folder: DataFolder) -> Finding:
 
 
 def _examine_privacy(folder: DataFolder) -> Finding:
-    """Check that `privacy.toml` and the secrets of its hashes can be read, and count the rules."""
+    """Check that `privacy.toml`, `internal.toml` and the secrets of hashes can be read, and count what they have."""
     try:
         rules = read_privacy_rules(folder.privacy_rules).of_all_fields()
         secret_count = len(SecretFile(folder.privacy_secrets).read())
+        internal = read_internal_people(folder.internal_people)
     except EmbedsinkError as error:
         return _problem("privacy", str(error))
     counts = Counter(rules.values())
-    return _ok("privacy", f"fields kept: {counts[Rule.KEEP]} of {len(rules)}. Secrets of hashes: {secret_count}.")
+    pattern_count = len(internal.viewers) + len(internal.tenants) + len(internal.deployments)
+    return _ok(
+        "privacy",
+        f"fields kept: {counts[Rule.KEEP]} of {len(rules)}. Secrets of hashes: {secret_count}. Patterns of internal "
+        f"people: {pattern_count:,}.",
+    )
 
 
 def _examine_audit(folder: DataFolder) -> Finding:

@@ -37,6 +37,7 @@ from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
 from embedsink.privacy.hashing import SecretFile
+from embedsink.privacy.internal import read_internal_people
 from embedsink.privacy.redaction import Privacy
 from embedsink.privacy.rules import read_privacy_rules
 from embedsink.reports.number_cipher import NumberCipher
@@ -412,7 +413,8 @@ def _read_privacy(folder: DataFolder) -> Privacy:
     """
     rules = read_privacy_rules(folder.privacy_rules)
     secret_file = SecretFile(folder.privacy_secrets)
-    return Privacy(rules, secret_file.read_or_create() if rules.has_hashes else secret_file.read())
+    secrets = secret_file.read_or_create() if rules.has_hashes else secret_file.read()
+    return Privacy(rules, secrets, read_internal_people(folder.internal_people))
 
 
 def _store_limits(settings: Settings) -> StoreLimits:

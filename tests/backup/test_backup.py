@@ -71,6 +71,7 @@ def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
         "analytics.duckdb": 0o640,
         "identity.toml": 0o640,
         "privacy.toml": 0o640,
+        "internal.toml": 0o640,
         "privacy_secrets.json": 0o600,
     }
     assert {stat.S_IMODE(path.stat().st_mode) for path in [target, *target.rglob("*")]} == {0o600, 0o700}

@@ -275,5 +275,5 @@ def test_every_text_column_has_a_canary(server: RunningServer) -> None:
         assert without <= {
             "event_id", "action_id", "ingest_seq", "occurred_at", "client_at", "sent_at", "received_at", "key_id",
             "deployment", "seq", "type", "surface", "mode", "payload_surface", "widget_count", "load_duration_ms",
-            "format", "target", "row_count", "status", "fatal", "scheme",
+            "format", "target", "row_count", "status", "fatal", "scheme", "is_internal",
         }  # fmt: skip

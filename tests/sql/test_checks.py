@@ -62,7 +62,7 @@ OTHER_FAULTS = [
     ("row_has_loaded_segment", "update sync set ingest_seq = 7::bigint << 32"),
     ("ledger_adds_up", "update loaded_segment set counted_only_count = 1"),
     ("ledger_is_valid", "update loaded_segment set counted_only_count = quarantined_count + 1"),
-    ("rejection_is_complete", "update quarantine set whole_bytes = 1"),
+    ("rejection_is_complete", "update quarantine set whole_sha256 = '0'"),
     ("ledger_adds_up", "update loaded_segment set received_count = received_count + 1"),
     ("ledger_adds_up", "delete from loaded_segment"),
     ("ledger_adds_up", "insert into quarantine (ingest_seq) select min(ingest_seq) from event"),

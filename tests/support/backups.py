@@ -43,6 +43,7 @@ def make_data(path: Path) -> DataFolder:
     (folder.dashboards / "kept").mkdir()
     folder.keys.write_text("{}")
     folder.identity.write_text("[[issuers]]")
+    folder.internal_people.write_text("deployments = [9]")
     folder.privacy_rules.write_text('preset = "strict"')
     folder.privacy_secrets.write_text('{"secrets": []}')
     (folder.path / "analytics.previous.duckdb").write_bytes(b"a whole database")

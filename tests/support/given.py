@@ -10,6 +10,7 @@ context and the envelope. All other fields belong to the payload, and override t
     {type: navigate, direction: action}
     {lost: {queue_overflow: 3}}                                    a delivery without events
     {type: view, extra_fields: {novel: 1}}                         envelope fields that the protocol does not define
+    {type: view, internal: true}                                   an event of internal people
     {sync: job1, at: "10:00", deployment: 1}                       a dbt sync that was completed at `at`
     {user: u1, name: Ann, department: Sales}                       a user of the directory
     {user: u1, deactivated: "11:00"}                               a user who was deactivated at this time
@@ -55,7 +56,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
     "refresh": {},
 }
 # Fields of the notation that are not part of an envelope.
-TEST_FIELDS = {"key", "lost", "rejected", "replayed", "extra_fields"}
+TEST_FIELDS = {"key", "lost", "rejected", "replayed", "extra_fields", "internal"}
 
 Given = Mapping[str, Any]
 
@@ -92,6 +93,7 @@ def _lines(event: Given) -> bytes:
     parsed = parse(json.dumps(delivery).encode(), _epoch_ms(received or at))
     rejections = [(rejection.reason, rejection.detail) for rejection in parsed.rejected]
     assert [reason for reason, _ in rejections] == list(filter(None, [event.get("rejected")])), (event, rejections)
+    parsed.is_internal = event.get("internal", False)
     own_id = uuid4()  # one envelope, one id
     lines = delivery_lines(storable(parsed), key_id=event.get("key", "k1"), new_id=lambda: own_id)
     if "replayed" in event:

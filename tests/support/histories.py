@@ -52,6 +52,7 @@ class Event:
     mode: str | None = None
     status: str | None = None
     fatal: bool | None = None
+    is_internal: bool | None = None
 
 
 def events_in_scope(history: Sequence[Event], scope: Scope) -> list[Event]:
@@ -63,6 +64,7 @@ def events_in_scope(history: Sequence[Event], scope: Scope) -> list[Event]:
         if ("deployments" not in scope or event.deployment in scope["deployments"])
         and scope.get("surface", event.surface) == event.surface
         and scope.get("tenant", event.tenant) == event.tenant
+        and {"include": True, "only": bool(event.is_internal)}.get(scope.get("internal", ""), not event.is_internal)
         and scope.get("since", datetime.min) <= event.occurred_at < scope.get("until", datetime.max)
     ]
 
@@ -141,6 +143,7 @@ _events = st.builds(
     viewer=st.sampled_from([None, "u1", "u1", "u2"]),
     tenant=st.sampled_from([None, None, "acme", "acme", "initech"]),
     surface=st.sampled_from(["dashboard", "dashboard", "app", "chat"]),
+    is_internal=st.sampled_from([None, None, None, True]),
 )
 histories = st.lists(_events, min_size=4, max_size=40).map(
     lambda events: [Event(**asdict(event) | {"ingest_seq": ingest_seq}) for ingest_seq, event in enumerate(events)]
@@ -154,6 +157,7 @@ scopes = st.fixed_dictionaries(
         "surface": st.sampled_from(["dashboard", "app"]),
         "deployments": st.lists(st.sampled_from([1, 2]), max_size=2),
         "tenant": st.just("acme"),
+        "internal": st.sampled_from(["exclude", "include", "only"]),
         "interval": st.sampled_from(["hour", "week"]),
         "timezone": st.sampled_from(["Europe/Berlin", "Asia/Kathmandu", "America/New_York"]),
         # The last three are gaps between the instants, to the microsecond.

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedsink import __version__
 from embedsink.audit.entry import UNKNOWN, Action, Entry, Via
@@ -18,7 +18,9 @@ from embedsink.auth.keys import Key, format_time
 from embedsink.data_folder import DataFolder
 from embedsink.durable_files import create_folder, write_durably
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, give_to_owner
-from embedsink.privacy.rules import PrivacyRules
+
+if TYPE_CHECKING:
+    from embedsink.privacy.redaction import Privacy  # loads orjson
 
 _RECORDED_KEYS = "recorded-keys.json"
 _RECORDED_SETTINGS = "recorded-settings.json"
@@ -67,7 +69,7 @@ def record_settings(
     defaults: Mapping[str, Any],
     *,
     identity: Identity,
-    privacy: PrivacyRules,
+    privacy: "Privacy",
     actor: str,
 ) -> None:
     """Record the settings that differ from those of the last start; at the first start, from the defaults.
@@ -77,7 +79,7 @@ def record_settings(
         settings: the values without secrets, by the name of their variable.
         defaults: the default values.
         identity: the content of `identity.toml`, which has no secrets.
-        privacy: the content of `privacy.toml`.
+        privacy: the content of `privacy.toml` and `internal.toml`.
         actor: the user of the server's process.
 
     Raises the exceptions of `record_key_changes`.
@@ -176,11 +178,16 @@ def _flatten_identity(identity: Identity) -> dict[str, Any]:
     return {f"identity.toml: {name}": value for name, value in fields.items()}
 
 
-def _flatten_privacy(privacy: PrivacyRules) -> dict[str, Any]:
-    """Return the values in `privacy.toml` by name, such as `privacy.toml: fields.viewer`, without default values."""
-    values: dict[str, Any] = {f"fields.{name}": rule for name, rule in privacy.fields.items()}
-    if privacy.preset is not None:
-        values["preset"] = privacy.preset
-    if privacy.honors_opt_out:
-        values["opt_out"] = "anonymize"
-    return {f"privacy.toml: {name}": value for name, value in values.items()}
+def _flatten_privacy(privacy: "Privacy") -> dict[str, Any]:
+    """Return the values in `privacy.toml` and `internal.toml` by name, such as `privacy.toml: fields.viewer`.
+
+    Default values are left out.
+    """
+    rules = privacy.rules
+    values: dict[str, Any] = {f"privacy.toml: fields.{name}": rule for name, rule in rules.fields.items()}
+    if rules.preset is not None:
+        values["privacy.toml: preset"] = rules.preset
+    if rules.honors_opt_out:
+        values["privacy.toml: opt_out"] = "anonymize"
+    people = privacy.internal.model_dump(exclude_defaults=True)
+    return values | {f"internal.toml: {name}": patterns for name, patterns in people.items()}

@@ -49,7 +49,8 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
     yield from _open_files(folder.damaged, excluding=_DATABASE_NAME_PART)  # Damaged databases are for bug reports only.
     yield from _open_files(folder.dashboards)
     yield from _read_audit_files(folder.audit)
-    for path in (folder.keys, folder.identity, folder.privacy_rules, folder.privacy_secrets):
+    files = (folder.keys, folder.identity, folder.privacy_rules, folder.privacy_secrets, folder.internal_people)
+    for path in files:
         if file := _open_regular_file(path):
             with file:
                 yield path.name, file

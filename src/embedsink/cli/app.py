@@ -26,7 +26,19 @@ from embedsink.reasons import Reason
 
 # Error messages about these parameters of the HTTP API get the `--` of the option with the same name.
 PARAMETERS_WITH_OPTION = (
-    *("since", "until", "surface", "deployment", "tenant", "interval", "timezone", "by", "department", "group"),
+    *(
+        "since",
+        "until",
+        "surface",
+        "deployment",
+        "tenant",
+        "internal",
+        "interval",
+        "timezone",
+        "by",
+        "department",
+        "group",
+    ),
     *("columns", "limit", "period", "before", "reason", "action", "actor"),
 )
 SUMMARY = "Store the events of embedded analytics durably, and report on them."

@@ -134,6 +134,10 @@ Department = Annotated[
 ]
 Group = Annotated[str | None, typer.Option(metavar="TEXT", help="Only viewers in this group of the directory.")]
 Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Only this tenant.")]
+Internal = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Events of internal people: exclude (the default), include or only."),
+]
 Timezone = Annotated[
     str | None,
     typer.Option(

@@ -208,7 +208,7 @@ async def _audit_upkeep(engine: Engine) -> AsyncIterator[None]:
         settings.without_secrets(),
         Settings.model_construct().without_secrets(),
         identity=read_identity(engine.folder.identity),
-        privacy=engine.privacy.rules,
+        privacy=engine.privacy,
         actor=command_line_actor(),
     )
     upkeep = AuditUpkeep(

@@ -250,6 +250,7 @@ async def _find_newest_segment(engine: Engine, filter: LiveFilter, span: Segment
     variables = {
         **filter.scope.variables(),
         **span.variables(),
+        "internal": "include",
         "since": naive_utc(datetime.now(UTC)) - timedelta(days=RECENT_DAYS),
     }
     return await run_query(

@@ -112,6 +112,7 @@ def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
         "since": scope.since,
         "until": scope.until,
         "tenant": scope.tenant,
+        "internal": "include",  # The inspector shows developers their own events.
         "session": parse_text("session", query.get("session")),
         "type": _parse_type(query),
         "key_id": parse_text("key", query.get("key")),

@@ -173,6 +173,8 @@ def _shared_members(parsed: StorableDelivery, key_id: str) -> bytes:
         "key_id": key_id,
         "context": parsed.context or None,
     }
+    if parsed.is_internal:
+        members["is_internal"] = True
     return encode(members)[1:-1]
 
 

@@ -14,6 +14,7 @@ import orjson
 
 from embedsink.key_scope import KeyScope
 from embedsink.privacy.hashing import hash_text
+from embedsink.privacy.internal import InternalPeople
 from embedsink.privacy.rules import PrivacyRules, Rule
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import (
@@ -73,6 +74,8 @@ _FIELD_PATH = re.compile(r"((?:[A-Za-z]+|\[[0-9]+\])(?:\.[A-Za-z]+|\[[0-9]+\])*)
 _FIELD_NAMES = frozenset({*CONTEXT_FIELDS, *DELIVERY_FIELDS, *ENVELOPE_FIELDS, *PAYLOAD_RULES, *PLAIN_PAYLOAD_FIELDS})
 _DETAIL = "is not valid. privacy.toml has rules, so the value is not part of this message."
 
+_NOBODY = InternalPeople()
+
 Change = Callable[[Any], Any]
 """A function from a value to the value to store, or to `_REMOVED`."""
 
@@ -84,19 +87,21 @@ class Privacy:
     Args:
         rules: the rules.
         secrets: the secrets, the newest first. Rules that hash need one.
+        internal: the internal people, whose deliveries are marked.
     """
 
     rules: PrivacyRules = field(default_factory=PrivacyRules)
     secrets: Sequence[bytes] = ()
+    internal: InternalPeople = field(default_factory=InternalPeople)
 
     @cached_property
     def redactor(self) -> "Redactor":
         """The redactor for most viewers."""
-        return Redactor(self.rules.of_all_fields(), self.secrets)
+        return Redactor(self.rules.of_all_fields(), self.secrets, self.internal)
 
     @cached_property
     def _opted_out_redactor(self) -> "Redactor":
-        return Redactor(self.rules.of_all_fields(is_opted_out=True), self.secrets)
+        return Redactor(self.rules.of_all_fields(is_opted_out=True), self.secrets, self.internal)
 
     def redactor_for(self, *, is_opted_out: bool) -> "Redactor":
         """Return the redactor for a viewer who has opted out, or has not."""
@@ -104,14 +109,16 @@ class Privacy:
 
     def members(self) -> dict[str, Any]:
         """Return the rules and the secrets as members of a JSON object."""
-        return {**asdict(self.rules), "secrets": [secret.hex() for secret in self.secrets]}
+        secrets = [secret.hex() for secret in self.secrets]
+        return {**asdict(self.rules), "secrets": secrets, "internal": self.internal.model_dump()}
 
     @classmethod
     def from_members(cls, members: dict[str, Any]) -> "Privacy":
         """Return the rules and the secrets in an object that `members` has returned."""
         secrets = [bytes.fromhex(secret) for secret in members.pop("secrets")]
+        internal = InternalPeople(**members.pop("internal"))
         fields = {name: Rule(rule) for name, rule in members.pop("fields").items()}
-        return cls(PrivacyRules(fields=fields, **members), secrets)
+        return cls(PrivacyRules(fields=fields, **members), secrets, internal)
 
     def stored_tenants(self, tenants: Sequence[str]) -> list[str]:
         """Return all forms in which the store may contain these tenants: as sent, and hashed with each secret."""
@@ -133,9 +140,11 @@ class Redactor:
     Args:
         rules: the rule of each field.
         secrets: the secrets of the hashes. The first one is used.
+        internal: the internal people.
     """
 
-    def __init__(self, rules: Mapping[str, Rule], secrets: Sequence[bytes]) -> None:
+    def __init__(self, rules: Mapping[str, Rule], secrets: Sequence[bytes], internal: InternalPeople = _NOBODY) -> None:
+        self._internal = internal
         self._keeps_all = all(rule is Rule.KEEP for rule in rules.values())
         self._keeps_extra = rules["extra"] is Rule.KEEP
         secret = secrets[0] if secrets else b""
@@ -143,7 +152,12 @@ class Redactor:
         self._changes = {name: _change_of(name, rule, secret) for name, rule in rules.items() if rule is not Rule.KEEP}
 
     def delivery(self, parsed: ParsedDelivery) -> StorableDelivery:
-        """Return a delivery whose context, envelopes, losses and rejections contain only what may be stored."""
+        """Return a delivery whose context, envelopes, losses and rejections contain only what may be stored.
+
+        A delivery of internal people is marked.
+        """
+        if not self._internal.is_empty and self._is_internal(parsed):
+            parsed = replace(parsed, is_internal=True)
         if self._keeps_all:
             return StorableDelivery(parsed)
         redacted = replace(
@@ -188,6 +202,15 @@ class Redactor:
         rules = {"path": "path"}
         files = [self._redact(file, rules, frozenset(rules)) for file in result["generatedFiles"]]
         return {**result, "generatedFiles": files}, self._redact(extra or {}, {}, frozenset()) or None
+
+    def _is_internal(self, parsed: ParsedDelivery) -> bool:
+        """Return whether the context of a delivery, or a `ready` event in it, names internal people."""
+        contexts = [parsed.context]
+        for envelope in parsed.accepted:
+            if envelope["type"].endswith(":event:ready"):
+                payload = envelope["payload"]
+                contexts.append({"deployment": payload.get("deploymentId"), "tenant": payload.get("embedTenant")})
+        return any(map(self._internal.includes, contexts))
 
     def _redact_envelope(self, envelope: dict[str, Any], parsed: ParsedDelivery) -> dict[str, Any]:
         """Return a valid envelope as it may be stored."""

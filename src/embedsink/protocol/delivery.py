@@ -92,6 +92,7 @@ class ParsedDelivery:
         accepted: the valid envelopes, unchanged and in the order of the body.
         rejected: the rejections, in the order of the body.
         is_opted_out: whether the viewer has opted out, by the field `optedOut`.
+        is_internal: whether the delivery is of internal people.
     """
 
     received_at: int
@@ -103,6 +104,7 @@ class ParsedDelivery:
     accepted: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     is_opted_out: bool = False
+    is_internal: bool = False
 
     @property
     def received_count(self) -> int:

@@ -19,7 +19,8 @@ from embedsink.store.timezones import naive_utc, timezone_names, utc_of
 SURFACES = ("dashboard", "app", "chat")  # as in protocol/messages.py, which takes long to import
 INTERVALS = ("hour", "day", "week", "month")
 TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
-PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "timezone")
+INTERNAL = ("exclude", "include", "only")
+PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "internal", "interval", "timezone")
 # The parameters that relate events to the directory. Only a few reports have them (`catalog.reports_with_dimensions`).
 DIRECTORY_PARAMETERS = ("by", "department", "group")
 DIMENSIONS = ("department", "group")
@@ -47,6 +48,7 @@ class Scope:
         deployments: the deployments.
         tenant: one tenant.
         tenants: the tenants that the reader's key is limited to; None for all.
+        internal: one of `INTERNAL`: whether events of internal people count; None means `exclude`.
         shows_names: whether rows contain the names of people in the directory.
         dimensions: the requested ones of `DIMENSIONS`; empty for none.
         department, viewer_group: the department and the group of the viewers in the directory.
@@ -62,6 +64,7 @@ class Scope:
     deployments: frozenset[int] | None = None
     tenant: str | None = None
     tenants: frozenset[str] | None = None
+    internal: str | None = None
     shows_names: bool = True
     dimensions: tuple[str, ...] = ()
     department: str | None = None
@@ -104,7 +107,7 @@ def parse_scope(
     """Parse the parameters of a scope.
 
     Args:
-        params: since, until, surface, tenant, interval, timezone, by, department and group. None means missing.
+        params: since, until, surface, tenant, internal, interval, timezone, by, department and group; None if missing.
         deployments: the requested deployments. Empty means all that are allowed.
         allowed: the scope of the reader's key.
         now: the clock, for ages such as `7d`.
@@ -132,6 +135,7 @@ def parse_scope(
         deployments=requested_deployments,
         tenant=tenant,
         tenants=allowed.tenants,
+        internal=parse_choice("internal", params.get("internal"), INTERNAL),
         shows_names=allowed.shows_names,
         dimensions=_parse_dimensions(params.get("by")),
         department=parse_text("department", params.get("department")),

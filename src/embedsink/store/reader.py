@@ -50,6 +50,7 @@ VARIABLES = (
     "department",
     "viewer_group",
     "shows_names",
+    "internal",
     # of the audit trail
     "audit_files",
     "action",

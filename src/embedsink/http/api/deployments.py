@@ -43,6 +43,7 @@ async def list_deployments(request: Request) -> Response:
     engine: Engine = request.state.engine
     variables: dict[str, object] = {
         **key.scope.variables(),
+        "internal": "include",
         "key_deployments": engine.keys.deployments(),  # counted by the view, for each deployment in scope
         "after": _parse_cursor(query.get("cursor")),
         "row_limit": limit + 1,  # One more row shows whether there is a next page.

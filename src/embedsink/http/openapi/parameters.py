@@ -7,7 +7,7 @@ from embedsink.http.openapi.parts import TEXT, Schema, array
 from embedsink.http.query_params import OUTCOMES
 from embedsink.reports.catalog import reports_with_dimensions
 from embedsink.reports.pagination import LIMIT_MAX
-from embedsink.reports.scope import DIMENSIONS, INTERVALS, SURFACES
+from embedsink.reports.scope import DIMENSIONS, INTERNAL, INTERVALS, SURFACES
 
 DEPLOYMENT: Schema = {"type": "integer", "minimum": -DEPLOYMENT_MAX, "maximum": DEPLOYMENT_MAX}
 SWITCH: Schema = {"enum": ["on", "off"]}
@@ -50,6 +50,12 @@ def surface_parameter() -> Schema:
     return parameter("surface", {"enum": list(SURFACES)}, "Only this surface.")
 
 
+def internal_parameter() -> Schema:
+    """Return the parameter `internal`."""
+    meaning = "Whether events of internal people count. Default: exclude."
+    return parameter("internal", {"enum": list(INTERNAL)}, meaning)
+
+
 def scope_parameters() -> Sequence[Schema]:
     """Return the parameters of a period, deployments and a tenant."""
     instant = "A date, an ISO 8601 time, or a time span before now such as 7d."
@@ -85,6 +91,7 @@ def report_parameters() -> Sequence[Schema]:
     return [
         *scope_parameters(),
         surface_parameter(),
+        internal_parameter(),
         parameter("interval", {"enum": list(INTERVALS)}, "The length of each period in the report. Default: day."),
         timezone_parameter(),
         parameter("guard", SWITCH, guard),

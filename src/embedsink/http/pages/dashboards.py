@@ -297,6 +297,7 @@ async def show_dashboard(request: Request) -> Response:
         reports=reports,
         surfaces=SURFACES,
         has_directory=has_filters,
+        has_internal=not request.state.engine.privacy.internal.is_empty,
         no_data=NO_DATA,
         config=_page_config(name, dashboard, reports, pages.vega.path),
         vega=pages.vega.path,

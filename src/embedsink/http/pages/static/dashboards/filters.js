@@ -2,7 +2,7 @@
 import { byId, el } from "/pages/dom.js";
 import { displayName } from "/pages/format.js";
 
-const NAMES = ["surface", "deployment", "tenant", "department", "group"];
+const NAMES = ["surface", "deployment", "tenant", "department", "group", "internal"];
 const isoDay = (time) => new Date(time).toISOString().slice(0, 10);
 // The form has the last day, and the URL has the day after it.
 const addDays = (day, by) => isoDay(Date.parse(day) + by * 864e5);
