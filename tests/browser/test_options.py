@@ -66,10 +66,10 @@ def test_an_empty_endpoint_counts_as_absent(stage: Stage) -> None:
     assert len(events_of(stage.delivered(1))) == 1
 
 
-@pytest.mark.parametrize(("option", "expected"), [("true", True), ("false", None), ("", None)])
-def test_only_true_is_an_opt_out(stage: Stage, option: str, *, expected: bool | None) -> None:
+@pytest.mark.parametrize(("option", "expected"), [("=true", True), ("", True), ("=1", True), ("=false", None)])
+def test_any_value_but_false_is_an_opt_out(stage: Stage, option: str, *, expected: bool | None) -> None:
     page = stage.context().new_page()
-    attributes = f'data-opted-out="{option}" data-key="{stage.key}" data-origin="{stage.tenant.url}"'
+    attributes = f'data-opted-out{option} data-key="{stage.key}" data-origin="{stage.tenant.url}"'
     page.goto(with_element(stage, attributes))
     embed_in(page).evaluate("view('/a')")
     [delivery] = stage.delivered(1)

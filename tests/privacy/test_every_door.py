@@ -13,7 +13,7 @@ import pytest
 
 from embedsink.privacy.hashing import SecretFile, hash_text
 from tests.support.envelopes import event_or_action, view
-from tests.support.servers import RunningServer, fetch, running_server
+from tests.support.servers import RunningServer, fetch, running_server, wait_until
 from tests.support.stores import make_folder
 
 CANARY = "canary-7Qm"
@@ -171,3 +171,28 @@ def test_an_opt_out_leaves_no_person(tmp_path: Path) -> None:
         *("Sales", 1),
     )
     assert count_in(data, "select count(*) from quarantine") == (2,)
+
+
+def test_a_tenant_is_read_in_clear_text_although_it_is_hashed(tmp_path: Path) -> None:
+    data = make_folder(tmp_path / "data").path
+    (data / "privacy.toml").write_text('[fields]\ntenant = "hash"\n')
+    with running_server(data) as server:
+        ingest = server.key()
+        for tenant, count in (("acme", 2), ("other", 1)):
+            delivery = {"context": {"deployment": 1, "tenant": tenant}, "events": [view()] * count}
+            assert server.post(delivery, key=ingest).status == 202
+        limited, reader = server.key("read", tenants=["acme"]), server.key("read")
+        hashed = hash_text("tenant", "acme", SecretFile(data / "privacy_secrets.json").read()[0])
+
+        def view_counts(key: str, query: str = "") -> Any:
+            response = server.get(f"/api/v1/reports/views{query}", key=key)
+            return [row["view_count"] for row in response.json()] if response.status == 200 else response.status
+
+        wait_until(lambda: sum(view_counts(reader)) == 3, description="loaded")
+        for query in ("", "?tenant=acme", f"?tenant={hashed}"):
+            assert view_counts(limited, query) == [2]
+        assert view_counts(reader, "?tenant=acme") == view_counts(reader, f"?tenant={hashed}") == [2]
+        assert view_counts(limited, "?tenant=other") == 403
+        assert view_counts(reader, "?tenant=none") == []
+        stored = server.get("/api/v1/events.csv?columns=tenant", key=limited).body.decode()
+        assert set(stored.split()) == {"tenant", hashed}

@@ -17,7 +17,7 @@ PEOPLE = InternalPeople(viewers=["*@example.com", "Test*bot", "a.b"], tenants=["
 
 
 def is_internal(body: Any, **options: Any) -> bool:
-    return Privacy(internal=PEOPLE, **options).redactor.delivery(parse_body(body)).is_internal
+    return Privacy(internal=PEOPLE, **options).redact(parse_body(body)).is_internal
 
 
 @pytest.mark.parametrize(

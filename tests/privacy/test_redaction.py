@@ -1,14 +1,16 @@
 """Redaction of deliveries, rejections and dbt results."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from embedsink.key_scope import KeyScope
 from embedsink.privacy.hashing import hash_text
-from embedsink.privacy.redaction import Privacy, Redactor, fold_ids, strip_query
-from embedsink.privacy.rules import FIELDS, PrivacyRules, Rule
+from embedsink.privacy.internal import InternalPeople
+from embedsink.privacy.redaction import Privacy, fold_ids, strip_query
+from embedsink.privacy.rules import PrivacyRules, Rule
 from embedsink.protocol.delivery import Rejection
 from embedsink.reasons import Reason
 from tests.support.envelopes import event_or_action, parse_body, view
@@ -17,14 +19,18 @@ SECRETS = [bytes(range(32)), bytes(range(1, 33))]
 CANARY = "canary@example.com"
 
 
-def redactor(**rules: Rule) -> Redactor:
-    return Redactor({**dict.fromkeys(FIELDS, Rule.KEEP), **rules}, SECRETS)
+def privacy(**rules: Rule) -> Privacy:
+    return Privacy(PrivacyRules(fields=rules), SECRETS)
+
+
+STRICT = Privacy(PrivacyRules(preset="strict"), SECRETS)
+OPT_OUT = Privacy(PrivacyRules(honors_opt_out=True))
 
 
 def redacted(envelope: dict[str, Any], /, *, context: dict[str, Any] | None = None, **rules: Any) -> Any:
     """Return the context and the first envelope of a delivery after redaction."""
     parsed = parse_body({"context": context, "events": [envelope]})
-    delivery = redactor(**rules).delivery(parsed)
+    delivery = privacy(**rules).redact(parsed)
     return delivery.context, delivery.accepted[0]
 
 
@@ -34,7 +40,7 @@ def hashed(field: str, text: str) -> str:
 
 def test_without_rules_nothing_is_changed() -> None:
     parsed = parse_body({"context": {"viewer": "ann"}, "events": [view(), {"type": 1}]})
-    assert redactor().delivery(parsed) is parsed
+    assert privacy().redact(parsed) is parsed
 
 
 def test_the_context_is_redacted() -> None:
@@ -71,7 +77,7 @@ def test_the_context_is_redacted() -> None:
             "event:drilldown",
             {"member": "m", "value": {"a": ["x", 1, True, None]}},
             {"value": Rule.HASH},
-            {"member": "m", "value": {"a": [hashed("value", "x"), hashed("value", "1"), True, None]}},
+            {"member": "m", "value": hashed("value", '{"a":["x",1,true,null]}')},
         ),
         (
             "event:ai-query",
@@ -128,14 +134,14 @@ def test_unknown_fields_fall_under_extra() -> None:
     assert dropped == view()
     _, stored = redacted(envelope, extra=Rule.HASH)
     assert stored["note"] == hashed("extra", "n")
-    assert stored["payload"]["deep"] == {"a": [hashed("extra", "b"), hashed("extra", "2")]}
+    assert stored["payload"]["deep"] == hashed("extra", '{"a":["b",2]}')
 
 
 def test_reasons_of_losses_fall_under_extra() -> None:
     lost = {"queue_overflow": 1, "http_503": 2, "ann": 3, "bob": 4}
     parsed = parse_body({"events": [], "lost": lost})
-    assert redactor(extra=Rule.DROP).delivery(parsed).lost == {"queue_overflow": 1, "http_503": 2, "other": 7}
-    assert redactor(viewer=Rule.DROP).delivery(parsed).lost == lost
+    assert privacy(extra=Rule.DROP).redact(parsed).lost == {"queue_overflow": 1, "http_503": 2, "other": 7}
+    assert privacy(viewer=Rule.DROP).redact(parsed).lost == lost
 
 
 @pytest.mark.parametrize(
@@ -162,37 +168,105 @@ def test_reasons_of_losses_fall_under_extra() -> None:
         {"context": {"viewer": CANARY}, "events": [view()], "lost": {CANARY: -1}},
         {"events": [view({"title": f"{CANARY}\0"})]},
         {"events": [view({"path": CANARY, "surface": 1})]},
+        {"events": [event_or_action("action:set-filter", {"filterUrlParameter": CANARY})]},
+        {"events": [view({"path": 3, "name": CANARY, "member": CANARY, "locale": CANARY, "agentId": CANARY})]},
+        {
+            "events": [
+                event_or_action("event:error", {"message": CANARY, "publicId": CANARY}) | {"type": "svc:event:login"}
+            ]
+        },
+        [{"context": {"viewer": CANARY}, "events": [view({"title": CANARY})]}],
     ],
-    ids=map(str, range(21)),
+    ids=map(str, range(25)),
 )
 def test_rejections_contain_no_value_that_a_rule_forbids(body: dict[str, Any]) -> None:
     parsed = parse_body(body)
     assert CANARY in repr(parsed)
-    strict = Redactor(PrivacyRules(preset="strict").of_all_fields(), SECRETS)
-    delivery = strict.delivery(parsed)
+    delivery = STRICT.redact(parsed)
     assert delivery.rejected
     for rejection in delivery.rejected:
         rejection.id = None  # It is part of the response only.
     assert CANARY.partition("@")[0] not in repr(delivery)
 
 
-def test_a_rejected_envelope_can_be_replayed_later() -> None:
-    envelope = view({"title": "ann", "zoom": 2}, id="0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b") | {
-        "type": "svc:event:later"
-    }
-    parsed = parse_body({"events": [envelope]})
-    [rejection] = redactor(title=Rule.HASH, extra=Rule.KEEP).delivery(parsed).rejected
-    assert json.loads(rejection.raw) == envelope | {"payload": envelope["payload"] | {"title": hashed("title", "ann")}}
-    assert rejection.detail.startswith("type: is not valid.")
-    assert rejection.reason == Reason.UNKNOWN_TYPE
+@pytest.mark.parametrize(
+    "field", ["source", "direction", "type", "surface", "mode", "format", "status", "scheme", "fatal"]
+)
+def test_a_number_in_another_field_is_dropped(field: str) -> None:
+    number = 491_511_234_567
+    for envelope in (view(surface=1) | {field: number}, view({field: number, "path": 1}), {"type": 1, field: number}):
+        [rejection] = STRICT.redact(parse_body(envelope)).rejected
+        assert str(number) not in repr(replace(rejection, id=None)), envelope
 
 
-@pytest.mark.parametrize("index", [None, 0], ids=["body", "line"])
-def test_nothing_is_stored_of_unreadable_input(index: int | None) -> None:
-    rejection = Rejection(index, Reason.NOT_JSON, f'body: "{CANARY}" is not JSON.', f'{{"{CANARY}"'.encode())
-    stored = redactor(viewer=Rule.HASH).rejection(rejection)
+def test_a_deep_unknown_field_of_a_rejected_line_is_not_stored() -> None:
+    line = json.dumps(view()).replace('"payload":', f'"x": {"[" * 990}{"]" * 990}, "payload":').encode()
+    parsed = parse_body(line + b"\n" + json.dumps(view()).encode(), ndjson=True)
+    [rejection] = privacy(extra=Rule.HASH).redact(parsed).rejected
+    assert b"[[" not in rejection.raw
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"optedOut": True, "context": {"viewer": CANARY}, "events": [view({"title": CANARY}), {"x": CANARY}]},
+        {"optedOut": CANARY, "context": {"viewer": CANARY}, "events": [view({"title": CANARY})]},
+        [{"optedOut": True, "context": {"viewer": CANARY}, "events": [view({"title": CANARY})]}],
+    ],
+    ids=["delivery", "invalid value", "delivery in an array"],
+)
+def test_an_opt_out_in_a_body_applies_to_accepted_and_rejected_envelopes(body: Any) -> None:
+    delivery = OPT_OUT.redact(parse_body(body))
+    for rejection in delivery.rejected:
+        rejection.id = None
+    assert CANARY not in repr(delivery)
+
+
+def test_an_unreadable_body_may_be_of_a_viewer_who_has_opted_out() -> None:
+    rejection = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", f'{{"optedOut":true,"v":"{CANARY}"'.encode())
+    stored = OPT_OUT.redact_unreadable(rejection)
     assert (stored.raw, stored.omitted_bytes) == (b"", len(rejection.raw))
-    assert CANARY not in stored.detail
+    assert Privacy().redact_unreadable(rejection) is rejection
+
+
+def test_a_rejected_envelope_can_be_replayed_later() -> None:
+    envelope = view({"title": "ann", "zoom": 2}, id="0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b") | {"source": "later-embed"}
+    parsed = parse_body({"events": [envelope]})
+    [rejection] = privacy(title=Rule.HASH, extra=Rule.KEEP).redact(parsed).rejected
+    assert json.loads(rejection.raw) == envelope | {"payload": envelope["payload"] | {"title": hashed("title", "ann")}}
+    assert rejection.detail == "source: The source is not the embed. Privacy rules forbid to quote the value."
+    assert rejection.omitted_bytes == 0
+    assert rejection.reason == Reason.WRONG_SOURCE
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [view({"title": {"a": 1}})],
+        [view(seq=-1, surface="moon")],
+        {"context": {"viewer": 5}, "events": [view()]},
+        {"context": {"tenantId": "acme"}, "events": [view()]},
+        {"context": {}, "typo": 1, "events": [view()]},
+        {"lost": {"x": -1}, "events": [view()]},
+        {"sentAt": "now", "events": [view()]},
+        {"context": "ann", "events": [view()]},
+    ],
+    ids=map(str, range(8)),
+)
+def test_a_rejection_without_its_invalid_value_is_never_replayed(body: Any) -> None:
+    for rejection in STRICT.redact(parse_body(body)).rejected:
+        assert rejection.omitted_bytes > 0
+
+
+def test_nothing_is_stored_of_unreadable_input() -> None:
+    raw = f'{{"{CANARY}"'.encode()
+    [of_line] = (
+        privacy(viewer=Rule.HASH).redact(parse_body(raw + b"\n" + json.dumps(view()).encode(), ndjson=True)).rejected
+    )
+    body = Rejection(None, Reason.NOT_JSON, f'body: "{CANARY}" is not JSON.', raw)
+    for stored in (of_line, privacy(viewer=Rule.HASH).redact_unreadable(body)):
+        assert (stored.raw, stored.omitted_bytes) == (b"", len(raw))
+        assert CANARY not in stored.detail
 
 
 @pytest.mark.parametrize(
@@ -200,9 +274,14 @@ def test_nothing_is_stored_of_unreadable_input(index: int | None) -> None:
     [
         ("https://ann:secret@a.example/x?q=1#f", "https://a.example/x"),
         ("/a/b?c", "/a/b"),
-        ("//a.example/b?c", "//a.example/b"),
+        ("//a.example/b?c", "/a.example/b"),
         ("", ""),
-        ("https://[x/", ""),
+        ("https://[x/", "https://[x/"),
+        ("HTTPS:ann:secret@a.example/x", "https://a.example/x"),
+        ("https:///ann:secret@a.example", "https://a.example"),
+        ("https:\\\\ann:secret@a.example\\x", "https://a.example\\x"),
+        ("////ann:secret@a.example/x", "/a.example/x"),
+        ("/a#b?c", "/a"),
     ],
 )
 def test_a_query_is_stripped(url: str, expected: str) -> None:
@@ -221,6 +300,9 @@ def test_a_query_is_stripped(url: str, expected: str) -> None:
         ("/caf%C3%A9", "/:id"),
         ("https://a.example:8443/x/1#y", "https://a.example:8443/x/:id"),
         ("/d/:id", "/d/:id"),
+        ("//u_48151623/profile", "/:id/profile"),
+        ("u4711:profile", ":id"),
+        ("ann.smith:1", ":id"),
     ],
 )
 def test_ids_are_folded(url: str, expected: str) -> None:
@@ -229,14 +311,17 @@ def test_ids_are_folded(url: str, expected: str) -> None:
 
 
 def test_a_tenant_is_found_by_its_hashes() -> None:
-    privacy = Privacy(PrivacyRules(fields={"tenant": Rule.HASH}), SECRETS)
+    hashed_tenants = privacy(tenant=Rule.HASH)
     hashes = [hash_text("tenant", "acme", secret) for secret in SECRETS]
-    assert privacy.stored_scope(KeyScope(tenants=frozenset({"acme"}))).tenants == frozenset({"acme", *hashes})
-    assert privacy.stored_scope(KeyScope()).tenants is None
-    assert Privacy(secrets=SECRETS).stored_tenants(["acme"]) == ["acme"]
+    assert hashed_tenants.stored_scope(KeyScope(tenants=frozenset({"acme"}))).tenants == frozenset({"acme", *hashes})
+    assert hashed_tenants.stored_scope(KeyScope()).tenants is None
+    # Also after the rule has changed.
+    assert Privacy(secrets=SECRETS).stored_tenants(["acme"]) == ["acme", *hashes]
+    assert Privacy().stored_tenants(["acme"]) == ["acme"]
 
 
 def test_a_worker_gets_the_same_rules() -> None:
     rules = PrivacyRules(preset="strict", fields={"path": Rule.TEMPLATE}, honors_opt_out=True)
-    privacy = Privacy(rules, SECRETS)
-    assert Privacy.from_members(json.loads(json.dumps(privacy.members()))) == privacy
+    people = InternalPeople(viewers=["*@example.com"], deployments=[7])
+    sent = Privacy(rules, SECRETS, people)
+    assert Privacy.from_members(json.loads(json.dumps(sent.members()))) == sent

@@ -8,9 +8,9 @@ KEEP_ALL = Privacy()
 
 def storable(parsed: ParsedDelivery) -> StorableDelivery:
     """Return a delivery with all of its values."""
-    return KEEP_ALL.redactor.delivery(parsed)
+    return KEEP_ALL.redact(parsed)
 
 
 def storable_rejection(rejection: Rejection) -> StorableRejection:
     """Return a rejection with all of its values."""
-    return KEEP_ALL.redactor.rejection(rejection)
+    return KEEP_ALL.redact_unreadable(rejection)

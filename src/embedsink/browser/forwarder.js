@@ -319,7 +319,8 @@ for (const { src, dataset } of document.querySelectorAll("script"))
       ...dataset,
       context: {
         deployment: +dataset.deployment || undefined,
-        optedOut: dataset.optedOut == "true",
+        // The attribute alone is an opt-out too.
+        optedOut: (dataset.optedOut ?? "false") != "false",
         session: dataset.session,
         tenant: dataset.tenant || undefined,
         viewer: dataset.viewer,

@@ -92,7 +92,8 @@ class RequestMeta:
             elif name == b"content-length":
                 meta.length = int(value)
             elif name == b"sec-gpc":
-                meta.is_opted_out = value.strip() == b"1"
+                # Several headers are one list (RFC 9110, section 5.3).
+                meta.is_opted_out |= b"1" in map(bytes.strip, value.split(b","))
         meta.header_token = parse_bearer_token(authorization, scope["query_string"].decode("latin-1"))
         return meta
 

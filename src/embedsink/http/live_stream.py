@@ -70,14 +70,15 @@ class LiveFilter:
         return dict(self.filter_variables)
 
     @classmethod
-    def parse(cls, query: QueryParams, key: Key, service_name: str) -> "LiveFilter":
+    def parse(cls, query: QueryParams, key: Key, engine: Engine) -> "LiveFilter":
         """Return the filter of a request.
 
         Raises:
             Refused: a parameter is invalid (`bad_parameter`), or a deployment is outside the key's scope
                 (`out_of_scope`).
         """
-        variables = parse_event_filter(query, key) | {"service_name": service_name}
+        variables = parse_event_filter(query, engine.privacy.stored_scope(key.scope))
+        variables["service_name"] = engine.settings.service_name
         return cls(
             filter_variables=tuple(sorted(variables.items())),  # hashable, so that equal filters share queries
             is_narrowed=key.scope.is_limited or any(name in query for name in EVENT_FILTERS),

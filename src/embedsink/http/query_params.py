@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from embedsink.auth.keys import Key
 from embedsink.errors import Refused, nearest, preview, suggestion
 from embedsink.key_scope import KeyScope
 from embedsink.protocol.messages import ACTIONS, EVENTS
@@ -85,8 +84,8 @@ def parse_bounded_integer(name: str, text: str | None, *, default: int, maximum:
     return default if number is None else number
 
 
-def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
-    """Return the requested scope, within the key's scope.
+def parse_report_scope(query: QueryParams, allowed: KeyScope) -> ReportScope:
+    """Return the requested scope, within the scope that the key allows (`Privacy.stored_scope`).
 
     Call `check_parameters` first: this function reads all scope parameters, even those that the path does not allow.
 
@@ -95,17 +94,17 @@ def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
             (`out_of_scope`).
     """
     params = {name: query.get(name) for name in (*PARAMETERS, *DIRECTORY_PARAMETERS)}
-    return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.scope)
+    return parse_scope(params, deployments=query.getlist("deployment"), allowed=allowed)
 
 
-def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
-    """Return the filter for received events, within the key's scope, as session variables of the query.
+def parse_event_filter(query: QueryParams, allowed: KeyScope) -> dict[str, object]:
+    """Return the filter for received events, within the scope that the key allows, as session variables of the query.
 
     Raises:
         Refused: a parameter is invalid (`bad_parameter`), or a deployment or a tenant is outside the key's scope
             (`out_of_scope`).
     """
-    scope = parse_report_scope(query, key)
+    scope = parse_report_scope(query, allowed)
     return {
         "hides_ingest_seq": scope.hides_ingest_seq,  # true for a key with a scope
         **KeyScope(scope.deployments, scope.tenants, scope.shows_names).variables(),

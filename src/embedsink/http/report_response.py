@@ -71,10 +71,10 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     """Answer with all rows, or with one page of rows; 304 if the client already has the response."""
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *DIRECTORY_PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
-    # In a thread, because the data of a time zone is read from a file.
-    scope = await run_in_threadpool(parse_report_scope, query, key)
-    view = view_of(rows.view, scope)
     engine: Engine = request.state.engine
+    # In a thread, because the data of a time zone is read from a file.
+    scope = await run_in_threadpool(parse_report_scope, query, engine.privacy.stored_scope(key.scope))
+    view = view_of(rows.view, scope)
     # The numbers in a cursor would reveal the activity of others, so encrypt them for a limited key.
     cipher = engine.number_cipher if key.scope.is_limited else None
     page = parse_page(query, rows.name, cipher)

@@ -172,7 +172,7 @@ def _to_sync(value: dict[str, Any], deployment: int, service_name: str, redactor
         "completedAt": value["completedAt"],
         "durationMs": value["durationMs"],
     }
-    result, extra = redactor.sync(result, _extra_fields(value, service_name))
+    result, extra = redactor.redact_sync(result, _extra_fields(value, service_name))
     digest = digest_of({"result": result, "extra": extra})
     # Responses contain the result, so it must not contain an API key. The journal redacts the extra fields too.
     redacted_result = orjson.loads(redact_keys(encode(result).decode()))

@@ -116,8 +116,7 @@ def encode_delivery(
         delivery = parsed.restrict_to(scope)
     except Refused as refusal:
         return ParseResult(body_token=parsed.key, refusal=refusal, body_bytes=body_bytes)
-    redactor = privacy.redactor_for(is_opted_out=is_opted_out or parsed.is_opted_out)
-    storable = redactor.delivery(delivery)
+    storable = privacy.redact(delivery, is_opted_out=is_opted_out)
     result = ParseResult(
         accepted_lines=accepted_lines(storable, key_id=key_id, new_id=uuid7),
         accepted_count=len(delivery.accepted),
@@ -189,7 +188,7 @@ def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: in
     if refusal.reason not in _QUARANTINED_REASONS:
         return ParseResult(refusal=refusal, body_bytes=body_bytes)
     rejection = Rejection(None, refusal.reason, str(refusal), body)  # None: a whole body has no index.
-    storable = job.privacy.redactor_for(is_opted_out=job.is_opted_out).rejection(rejection)
+    storable = job.privacy.redact_unreadable(rejection)
     line = body_rejection_line(storable, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
     return ParseResult(
         rejected_count=1, rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, body_bytes=body_bytes

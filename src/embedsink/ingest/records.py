@@ -242,7 +242,7 @@ def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes
     """Return the line of a rejection. `shared` is JSON without braces.
 
     Large input is truncated. The line then has the size and the digest of the whole input. Of input that privacy rules
-    omit, it has only the size.
+    omit in part or whole, it has only the size.
     """
     raw = rejection.raw
     members: dict[str, Any] = {
@@ -254,7 +254,7 @@ def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes
     is_body = rejection.index is None
     untruncated_bytes_max = TRUNCATED_BYTES if is_body else WHOLE_ENVELOPE_BYTES_MAX
     if rejection.omitted_bytes:
-        members |= {"raw": "", "whole_bytes": rejection.omitted_bytes}
+        members |= _raw_members(_truncate(raw)) | {"whole_bytes": rejection.omitted_bytes}
     elif len(raw) <= untruncated_bytes_max:
         members |= _raw_members(raw)
     else:

@@ -3,9 +3,9 @@
 import hmac
 import json
 import re
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import token_bytes
 
 from embedsink.durable_files import sync_folder, write_durably
 from embedsink.errors import Misconfigured
@@ -47,12 +47,15 @@ class SecretFile:
         """
         try:
             content = json.loads(self._path.read_bytes())
-            return [_parse_secret(text) for text in content["secrets"]]
+            secrets = [_parse_secret(text) for text in content["secrets"]]
+            if not secrets:
+                raise ValueError("no secret")
+            return secrets
         except FileNotFoundError:
             return []
         except OSError as error:
             raise Misconfigured(f"{self._path}: {error.strerror}. Make it readable for this user.") from None
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise Misconfigured(
                 f"{self._path}: is damaged. Put a copy back. Without a copy, delete it: new events then get other "
                 "hashes than earlier ones."
@@ -77,7 +80,7 @@ class SecretFile:
         Raises the exceptions of `read_or_create`.
         """
         former = self.read() if keeps_former else []
-        self._write([secrets.token_bytes(_SECRET_BYTES), *former])
+        self._write([token_bytes(_SECRET_BYTES), *former])
         return self.read()
 
     def _write(self, values: Sequence[bytes]) -> None:

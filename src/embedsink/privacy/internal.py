@@ -62,12 +62,14 @@ def read_internal_people(path: Path) -> InternalPeople:
     try:
         return InternalPeople.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
+        if path.is_symlink():
+            raise Misconfigured(f"{path}: is a link to a missing file. Correct the link, or delete it.") from None
         return InternalPeople()
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}. Make it readable for this user.") from None
     except ValidationError as error:
         raise Misconfigured(f"{path.name}: {_error_message(error)}") from None
-    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError, deep nesting
         raise Misconfigured(f"{path.name}: is not TOML ({error}). Correct the file.") from None
 
 

@@ -5,10 +5,10 @@ Without rules, nothing is changed, and the cost is one comparison for a delivery
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NewType
-from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
@@ -22,6 +22,7 @@ from embedsink.protocol.messages import (
     DELIVERY_FIELDS,
     ENUMERATED_VALUES,
     ENVELOPE_FIELDS,
+    Catalog,
 )
 from embedsink.protocol.strict_json import encode
 from embedsink.protocol.validation import is_delivery
@@ -50,13 +51,18 @@ PAYLOAD_RULES: Mapping[str, str] = {
     "locale": "locale",
     "filterUrlParameter": "filter",
 }
-# The fields of a payload that hold numbers, truth values and words of the protocol. No rules apply to them.
-PLAIN_PAYLOAD_FIELDS = frozenset(
-    {
-        *("deploymentId", "mode", "surface", "widgetCount", "loadDurationMs", "format", "target", "rowCount"),
-        *("status", "fatal", "scheme"),
-    }
-)
+# The fields of a payload to which no rules apply: numbers, truth values, and words that the protocol lists.
+PLAIN_PAYLOAD_FIELDS: Mapping[str, type] = {
+    **dict.fromkeys(("deploymentId", "widgetCount", "loadDurationMs", "rowCount"), float),
+    **dict.fromkeys(("mode", "surface", "format", "target", "status", "scheme"), str),
+    "fatal": bool,
+}
+# The same, with the fields of contexts, envelopes and deliveries.
+_PLAIN_FIELDS: Mapping[str, type] = {
+    **PLAIN_PAYLOAD_FIELDS,
+    **dict.fromkeys(("deployment", "seq", "timestamp", "sentAt"), float),
+    "optedOut": bool,
+}
 _CONTEXT_RULES = {name: name for name in CONTEXT_FIELDS - {"deployment"}}
 # The reasons for losses that the forwarder has (docs/browser.md). Others fall under the rule `extra`.
 _LOST_REASON = re.compile(r"queue_overflow|expired|unreadable|not_json|http_[0-9]{3}")
@@ -66,15 +72,17 @@ _DROPPED: Mapping[str, Any] = {"path": "", "member": "", "query": "", "message":
 _REMOVED = object()  # A member with this value is removed.
 _WORD_OF_PATH = re.compile(r"[A-Za-z_-]{1,32}|v[0-9]{1,3}|")
 _ID_OF_PATH = ":id"
+_WEB_URL = re.compile(r"(?P<scheme>https?):[/\\]*(?P<host>[^/\\]*)(?P<path>.*)", re.IGNORECASE | re.DOTALL)
+_SLASHES = re.compile(r"[/\\]{2,}")
+_FILTER = re.compile(r"f_[^.=]+\.[^=]+=")
 # What an invalid envelope may say where the protocol has words, such as a type that a later version adds.
 _PROTOCOL_WORD = re.compile(r"[a-z][a-z0-9:_-]{0,63}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SAFE_FORMS = {"source": _PROTOCOL_WORD, "direction": _PROTOCOL_WORD, "type": _PROTOCOL_WORD, "id": _UUID}
 _FIELD_PATH = re.compile(r"((?:[A-Za-z]+|\[[0-9]+\])(?:\.[A-Za-z]+|\[[0-9]+\])*): ")
 _FIELD_NAMES = frozenset({*CONTEXT_FIELDS, *DELIVERY_FIELDS, *ENVELOPE_FIELDS, *PAYLOAD_RULES, *PLAIN_PAYLOAD_FIELDS})
-_DETAIL = "is not valid. privacy.toml has rules, so the value is not part of this message."
-
-_NOBODY = InternalPeople()
+# The fields of deliveries and envelopes whose values are objects or arrays of their own.
+_CONTAINERS = frozenset({"context", "events", "key"})
 
 Change = Callable[[Any], Any]
 """A function from a value to the value to store, or to `_REMOVED`."""
@@ -91,21 +99,64 @@ class Privacy:
     """
 
     rules: PrivacyRules = field(default_factory=PrivacyRules)
-    secrets: Sequence[bytes] = ()
+    secrets: Sequence[bytes] = field(default=(), repr=False)
     internal: InternalPeople = field(default_factory=InternalPeople)
 
     @cached_property
     def redactor(self) -> "Redactor":
         """The redactor for most viewers."""
-        return Redactor(self.rules.of_all_fields(), self.secrets, self.internal)
+        return Redactor(self.rules.of_all_fields(), self.secrets)
 
     @cached_property
     def _opted_out_redactor(self) -> "Redactor":
-        return Redactor(self.rules.of_all_fields(is_opted_out=True), self.secrets, self.internal)
+        return Redactor(self.rules.of_all_fields(is_opted_out=True), self.secrets)
 
-    def redactor_for(self, *, is_opted_out: bool) -> "Redactor":
-        """Return the redactor for a viewer who has opted out, or has not."""
-        return self._opted_out_redactor if is_opted_out else self.redactor
+    def redact(self, parsed: ParsedDelivery, *, is_opted_out: bool = False) -> StorableDelivery:
+        """Return a delivery that contains only what may be stored. A delivery of internal people is marked.
+
+        Args:
+            parsed: the delivery.
+            is_opted_out: whether the viewer has opted out in another way than by the delivery's field `optedOut`.
+        """
+        if not self.internal.is_empty and self._is_internal(parsed):
+            parsed = replace(parsed, is_internal=True)
+        if self.rules.keeps_everything:
+            return StorableDelivery(parsed)
+        redactor = self._opted_out_redactor if is_opted_out or parsed.is_opted_out else self.redactor
+        redacted = redactor.redact_accepted(parsed)
+        if parsed.rejected:
+            rejected = [self._redact_rejection(rejection, redactor, parsed.catalog) for rejection in parsed.rejected]
+            redacted = replace(redacted, rejected=rejected)
+        return StorableDelivery(redacted)
+
+    def redact_unreadable(self, rejection: Rejection) -> StorableRejection:
+        """Return the rejection of a body that can't be read. It may be of a viewer who has opted out."""
+        return StorableRejection(self._opted_out_redactor.redact_unreadable(rejection))
+
+    def _redact_rejection(self, rejection: Rejection, redactor: "Redactor", catalog: Catalog) -> Rejection:
+        """Return a rejection that contains only what may be stored. `redactor` is that of its delivery."""
+        try:
+            value = orjson.loads(rejection.raw)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            return self._opted_out_redactor.redact_unreadable(rejection)
+        # An array or an NDJSON line may contain a whole delivery, which is not an envelope.
+        if is_delivery(value) and value.get("optedOut") not in (None, False):
+            redactor = self._opted_out_redactor
+        try:
+            return redactor.redact_rejection(rejection, value, catalog)
+        except RecursionError:  # An unknown field is nested too deeply to be encoded.
+            return redactor.redact_unreadable(rejection)
+
+    def _is_internal(self, parsed: ParsedDelivery) -> bool:
+        """Return whether the context of a delivery, or a `ready` event in it, names internal people."""
+        contexts = [parsed.context]
+        for envelope in parsed.accepted:
+            if envelope["type"].endswith(":event:ready"):
+                payload = envelope["payload"]
+                contexts.append({"deployment": payload.get("deploymentId"), "tenant": payload.get("embedTenant")})
+        return any(map(self.internal.includes, contexts))
 
     def members(self) -> dict[str, Any]:
         """Return the rules and the secrets as members of a JSON object."""
@@ -122,8 +173,6 @@ class Privacy:
 
     def stored_tenants(self, tenants: Sequence[str]) -> list[str]:
         """Return all forms in which the store may contain these tenants: as sent, and hashed with each secret."""
-        if self.rules.of_all_fields()["tenant"] is not Rule.HASH:
-            return list(tenants)
         hashes = [hash_text("tenant", tenant, secret) for tenant in tenants for secret in self.secrets]
         return [*tenants, *hashes]
 
@@ -140,57 +189,53 @@ class Redactor:
     Args:
         rules: the rule of each field.
         secrets: the secrets of the hashes. The first one is used.
-        internal: the internal people.
     """
 
-    def __init__(self, rules: Mapping[str, Rule], secrets: Sequence[bytes], internal: InternalPeople = _NOBODY) -> None:
-        self._internal = internal
+    def __init__(self, rules: Mapping[str, Rule], secrets: Sequence[bytes]) -> None:
         self._keeps_all = all(rule is Rule.KEEP for rule in rules.values())
         self._keeps_extra = rules["extra"] is Rule.KEEP
         secret = secrets[0] if secrets else b""
         # Fields without an entry are kept.
         self._changes = {name: _change_of(name, rule, secret) for name, rule in rules.items() if rule is not Rule.KEEP}
 
-    def delivery(self, parsed: ParsedDelivery) -> StorableDelivery:
-        """Return a delivery whose context, envelopes, losses and rejections contain only what may be stored.
-
-        A delivery of internal people is marked.
-        """
-        if not self._internal.is_empty and self._is_internal(parsed):
-            parsed = replace(parsed, is_internal=True)
+    def redact_accepted(self, parsed: ParsedDelivery) -> ParsedDelivery:
+        """Return a delivery whose context, accepted envelopes and losses contain only what may be stored."""
         if self._keeps_all:
-            return StorableDelivery(parsed)
-        redacted = replace(
+            return parsed
+        return replace(
             parsed,
             context=self._redact(parsed.context, _CONTEXT_RULES, CONTEXT_FIELDS),
             lost=self._redact_lost(parsed.lost),
             accepted=[self._redact_envelope(envelope, parsed) for envelope in parsed.accepted],
-            rejected=[self.rejection(rejection) for rejection in parsed.rejected],
         )
-        return StorableDelivery(redacted)
 
-    def rejection(self, rejection: Rejection) -> StorableRejection:
+    def redact_rejection(self, rejection: Rejection, value: dict[str, Any], catalog: Catalog) -> Rejection:
         """Return a rejection that contains only what may be stored.
 
-        Nothing is stored of a body or line that can't be read, because its fields are unknown. In an envelope that can
-        be read, values that are not valid for their field are dropped, unless the field's rule is `keep`.
+        Values that are not valid for their field are dropped, unless the field's rule is `keep`. The rejection then
+        has the size of its input in `omitted_bytes`, so that no replay accepts the rest.
+
+        Args:
+            rejection: the rejection.
+            value: its input: an envelope, or a delivery.
+            catalog: the message types.
         """
         if self._keeps_all:
-            return StorableRejection(rejection)
-        redacted = replace(rejection, detail=_redact_detail(rejection.detail))
-        try:
-            value = orjson.loads(rejection.raw) if rejection.index is not None else None
-        except ValueError:
-            value = None
-        if isinstance(value, dict):
-            redact = self._redact_unsafe_delivery if is_delivery(value) else self._redact_unsafe_envelope
-            redacted.raw = encode(redact(value))
-        else:
-            redacted.raw = b""
-            redacted.omitted_bytes = len(rejection.raw)
-        return StorableRejection(redacted)
+            return rejection
+        redact = self._redact_unsafe_delivery if is_delivery(value) else self._redact_unsafe_envelope
+        dropped: list[str] = []
+        raw = encode(redact(value, catalog, dropped))
+        omitted_bytes = len(rejection.raw) if dropped else 0
+        return replace(rejection, detail=_redact_detail(rejection), raw=raw, omitted_bytes=omitted_bytes)
 
-    def sync(
+    def redact_unreadable(self, rejection: Rejection) -> Rejection:
+        """Return a rejection without its input, because the fields of the input are unknown."""
+        if self._keeps_all:
+            return rejection
+        size = len(rejection.raw)
+        return replace(rejection, detail=_redact_detail(rejection), raw=b"", omitted_bytes=size)
+
+    def redact_sync(
         self, result: dict[str, Any], extra: dict[str, Any] | None
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the fields of a dbt result, and the fields that the spec does not have, as they may be stored.
@@ -202,15 +247,6 @@ class Redactor:
         rules = {"path": "path"}
         files = [self._redact(file, rules, frozenset(rules)) for file in result["generatedFiles"]]
         return {**result, "generatedFiles": files}, self._redact(extra or {}, {}, frozenset()) or None
-
-    def _is_internal(self, parsed: ParsedDelivery) -> bool:
-        """Return whether the context of a delivery, or a `ready` event in it, names internal people."""
-        contexts = [parsed.context]
-        for envelope in parsed.accepted:
-            if envelope["type"].endswith(":event:ready"):
-                payload = envelope["payload"]
-                contexts.append({"deployment": payload.get("deploymentId"), "tenant": payload.get("embedTenant")})
-        return any(map(self._internal.includes, contexts))
 
     def _redact_envelope(self, envelope: dict[str, Any], parsed: ParsedDelivery) -> dict[str, Any]:
         """Return a valid envelope as it may be stored."""
@@ -249,42 +285,85 @@ class Redactor:
             redacted[name] = redacted.get(name, 0) + count
         return redacted
 
-    def _redact_unsafe_delivery(self, delivery: dict[str, Any]) -> dict[str, Any]:
-        """Return a delivery of one envelope that was rejected because of the delivery's fields."""
-        redacted = self._redact_unsafe(delivery, {}, DELIVERY_FIELDS)
-        if isinstance(delivery.get("context"), dict):
-            redacted["context"] = self._redact_unsafe(delivery["context"], _CONTEXT_RULES, CONTEXT_FIELDS)
-        events = delivery["events"] if isinstance(delivery["events"], list) else []
-        redacted["events"] = [self._redact_unsafe_envelope(event) for event in events if isinstance(event, dict)]
+    def _redact_unsafe_delivery(self, delivery: dict[str, Any], catalog: Catalog, dropped: list[str]) -> dict[str, Any]:
+        """Return a delivery that was rejected: an envelope with the delivery's fields, or a delivery in an array.
+
+        The names of fields without a valid value are added to `dropped`.
+        """
+        redacted = self._redact_unsafe(delivery, {}, DELIVERY_FIELDS, dropped)
+        context = delivery.get("context")
+        if isinstance(context, dict):
+            redacted["context"] = self._redact_unsafe(context, _CONTEXT_RULES, CONTEXT_FIELDS, dropped)
+        elif context is not None:
+            dropped.append("context")
+        if not self._keeps_extra:  # An unknown field made the delivery invalid.
+            known = DELIVERY_FIELDS | CONTEXT_FIELDS
+            dropped += [
+                name for name in (*delivery, *(context if isinstance(context, dict) else ())) if name not in known
+            ]
+        events = delivery["events"] if isinstance(delivery["events"], list) else [delivery["events"]]
+        envelopes = [event for event in events if isinstance(event, dict)]
+        if len(envelopes) < len(events):
+            dropped.append("events")
+        redacted["events"] = [self._redact_unsafe_envelope(envelope, catalog, dropped) for envelope in envelopes]
         return redacted
 
-    def _redact_unsafe_envelope(self, envelope: dict[str, Any]) -> dict[str, Any]:
-        """Return a rejected envelope. The words and the id of the protocol stay, so that a replay can accept it."""
-        redacted = self._redact_unsafe(envelope, {}, ENVELOPE_FIELDS)
-        for name, form in _SAFE_FORMS.items():
-            value = envelope.get(name)
-            if isinstance(value, str) and form.fullmatch(value):
-                redacted[name] = value
-        if isinstance(envelope.get("payload"), dict):
-            fields = frozenset({*PAYLOAD_RULES, *PLAIN_PAYLOAD_FIELDS})
-            redacted["payload"] = self._redact_unsafe(envelope["payload"], PAYLOAD_RULES, fields)
-        return redacted
+    def _redact_unsafe_envelope(self, envelope: dict[str, Any], catalog: Catalog, dropped: list[str]) -> dict[str, Any]:
+        """Return a rejected envelope. The words and the id of the protocol stay, so that a replay can accept it.
+
+        The whole payload of an unknown type falls under `extra`. The names of fields without a valid value are added to
+        `dropped`.
+        """
+        words = {
+            name: envelope[name]
+            for name, form in _SAFE_FORMS.items()
+            if isinstance(envelope.get(name), str) and form.fullmatch(envelope[name])
+        }
+        payload = envelope.get("payload")
+        rest = {name: value for name, value in envelope.items() if name not in words}
+        if isinstance(payload, dict):
+            del rest["payload"]
+            known_fields = catalog.known_fields.get(str(envelope.get("type")), frozenset())
+            words["payload"] = self._redact_unsafe(payload, PAYLOAD_RULES, known_fields, dropped)
+        return self._redact_unsafe(rest, {}, ENVELOPE_FIELDS, dropped) | words
 
     def _redact_unsafe(
-        self, members: Mapping[str, Any], rules: Mapping[str, str], known_fields: frozenset[str]
+        self,
+        members: Mapping[str, Any],
+        rules: Mapping[str, str],
+        known_fields: frozenset[str],
+        dropped: list[str],
     ) -> dict[str, Any]:
-        """Return the members of an object that was not validated. The arguments are those of `_redact`."""
-        safe = {name: value for name, value in members.items() if self._is_safe(name, value, rules, known_fields)}
-        return self._redact(safe, rules, known_fields)
+        """Return the members of an object that was not validated. The first three arguments are those of `_redact`.
 
-    def _is_safe(self, name: str, value: Any, rules: Mapping[str, str], known_fields: frozenset[str]) -> bool:
-        """Return whether a value has the form that its field's rule expects; if not, it is dropped."""
-        if name not in known_fields:
-            return True  # The rule `extra` applies to any value.
+        The names of known fields without a valid value are added to `dropped`. Fields with objects and arrays of their
+        own are left to the caller.
+        """
+        valid = {}
+        for name, value in members.items():
+            if name not in known_fields or self._has_expected_form(name, value, rules):
+                valid[name] = value
+            elif name not in _CONTAINERS:
+                dropped.append(name)
+        return self._redact(valid, rules, known_fields)
+
+    def _has_expected_form(self, name: str, value: Any, rules: Mapping[str, str]) -> bool:
+        """Return whether a value has the form that its known field requires. Any value does if the rule is `keep`."""
+        if value is None:
+            return True
         if name not in rules:
-            return value in ENUMERATED_VALUES if isinstance(value, str) else not isinstance(value, dict | list)
+            return _is_plain(value, _PLAIN_FIELDS.get(name))
         is_kept = rules[name] not in self._changes
-        return is_kept or value is None or isinstance(value, str) or rules[name] == "value"
+        return is_kept or isinstance(value, str) or rules[name] == "value"
+
+
+def _is_plain(value: Any, expected_type: type | None) -> bool:
+    """Return whether a value is of the expected type: a number, a truth value, or a word that the protocol lists."""
+    if isinstance(value, bool):
+        return expected_type is bool
+    if isinstance(value, int | float):
+        return expected_type is float
+    return expected_type is str and isinstance(value, str) and value in ENUMERATED_VALUES
 
 
 def _change_of(field: str, rule: Rule, secret: bytes) -> Change:
@@ -297,58 +376,65 @@ def _change_of(field: str, rule: Rule, secret: bytes) -> Change:
         case _ if field == "filter":
             return partial(_redact_filter, secret if rule is Rule.HASH else None)
         case Rule.HASH:
-            return partial(_hash_texts, field, secret)
+            return partial(_hash_value, field, secret)
     return lambda _: _REMOVED
 
 
-def _hash_texts(field: str, secret: bytes, value: Any) -> Any:
-    """Return a JSON value with each text and number hashed. The names of members stay."""
-    if isinstance(value, dict):
-        return {name: _hash_texts(field, secret, child) for name, child in value.items()}
-    if isinstance(value, list):
-        return [_hash_texts(field, secret, child) for child in value]
-    if value is None or isinstance(value, bool):
-        return value
-    return hash_text(field, str(value), secret)
+def _hash_value(field: str, secret: bytes, value: Any) -> str:
+    """Return the hash of a text, or of any other value as JSON."""
+    return hash_text(field, value if isinstance(value, str) else encode(value).decode(), secret)
 
 
-def _redact_filter(secret: bytes | None, text: str) -> str:
+def _redact_filter(secret: bytes | None, text: str) -> Any:
     """Return a filter `f_<view>.<dimension>=<JSON>` with its value hashed; with null instead if the secret is None."""
-    name, _, value = text.partition("=")
+    match = _FILTER.match(text)
+    if match is None:
+        return _REMOVED
     if secret is None:
-        return f"{name}=null"
-    try:
-        content = orjson.loads(value)
-    except ValueError:
-        content = value
-    return f"{name}={encode(_hash_texts('filter', secret, content)).decode()}"
+        return f"{match[0]}null"
+    value: Any = text[match.end() :]
+    with suppress(ValueError):
+        value = orjson.loads(value)
+    return f'{match[0]}"{_hash_value("filter", secret, value)}"'
 
 
 def strip_query(url: str) -> str:
     """Return a URL or a path without its query, its fragment, and the user and password of its host."""
-    try:
-        parts = urlsplit(url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    except ValueError:  # such as an invalid IPv6 address
-        return ""
+    origin, path = _split_url(url)
+    return origin + path
 
 
 def fold_ids(url: str) -> str:
-    """Return a URL or a path without its query, with `:id` for each segment of the path that may be an id.
+    """Return a URL or a path without its query, with `:id` for each part of the path that may be an id.
 
-    A segment stays if it has at most 32 ASCII letters, `-` and `_`, or is a version such as `v2`.
+    A part stays if it has at most 32 ASCII letters, `-` and `_`, or is a version such as `v2`.
     """
-    try:
-        parts = urlsplit(strip_query(url))
-    except ValueError:
-        return ""
-    segments = [one if _WORD_OF_PATH.fullmatch(one) else _ID_OF_PATH for one in parts.path.split("/")]
-    return urlunsplit((parts.scheme, parts.netloc, "/".join(segments), "", ""))
+    origin, path = _split_url(url)
+    parts = [one if _WORD_OF_PATH.fullmatch(one) else _ID_OF_PATH for one in re.split(r"[/\\]", path)]
+    return origin + "/".join(parts)
 
 
-def _redact_detail(detail: str) -> str:
-    """Return the explanation of a rejection without the values and unknown names that it quotes."""
-    match = _FIELD_PATH.match(detail)
+def _split_url(url: str) -> tuple[str, str]:
+    """Return the origin of a URL without a user, and its path. Any other text is a path.
+
+    As in browsers, any number of slashes and backslashes may follow the scheme (URL Standard, section 4.4).
+    """
+    text = re.split("[?#]", url, maxsplit=1)[0]
+    web = _WEB_URL.match(text)
+    if web is not None:
+        return f"{web['scheme'].lower()}://{web['host'].rpartition('@')[2]}", web["path"]
+    slashes = _SLASHES.match(text)
+    if slashes is None:
+        return "", text
+    # Browsers read the first part of //ann:secret@a.example/b as a host.
+    first, separator, rest = text[slashes.end() :].partition("/")
+    return "", f"/{first.rpartition('@')[2]}{separator}{rest}"
+
+
+def _redact_detail(rejection: Rejection) -> str:
+    """Return the explanation of a rejection without the values and unknown names that it may quote."""
+    match = _FIELD_PATH.match(rejection.detail)
     path = match[1] if match else ""
-    is_known = all(name in _FIELD_NAMES for name in re.findall("[A-Za-z]+", path))
-    return f"{path if path and is_known else 'envelope'}: {_DETAIL}"
+    is_known = path and all(name in _FIELD_NAMES for name in re.findall("[A-Za-z]+", path))
+    subject = path if is_known else "body" if rejection.index is None else "envelope"
+    return f"{subject}: {rejection.reason.sentence} Privacy rules forbid to quote the value."

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,7 +70,7 @@ _OPT_OUT = ("ignore", "anonymize")
 Preset = Literal["strict"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PrivacyRules:
     """The content of `privacy.toml`.
 
@@ -82,6 +83,11 @@ class PrivacyRules:
     preset: Preset | None = None
     fields: Mapping[str, Rule] = field(default_factory=dict)
     honors_opt_out: bool = False
+
+    @cached_property
+    def keeps_everything(self) -> bool:
+        """Whether all fields of all viewers are kept."""
+        return set(self.of_all_fields(is_opted_out=True).values()) == {Rule.KEEP}
 
     @property
     def has_hashes(self) -> bool:
@@ -109,10 +115,12 @@ def read_privacy_rules(path: Path) -> PrivacyRules:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
+        if path.is_symlink():
+            raise Misconfigured(f"{path}: is a link to a missing file. Correct the link, or delete it.") from None
         return PrivacyRules()
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}. Make it readable for this user.") from None
-    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError, deep nesting
         raise Misconfigured(f"{path.name}: is not TOML ({error}). Correct the file.") from None
     try:
         return _parse(content)

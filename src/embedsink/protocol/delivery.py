@@ -62,7 +62,7 @@ class Rejection:
         raw: the bytes to store: a body or NDJSON line as sent, or an envelope encoded again. If a field of the
             delivery is invalid, a delivery of this envelope alone.
         id: the id of the envelope, if it is short text.
-        omitted_bytes: the size of the input if privacy rules omit all of it; else 0.
+        omitted_bytes: the size of the input if privacy rules omit a part of it, so that it can't be replayed; else 0.
     """
 
     index: int | None

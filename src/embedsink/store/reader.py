@@ -30,6 +30,7 @@ VARIABLES = (
     "until",
     "surface",
     "tenant",
+    "tenant_hashes",
     "interval",
     "timezone",
     "now",
@@ -345,9 +346,11 @@ class Reader:
         if unknown:
             # Without this check, a misspelt limit of a scope would show other deployments' rows.
             raise ValueError(f"variables {sorted(unknown)}: no view reads them. Valid names: {', '.join(VARIABLES)}.")
-        tenants = variables.get("tenants")
+        tenants, tenant = variables.get("tenants"), variables.get("tenant")
         if isinstance(tenants, Sequence):
             variables = {**variables, "tenants": self._stored_tenants(tenants)}
+        if isinstance(tenant, str):
+            variables = {**variables, "tenant_hashes": self._stored_tenants([tenant])[1:]}
         set_variables(self._connection, variables)
         self._variables |= variables
         if self._temp_table and not self._temp_table.covers(self._variables):

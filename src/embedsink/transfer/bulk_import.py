@@ -188,7 +188,7 @@ def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]
 
 def _batch_of_parsed(engine: Engine, delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
     """Return the journal lines of a parsed delivery: the accepted envelopes and the rejections."""
-    storable = engine.privacy.redactor_for(is_opted_out=parsed.is_opted_out).delivery(parsed)
+    storable = engine.privacy.redact(parsed)
     # Each envelope has an id already, so only rejections need new ids.
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
     # The counts of lost events are deduplicated by `delivery_id`, so it is the same at each import.
@@ -205,7 +205,7 @@ def _batch_of_rejection(engine: Engine, delivery: Delivery, refusal: Refused, re
     """Return the journal line that quarantines a delivery as a whole, with its counts and message."""
     rejection = Rejection(index=None, reason=refusal.reason, detail=str(refusal), raw=delivery.body)
     line = body_rejection_line(
-        engine.privacy.redactor.rejection(rejection),
+        engine.privacy.redact_unreadable(rejection),
         received_at=received_at,
         key_id=IMPORT_KEY_ID,
         new_id=lambda: delivery.rejection_id(index=None),  # the same at each import, so that it counts once

@@ -221,8 +221,10 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
         parsed = parsed.with_defaults(context, row["sent_at_ms"])
-        # The stored tenant may be a hash.
-        parsed = parsed.restrict_to(engine.privacy.stored_scope(key.scope) if key else EVERYTHING)
+        scope = key.scope if key else EVERYTHING
+        if parsed.context.get("tenant") is not None:
+            scope = engine.privacy.stored_scope(scope)  # The stored tenant may be a hash.
+        parsed = parsed.restrict_to(scope)
     except Refused:
         return None
     is_valid = parsed.accepted and not parsed.rejected
@@ -234,7 +236,7 @@ def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery, engine: Engin
     quarantine_id = str(row["quarantine_id"])
     # The ids are the same in each replay, so that the loader deduplicates the envelopes and the losses.
     new_id = partial(next, _stable_ids(UUID(quarantine_id)))
-    storable = engine.privacy.redactor_for(is_opted_out=parsed.is_opted_out).delivery(parsed)
+    storable = engine.privacy.redact(parsed)
     lines = delivery_lines(storable, key_id=row["key_id"], new_id=new_id, delivery_id=quarantine_id)
     return lines + replay_line(quarantine_id, received_at=now_ms())
 

@@ -109,8 +109,8 @@ def parse_period(request: Request, key: Key) -> Period:
     query = request.query_params
     check_parameters(query, PERIOD_PARAMETERS)
     params = {name: query.get(name) for name in PERIOD_PARAMETERS}
-    now = datetime.now(UTC)
-    return period_of(params, deployments=query.getlist("deployment"), allowed=key.scope, now=now)
+    allowed = request.state.engine.privacy.stored_scope(key.scope)
+    return period_of(params, deployments=query.getlist("deployment"), allowed=allowed, now=datetime.now(UTC))
 
 
 def _section_etag_check(request: Request, key: Key, section: Section) -> EtagCheck:

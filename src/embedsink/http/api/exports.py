@@ -64,7 +64,7 @@ async def show_summary(request: Request) -> Response:
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *DIRECTORY_PARAMETERS, *CSV_PARAMETERS))
     # In a thread: checking a `timezone` loads the list of all time zones once, and compares a misspelt one with all.
-    scope = await run_in_threadpool(parse_report_scope, query, key)
+    scope = await run_in_threadpool(parse_report_scope, query, request.state.engine.privacy.stored_scope(key.scope))
     csv_options = parse_csv_options(query)
     etag = EtagCheck.of(request, key, depends_on_clock=True, depends_on_directory=True)  # A period such as 7d ends now.
     if etag.is_not_modified:

@@ -38,9 +38,9 @@ async def inspect(request: Request) -> Response:
         raise Refused(Reason.BAD_PARAMETER, "session: is missing. Give a session, or a time in `since`.")
     if query.get("session") == "":
         raise Refused(Reason.BAD_PARAMETER, "session: is empty. Give a session.")
-    variables = parse_event_filter(query, key)
-    wait_s = parse_bounded_integer("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
     engine: Engine = request.state.engine
+    variables = parse_event_filter(query, engine.privacy.stored_scope(key.scope))
+    wait_s = parse_bounded_integer("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
     is_complete = await cancel_on_disconnect(
         request, engine.load_notifier.wait_until_loaded(wait_s, key_id=key.key_id, scope=key.scope)
     )

@@ -38,7 +38,7 @@ async def show_live(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, PARAMETERS)
     engine: Engine = request.state.engine
-    filter = LiveFilter.parse(request.query_params, key, engine.settings.service_name)
+    filter = LiveFilter.parse(request.query_params, key, engine)
     resume_after = _parse_position(request, engine, key)
     if not engine.store.is_open:
         raise Unavailable(Reason.NOT_READY, "store: is being opened. Retry.", retry_after_s=2)

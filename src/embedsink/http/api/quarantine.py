@@ -49,7 +49,7 @@ async def list_quarantine(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    scope = parse_report_scope(query, key)
+    scope = parse_report_scope(query, request.state.engine.privacy.stored_scope(key.scope))
     limit = parse_bounded_integer("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
