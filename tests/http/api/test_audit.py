@@ -193,7 +193,7 @@ def test_changes_of_keys_are_recorded_once_with_their_author(site: Site) -> None
         return any(one["number"] > before and one["target"] != of for one in entries)
 
     other = site.server.key("read", label="edited")
-    # The server compares the file with what is recorded, so it would record an edit before that as a part of the creation.
+    # The server compares the file with what is recorded: an earlier edit would be recorded as a part of the creation.
     wait_until(lambda: is_recorded("key_created", of=key_id), description="the creation is recorded")
     document = json.loads((data / "keys.json").read_text())
     del document["checksum"]
