@@ -188,7 +188,7 @@ class Engine:
     def _open(self, closers: AsyncExitStack) -> None:
         """Open all parts. `closers` closes them in reverse order, even if opening a later part fails."""
         settings = self.settings
-        self.privacy = _read_privacy(self.folder)
+        self.privacy = read_privacy(self.folder)
         self.store = Store(self.folder.store, _store_limits(settings), stored_tenants=self.privacy.stored_tenants)
         self.loader = self._create_loader()
         # Don't wait for queries: the loader is closed first, and closes the store, which ends them.
@@ -404,8 +404,8 @@ def _exposure_message(folder: DataFolder, exposed_paths: list[Path]) -> str:
     )
 
 
-def _read_privacy(folder: DataFolder) -> Privacy:
-    """Return the privacy rules of a data folder. The first rule that hashes creates a secret.
+def read_privacy(folder: DataFolder) -> Privacy:
+    """Return the privacy rules and the internal people of a data folder. The first rule that hashes creates a secret.
 
     Raises:
         Misconfigured: a file of the rules or secrets can't be read, or is invalid.

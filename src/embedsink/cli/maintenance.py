@@ -40,12 +40,14 @@ def rebuild(data: Data = DATA) -> None:
     damaged or missing store automatically.
     """
     from embedsink.durable_files import move_to_damaged
+    from embedsink.engine import read_privacy
     from embedsink.key_scope import EVERYTHING
     from embedsink.store.database import Store
     from embedsink.store.snapshot_reader import open_snapshot
 
     folder = DataFolder(require_folder(data))
     with FolderLock(folder):
+        read_privacy(folder)  # Raise an error if the engine could not be opened.
         if folder.store.exists():
             Store(folder.store).refuse_newer()  # Raise an error if a newer version of embedsink wrote the store.
             # Raise an error unless the snapshot can be read: the journal lacks events that the snapshot has.
