@@ -735,6 +735,32 @@ def test_rejections_are_listed_shown_and_replayed(data: Path, run_command: RunCo
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
 
 
+def test_everything_about_a_person_is_exported(tmp_path: Path, run_command: RunCommand) -> None:
+    data, file = tmp_path / "data", tmp_path / "in.ndjson"
+    lines = [{"context": {"viewer": viewer}, "events": [VIEW]} for viewer in ("ann", "bob", "ann")]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run_command("import", file, "--data", data).returncode == 0
+    archive = tmp_path / "ann.zip"
+    result = run_command("export", "--viewer", "ann", "-o", archive, "--data", data)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "events 2, rejections 0, losses 0, directory 0, as of " in result.stderr
+    with ZipFile(archive) as files:
+        assert sorted(files.namelist()) == [
+            *("directory.json", "events.ndjson", "losses.json", "manifest.json", "rejections.json")
+        ]
+    [entry] = [
+        json.loads(line) for line in run_command("audit", "--format", "ndjson", "--data", data).stdout.splitlines()
+    ][-1:]
+    assert (entry["action"], entry["target"]) == ("export", "person.zip")
+    assert "ann" not in json.dumps(entry["detail"])
+    for words in (
+        ["--viewer", "ann", "-o", tmp_path / "ann.csv"],
+        ["--viewer", "", "-o", archive],
+        ["--tenant", "acme", "-o", tmp_path / "all.csv"],
+    ):
+        assert run_command("export", *words, "--data", data).returncode == 2
+
+
 def test_privacy_rules_hashes_and_secrets(tmp_path: Path, run_command: RunCommand) -> None:
     data = make_folder(tmp_path / "data").path
     shown = run_command("privacy", "show", "--data", data)

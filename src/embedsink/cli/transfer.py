@@ -15,8 +15,10 @@ from embedsink.cli.options import (
     KeyOption,
     Url,
     UsageError,
+    as_of_phrase,
     connect,
     examples,
+    snapshot_time,
     source_option,
     suggesting_url,
 )
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 EXPORT_EXAMPLES = examples(
     "embedsink export -o events.ndjson --data data",
     "embedsink export -o events.parquet",
+    "embedsink export --viewer u_42 -o person.zip",
 )
 IMPORT_EXAMPLES = examples(
     "embedsink import events.ndjson --data data",
@@ -39,12 +42,21 @@ IMPORT_EXAMPLES = examples(
     "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://events.example.com",
 )
 SUFFIXES = (".ndjson", ".csv", ".parquet")
+PERSON_SUFFIX = ".zip"
 
 
 def export_file(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The output file: .ndjson, .csv or .parquet.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The output file: .ndjson, .csv or .parquet; with --viewer, .zip."
+        ),
     ],
+    viewer: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Write everything about this person instead.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="With --viewer: only in this tenant.")] = None,
+    deployment: Annotated[int | None, typer.Option(metavar="N", help="With --viewer: only in this deployment.")] = None,
     data: Data = DATA,
 ) -> None:
     """Write all raw events of the last snapshot to a file. A running server is not affected.
@@ -52,7 +64,15 @@ def export_file(
     .ndjson has every event and action as a delivery, one per line. `import` restores them with their ids and times.
     Rejections, losses and results of dbt syncs are not exported; `embedsink backup` includes them. .csv and .parquet
     have the rows of the event table. In .csv, text that a spreadsheet would treat as a formula gets an apostrophe.
+
+    With --viewer, a ZIP has everything about one person: events, actions, rejections, losses, and the user in the
+    directory. Hashed viewers are found too.
     """
+    if viewer is not None:
+        _export_person(output, viewer, tenant, deployment, data)
+        return
+    if tenant is not None or deployment is not None:
+        raise UsageError("--tenant, --deployment: apply to --viewer only. Add it, or omit them.")
     if output.suffix not in SUFFIXES:
         raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {', '.join(SUFFIXES)}.")
     from embedsink.data_folder import DataFolder
@@ -69,6 +89,34 @@ def export_file(
     ):
         _export(reader, temporary, output.suffix)
     print_message(f"{output}: {output.stat().st_size:,} bytes written.")
+
+
+def _export_person(output: Path, viewer: str, tenant: str | None, deployment: int | None, data: Path) -> None:
+    """Write everything about a person to a ZIP, and print what was found."""
+    if output.suffix != PERSON_SUFFIX:
+        raise UsageError(f"-o {output.name}: with --viewer, the output is a ZIP. Use the suffix {PERSON_SUFFIX}.")
+    if not viewer:
+        raise UsageError("--viewer: is empty. Give the id that the host page sends.")
+    from embedsink.data_folder import DataFolder
+    from embedsink.privacy.hashing import SecretFile
+    from embedsink.privacy.redaction import Privacy
+    from embedsink.settings import read_settings
+    from embedsink.store.snapshot_reader import open_snapshot
+    from embedsink.transfer.access_request import Person, write_person
+
+    folder = DataFolder(data)
+    privacy, person = Privacy(secrets=SecretFile(folder.privacy_secrets).read()), Person(viewer, tenant, deployment)
+    variables = {**person.variables(privacy), "service_name": read_settings().service_name}
+    # The audit trail says that a person's data was exported, but not whose.
+    with (
+        open_snapshot(folder.snapshot, variables) as reader,
+        recorded(folder, Action.EXPORT, target=f"person{PERSON_SUFFIX}", is_required=False),
+        atomic_write(output) as temporary,
+        temporary.open("wb") as file,
+    ):
+        counts = write_person(reader, person, privacy, file, snapshot_at=snapshot_time(data))
+    found = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    print_message(f"{output}: {found}, {as_of_phrase(data, None)}. For later events, run `embedsink snapshot` first.")
 
 
 def _export(reader: "Reader", path: Path, suffix: str) -> None:

@@ -173,8 +173,11 @@ class Privacy:
 
     def stored_tenants(self, tenants: Sequence[str]) -> list[str]:
         """Return all forms in which the store may contain these tenants: as sent, and hashed with each secret."""
-        hashes = [hash_text("tenant", tenant, secret) for tenant in tenants for secret in self.secrets]
-        return [*tenants, *hashes]
+        return [*tenants, *(one for tenant in tenants for one in self.hashes("tenant", tenant))]
+
+    def hashes(self, field: str, text: str) -> list[str]:
+        """Return the hashes of a field's value, with each secret, the newest first."""
+        return [hash_text(field, text, secret) for secret in self.secrets]
 
     def stored_scope(self, scope: KeyScope) -> KeyScope:
         """Return a scope that allows the tenants in the forms in which the store contains them."""

@@ -52,6 +52,7 @@ VARIABLES = (
     "viewer_group",
     "shows_names",
     "internal",
+    "viewers",
     # of the audit trail
     "audit_files",
     "action",

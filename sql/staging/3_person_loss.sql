@@ -1,0 +1,15 @@
+-- One row per loss that a forwarder reported for a session in which the requested person is the only viewer.
+create or replace view person_loss as
+with person_session as (
+    select key_id, session
+    from event
+    where session is not null and viewer is not null
+    group by key_id, session
+    having bool_and(is_of_person(viewer, deployment, tenant))
+)
+select loss.received_at, loss.key_id, loss.deployment, loss.session, loss.reason, loss.lost_count
+from loss
+join person_session using (key_id, session)
+order by loss.ingest_seq;
+
+comment on view person_loss is 'Losses in the sessions of the person in the variable `viewers`.';

@@ -1,0 +1,113 @@
+"""The access request: everything about one person, and nothing about anyone else."""
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from embedsink.journal.segment import inspect
+from embedsink.privacy.hashing import hash_text
+from embedsink.privacy.redaction import Privacy
+from embedsink.store.database import Store
+from embedsink.transfer.access_request import Person, write_person
+from tests.support.given import write_segment
+from tests.support.rows import connect_in_memory
+
+SECRETS = [bytes(32), bytes(range(32))]
+PRIVACY = Privacy(secrets=SECRETS)
+PEOPLE = ("ann", hash_text("viewer", "ann", SECRETS[1]), "bob", "annabel", None)
+NOW = datetime(2026, 11, 28, tzinfo=UTC)
+
+
+def person_events(viewer: str | None, **fields: Any) -> list[dict[str, Any]]:
+    """Return events, an action, rejections and losses of a viewer in a session of their own."""
+    own = {"viewer": viewer, "session": f"s-{viewer}", **fields}
+    return [
+        {"type": "view", "title": f"view of {viewer}", **own},
+        {"type": "ai-query", "query": f"question of {viewer}", **own},
+        {"type": "navigate", "direction": "action", "path": f"/of/{viewer}", **own},
+        {"type": "scroll", "rejected": "unknown_type", **own},
+        {"lost": {"queue_overflow": 3}, **own},
+    ]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("store")
+    given = [one for viewer in PEOPLE for one in person_events(viewer)]
+    given += person_events("ann", tenant="acme", session="s-acme") + person_events("ann", deployment=2, session="s-2")
+    # A session of two people, and a rejection that names a person only in its text.
+    given += [{"type": "view", "viewer": viewer, "session": "shared"} for viewer in ("ann", "bob")]
+    given += [{"lost": {"shared": 1}, "session": "shared", "viewer": "bob"}]
+    given += [
+        {"type": "scroll", "rejected": "unknown_type", "viewer": None, "title": title} for title in ("ann", "annabel")
+    ]
+    given += [
+        {"user": "ann", "name": "Ann"},
+        {"user": "bob", "name": "Bob"},
+        {"group": "Analysts", "members": ["ann", "bob"]},
+    ]
+    store = Store(folder / "store.duckdb")
+    store.open()
+    store.load(inspect(write_segment(folder, given)))
+    yield store
+    store.close()
+
+
+def archive_of(store: Store, person: Person, privacy: Privacy = PRIVACY) -> dict[str, Any]:
+    """Return the content of each file of an archive."""
+    file = io.BytesIO()
+    with store.reader(person.variables(privacy)) as reader:
+        counts = write_person(reader, person, privacy, file, snapshot_at=NOW)
+    archive = ZipFile(file)
+    content: dict[str, Any] = {
+        name: json.loads(archive.read(f"{name}.json")) for name in ("rejections", "losses", "directory", "manifest")
+    }
+    content["events"] = [json.loads(line) for line in archive.read("events.ndjson").splitlines()]
+    assert content["manifest"]["counts"] == counts == {name: len(content[name]) for name in counts}
+    return content
+
+
+def viewers_in(content: list[dict[str, Any]]) -> set[str | None]:
+    return {delivery["context"].get("viewer") for delivery in content}
+
+
+def test_an_archive_has_everything_about_a_person(store: Store) -> None:
+    content = archive_of(store, Person("ann"))
+    assert viewers_in(content["events"]) == {"ann", PEOPLE[1]}
+    assert len(content["events"]) == 3 * 4 + 1
+    assert {one["viewer"] for one in content["rejections"]} == {"ann", PEOPLE[1], None}
+    assert len(content["rejections"]) == 4 + 1
+    assert {(one["session"], one["reason"], one["lost_count"]) for one in content["losses"]} == {
+        (f"s-{name}", "queue_overflow", 3) for name in ("ann", PEOPLE[1], "acme", "2")
+    }
+    [user] = content["directory"]
+    assert (user["resource"]["displayName"], user["group_names"]) == ("Ann", ["Analysts"])
+    assert content["manifest"]["searchedViewers"] == ["ann", *PRIVACY.hashes("viewer", "ann")]
+    assert content["manifest"]["snapshotAt"] == "2026-11-28T00:00:00Z"
+    text = json.dumps(content)
+    assert "bob" not in text
+    assert "annabel" not in text
+
+
+def test_a_tenant_and_a_deployment_limit_an_archive(store: Store) -> None:
+    for person, session in ((Person("ann", tenant="acme"), "s-acme"), (Person("ann", deployment=2), "s-2")):
+        content = archive_of(store, person)
+        assert {delivery["context"]["session"] for delivery in content["events"]} == {session}
+        assert {one["session"] for one in content["losses"]} == {session}
+        assert [one["session"] for one in content["rejections"]] == [session]
+        assert content["directory"] == []
+
+
+def test_a_person_without_data_has_an_empty_archive(store: Store) -> None:
+    content = archive_of(store, Person("eve"))
+    assert content["manifest"]["counts"] == {"events": 0, "rejections": 0, "losses": 0, "directory": 0}
+
+
+def test_without_a_person_the_views_have_no_rows() -> None:
+    connection = connect_in_memory()
+    for view in ("person_rejection", "person_loss", "person_directory"):
+        assert connection.table(view).fetchall() == []
