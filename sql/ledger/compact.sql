@@ -30,6 +30,7 @@ select
     sum(quarantined_count)::bigint as quarantined_count,
     sum(counted_only_count)::bigint as counted_only_count,
     sum(lost_count)::bigint as lost_count,
+    sum(expired_count)::bigint as expired_count,
     nullif(min(from_number), max(last_number)) as first_number
 from numbered_ledger
 group by run_number;

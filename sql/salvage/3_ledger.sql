@@ -40,7 +40,8 @@ salvaged as (
         any_value(ledger.received_count) as received_count,
         any_value(ledger.duplicate_count) as duplicate_count,
         coalesce(any_value(ledger.counted_only_count), 0) as counted_only,
-        coalesce(sum(stored.accepted_count), 0)::bigint as accepted_count,
+        coalesce(any_value(ledger.expired_count), 0) as expired,
+        coalesce(sum(stored.accepted_count), 0)::bigint as stored_accepted_count,
         coalesce(sum(stored.quarantined_count), 0)::bigint as stored_quarantined_count
     from ledger
     left join stored on stored.number between ledger.from_number and ledger.last_number
@@ -52,15 +53,21 @@ salvaged as (
         accepted_count + quarantined_count as received_count,
         0 as duplicate_count,
         0 as counted_only,
-        accepted_count,
+        0 as expired,
+        accepted_count as stored_accepted_count,
         quarantined_count as stored_quarantined_count
     from stored
     where not exists (select 1 from ledger where stored.number between ledger.from_number and ledger.last_number)
 )
 select
-    * exclude (counted_only, stored_quarantined_count),
-    -- Another file may still have rejections that were purged from the file with the ledger.
-    greatest(0, least(counted_only, received_count - accepted_count - duplicate_count - stored_quarantined_count)) as counted_only_count,
+    * exclude (counted_only, expired, stored_accepted_count, stored_quarantined_count),
+    -- Another file may still have rejections and events that were deleted from the file with the ledger.
+    greatest(0, least(counted_only, received_count - stored_accepted_count - duplicate_count - stored_quarantined_count)) as counted_only_count,
+    nullif(greatest(0, least(
+        expired,
+        received_count - stored_accepted_count - duplicate_count - stored_quarantined_count - counted_only_count
+    )), 0) as expired_count,
+    stored_accepted_count + coalesce(expired_count, 0) as accepted_count,
     stored_quarantined_count + counted_only_count as quarantined_count,
     now()::timestamptz at time zone 'UTC' as loaded_at,
     received_count - accepted_count - duplicate_count - quarantined_count as lost_count

@@ -70,6 +70,15 @@ def create_folder(folder: Path, *, mode: int = 0o777) -> None:
         sync_folder(path.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable that another library has written."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the directory entries of a folder durable, after files were created, renamed or deleted."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

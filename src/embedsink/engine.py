@@ -243,6 +243,7 @@ class Engine:
             on_removed=lambda byte_count: self.journal.capacity.remove(byte_count),
             is_low_on_space=lambda: self.journal.capacity.is_low_on_space,
             quarantine_days=self.settings.quarantine_retention_days,
+            event_days=self.settings.retention_days,
         )
 
     def _open_journal(self) -> Journal:

@@ -119,6 +119,13 @@ class Settings(BaseModel):
     dedup_days: int = Field(
         7, ge=1, description="How many days an event id is remembered, so that a retry counts once."
     )
+    retention_days: int = Field(
+        0,
+        ge=0,
+        le=36_500,
+        description="How many days events are stored after they were loaded. 0 means no limit. At least "
+        "`EMBEDSINK_DEDUP_DAYS`.",
+    )
     snapshot_interval_s: float = Field(10.0, gt=0, description="Minimum time between two snapshots for notebooks.")
     store_memory_bytes: int = Field(64 * MIB, ge=64 * MIB, description="DuckDB's memory limit in normal operation.")
     store_memory_bytes_max: int = Field(
@@ -234,6 +241,14 @@ class Settings(BaseModel):
                 f"(CONTEXT_BYTES_MAX + {_LINE_OVERHEAD_BYTES})). Raise it to at least {lines_bytes_max:,}."
             )
 
+    def check_retention_days(self) -> None:
+        """Raise Misconfigured if events are deleted while their ids are remembered: a retry would count twice."""
+        if 0 < self.retention_days < self.dedup_days:
+            raise Misconfigured(
+                f"{PREFIX}RETENTION_DAYS: {self.retention_days} is less than {PREFIX}DEDUP_DAYS ({self.dedup_days}), "
+                f"so an event that is sent again would count twice. Raise it to at least {self.dedup_days}."
+            )
+
     def variables(self) -> dict[str, object]:
         """Return the settings that SQL views read as variables of the DuckDB session."""
         return {"session_gap_minutes": self.session_gap_minutes}
@@ -273,6 +288,7 @@ def read_settings() -> Settings:
     if problems:
         raise Misconfigured("\n".join(problems))
     settings.check_pending_bytes()
+    settings.check_retention_days()
     return settings
 
 

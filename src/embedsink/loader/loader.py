@@ -15,6 +15,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import Segment, number_of
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
+from embedsink.loader.event_retention import EventRetention
 from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import QuarantinePurge
@@ -49,6 +50,7 @@ class Loader:
         closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
         is_low_on_space: returns whether the journal needs space, so that one snapshot suffices to delete a segment.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
+        event_days: the retention of events in days; 0 for no limit.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Loader:
         closing_s_max: float | None = None,
         is_low_on_space: Callable[[], bool] = lambda: False,
         quarantine_days: int = 0,
+        event_days: int = 0,
     ) -> None:
         self.status = LoaderStatus()
         self.last_number = 0  # All segments up to this number are loaded, in damaged/ or lost.
@@ -82,6 +85,7 @@ class Loader:
         self._publisher = self._create_publisher(snapshot_interval_s, is_low_on_space)
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
+        self.retention = EventRetention(folder, store, self._publisher, self._disk_space, days=event_days)
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def _create_publisher(self, interval_s: float, is_low_on_space: Callable[[], bool]) -> Publisher:
@@ -218,7 +222,7 @@ class Loader:
             self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 
     def _load_round(self) -> None:
-        """Load all pending segments. Then roll up a batch of events or, with too few events, purge rejections.
+        """Load all pending segments. Then roll up a batch of events or, with too few, delete what is too old.
 
         While the server is closing, stop after the transaction that exceeds the time limit.
         """
@@ -232,7 +236,7 @@ class Loader:
             self._disk_space.require()
             self._roll_up()  # One batch per load, so that rollups keep up during a long load.
         self._advance_past_damaged()
-        may_have_more = self._roll_up() or self.quarantine.purge_when_due()
+        may_have_more = self._roll_up() or self.quarantine.purge_when_due() or self.retention.expire_when_due()
         if may_have_more:
             self._wake.set()  # The next round does more, after it has loaded newly sealed segments.
 
@@ -405,8 +409,10 @@ class Loader:
         if self.status.load_error:
             return RETRY_AFTER_S
         snapshot_due_s = self._publisher.seconds_to_next()
-        # Each round runs a due purge too. The purge is hourly, so it can wait for the round of the next snapshot.
-        return self.quarantine.seconds_to_next() if snapshot_due_s is None else snapshot_due_s
+        if snapshot_due_s is not None:
+            return snapshot_due_s  # Deletions are hourly, so they can wait for the round of the next snapshot.
+        due_s = [self.quarantine.seconds_to_next(), self.retention.seconds_to_next()]
+        return min((seconds for seconds in due_s if seconds is not None), default=None)
 
     def _seconds_to_end(self) -> float:
         """Return the seconds for which `close` waits: for loading, the last snapshot and the end of the thread."""

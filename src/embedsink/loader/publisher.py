@@ -154,15 +154,24 @@ class Publisher:
         A checkpoint changes the store's file, so it is postponed while a child copies that file. With
         `UNWRITTEN_BYTES_MAX` or more unwritten, this method waits for the child instead.
         """
-        copy = self._copy
-        if copy is not None and copy.needs_source:
+        if self.reads_store:
             if self._store.unwritten_bytes < UNWRITTEN_BYTES_MAX:
                 return
+            self.wait_for_source()
+        self._store.checkpoint_when_due()
+
+    def wait_for_source(self) -> None:
+        """Wait until no child copies the store's file, so that it can be changed.
+
+        Raises:
+            StoreRefused: the disk has filled up during the wait.
+        """
+        copy = self._copy
+        if copy is not None and copy.needs_source:
             is_copied = copy.wait(only_for_source=True)
             if not is_copied:
                 self._abandon_stalled()
-            self._disk_space.require()  # The disk may have filled up during the wait.
-        self._store.checkpoint_when_due()
+            self._disk_space.require()
 
     def postpone(self, seconds: float) -> None:
         """Start no copy for this number of seconds."""

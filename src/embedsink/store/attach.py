@@ -36,9 +36,13 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     The store has no write-ahead log, because the journal is one: a segment is deleted only when a snapshot has its
     rows. The option `storage_version` makes DuckDB 2.0 write the format of 1.5, so that a downgrade can read the file.
     """
-    options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
-    if not path.exists():
-        options += f", block_size {_BLOCK_BYTES}"  # An existing file keeps its block size.
     escaped_path = str(path).replace("'", "''")  # ATTACH has no parameters.
-    connection.execute(f"attach '{escaped_path}' as store ({options})")
+    connection.execute(f"attach '{escaped_path}' as store ({file_options(path)})")
     connection.execute("use store")
+
+
+def file_options(path: Path) -> str:
+    """Return the options of ATTACH for the store's file."""
+    options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
+    # An existing file keeps its block size.
+    return options if path.exists() else f"{options}, block_size {_BLOCK_BYTES}"

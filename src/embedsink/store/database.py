@@ -5,12 +5,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
-from embedsink.durable_files import device_and_inode, free_bytes
+from embedsink.durable_files import device_and_inode, free_bytes, sync_file, sync_folder
 from embedsink.errors import Unavailable
 from embedsink.journal.segment import Segment
 from embedsink.reasons import Reason
@@ -24,6 +25,7 @@ from embedsink.store.duckdb_errors import (
     lacks_memory,
     unavailable_if_broken,
 )
+from embedsink.store.expiry import expire_events, finish_expiry
 from embedsink.store.insert import (
     changed_deployments,
     changes_directory,
@@ -38,6 +40,7 @@ from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
 from embedsink.store.reader import Reader, StoredTenants
 from embedsink.store.revisions import Revisions
+from embedsink.store.rewrite import has_much_free_space, used_bytes, write_copy
 from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
@@ -62,6 +65,10 @@ _REATTACH_BYTES = 128 * 1_048_576
 _ROLLUP_BATCH_ROWS = (250_000, 50_000, 10_000, 2_000)
 # The memory that a rollup row takes until the next checkpoint.
 _ROLLUP_ROW_BYTES = 256
+# The memory that a deleted row takes until the next checkpoint.
+_EXPIRED_ROW_BYTES = 64
+# The free disk space that a rewrite leaves.
+_REWRITE_SPARE_BYTES = 64 * 1_048_576
 
 
 class _Loaded(NamedTuple):
@@ -348,6 +355,64 @@ class Store:
         if count:
             self.revisions.record_change(deployments, number=0)  # 0: no segment was loaded
         return count
+
+    def expire(self, *, loaded_before: datetime) -> int:
+        """Delete the oldest events that were loaded before a time (UTC), in one transaction.
+
+        Returns:
+            The number of deleted events and actions; 0 if nothing remains to delete.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
+        """
+        try:
+            with self._raised_memory(), transaction(self._load_connection()):
+                count, deployments = expire_events(self._load_connection(), loaded_before=loaded_before)
+        except (StoreRefused, StoreBroken):
+            self.revisions.renew()  # The commit may have succeeded.
+            raise
+        if count:
+            self.revisions.record_change(deployments, number=0)  # 0: no segment was loaded
+            self._unwritten_bytes += count * _EXPIRED_ROW_BYTES
+        return count
+
+    def finish_expiry(self) -> None:
+        """Delete what was derived from deleted events.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
+        """
+        with self._raised_memory(), transaction(self._load_connection()):
+            finish_expiry(self._load_connection())
+
+    def has_much_free_space(self) -> bool:
+        """Return whether so much of the file is free that `rewrite` is worth its time."""
+        with duckdb_errors_translated():
+            return has_much_free_space(self._load_connection())
+
+    def rewrite(self, draft: Path) -> None:
+        """Replace the file by a copy without free space. Reports continue while it is written, and end at the exchange.
+
+        After a kill at any moment, the old or the new file is complete.
+
+        Args:
+            draft: the path of the copy until it is complete, in the same folder.
+
+        Raises:
+            StoreRefused, StoreBroken, OSError: the file is unchanged. The store may be closed.
+        """
+        draft.unlink(missing_ok=True)  # of a killed process
+        self.checkpoint()
+        with self._raised_memory():
+            needed_bytes = used_bytes(self._load_connection())
+            if free_bytes(draft.parent) < needed_bytes + _REWRITE_SPARE_BYTES:
+                raise StoreRefused(f"a copy without free space needs {needed_bytes:,} bytes on the disk")
+            write_copy(self._load_connection(), draft)
+        self.close()
+        sync_file(draft)
+        draft.replace(self.path)
+        sync_folder(self.path.parent)
+        self.open()
 
     def reset_derived_tables(self) -> None:
         """Delete the rollups, which the loader recomputes. Recompute `session_ready` from the `ready` events."""

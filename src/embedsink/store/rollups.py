@@ -25,7 +25,8 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable
         last_ingest_seq = first_ingest_seq(number + 1) - 1
         _insert_rollups(connection, late_batch_id, first_ingest_seq(number), last_ingest_seq)
     if late_numbers:
-        _insert_batch(connection, late_batch_id, watermark)
+        first, last = first_ingest_seq(min(late_numbers)), first_ingest_seq(max(late_numbers) + 1) - 1
+        _insert_batch(connection, late_batch_id, watermark, first, last)
 
 
 def roll_up(connection: duckdb.DuckDBPyConnection, *, event_count_min: int, event_count_max: int) -> int:
@@ -48,8 +49,34 @@ def roll_up(connection: duckdb.DuckDBPyConnection, *, event_count_min: int, even
         return 0
     [(new_watermark,)] = connection.execute(f"select max(ingest_seq) from ({events})", [event_count_max]).fetchall()  # noqa: S608
     row_count = _insert_rollups(connection, batch_id + 1, watermark + 1, new_watermark)
-    _insert_batch(connection, batch_id + 1, new_watermark)
+    _insert_batch(connection, batch_id + 1, new_watermark, watermark + 1, new_watermark)
     return row_count
+
+
+def expire_rollups(connection: duckdb.DuckDBPyConnection, *, below: int) -> None:
+    """Delete the rollups of deleted events from `session_15min`.
+
+    A batch that also contains other events is computed again from these.
+
+    Args:
+        connection: a connection to the database, in a transaction.
+        below: all events with a smaller `ingest_seq` were deleted.
+    """
+    query = (
+        "select batch_id, first_ingest_seq, last_ingest_seq from rollup_batch where coalesce(first_ingest_seq, 0) < $1"
+    )
+    batches = connection.execute(query, [below]).fetchall()
+    if any(first is None for _, first, _ in batches):
+        # An earlier version wrote them, and did not record which events they contain.
+        discard_rollups(connection)
+        return
+    for batch_id, _, last in batches:
+        connection.execute("delete from session_15min where batch_id = $1", [batch_id])
+        if last >= below:
+            set_variables(connection, {"batch_id": batch_id, "rollup_from": below, "rollup_to": last})
+            connection.execute(read_sql("rollups")["session_15min"])
+    # A batch without events stays: the newest one has the watermark.
+    connection.execute("update rollup_batch set first_ingest_seq = $1 where first_ingest_seq < $1", [below])
 
 
 def discard_rollups(connection: duckdb.DuckDBPyConnection) -> None:
@@ -65,9 +92,9 @@ def _last_batch(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
     return batch_id, watermark
 
 
-def _insert_batch(connection: duckdb.DuckDBPyConnection, batch_id: int, watermark: int) -> None:
-    """Record a batch, and the highest ingest_seq that it covers."""
-    connection.execute("insert into rollup_batch values ($1, $2)", [batch_id, watermark])
+def _insert_batch(connection: duckdb.DuckDBPyConnection, batch_id: int, watermark: int, first: int, last: int) -> None:
+    """Record a batch, the watermark after it, and the ingest_seqs of its first and last events."""
+    connection.execute("insert into rollup_batch values ($1, $2, $3, $4)", [batch_id, watermark, first, last])
 
 
 def _insert_rollups(connection: duckdb.DuckDBPyConnection, batch_id: int, first: int, last: int) -> int:

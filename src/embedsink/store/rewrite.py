@@ -1,0 +1,56 @@
+"""A copy of the database without free space. DuckDB reuses the space of deleted rows, but does not shrink its file."""
+
+from pathlib import Path
+
+import duckdb
+
+from embedsink.store.attach import file_options
+from embedsink.store.sql_files import read_sql
+
+# The share of free blocks from which on a copy is worth its time.
+FREE_SHARE_MIN = 0.2
+_FREE_BLOCKS_MIN = 64
+_COPY = "rewritten"
+
+
+def used_bytes(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the number of bytes of the store's file that contain data."""
+    total_blocks, free_blocks, block_bytes = _blocks(connection)
+    return (total_blocks - free_blocks) * block_bytes
+
+
+def has_much_free_space(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether the store's file has so much free space that a copy is worth its time."""
+    total_blocks, free_blocks, _ = _blocks(connection)
+    return free_blocks >= _FREE_BLOCKS_MIN and free_blocks >= FREE_SHARE_MIN * total_blocks
+
+
+def write_copy(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Write all rows of the store to a new file, in their order. The views are created when it is opened.
+
+    Args:
+        connection: a connection to the store, without a transaction.
+        path: the path of the new file, which does not exist.
+    """
+    escaped_path = str(path).replace("'", "''")  # ATTACH has no parameters.
+    connection.execute(f"attach '{escaped_path}' as {_COPY} ({file_options(path)})")
+    try:
+        connection.execute(f"use {_COPY}")
+        connection.execute("create table migration as from store.migration")
+        for sql in read_sql("migrations").values():
+            connection.execute(sql)
+        tables = connection.execute("select table_name from duckdb_tables() where database_name = 'store'").fetchall()
+        for (table,) in tables:
+            if table != "migration":
+                connection.execute(f'insert into "{table}" by name from store."{table}"')
+        connection.execute(f"checkpoint {_COPY}")
+    finally:
+        connection.execute("use store")
+        connection.execute(f"detach {_COPY}")
+
+
+def _blocks(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
+    """Return the number of blocks of the store's file, the number of free ones, and the size of a block."""
+    query = "select total_blocks, free_blocks, block_size from pragma_database_size() where database_name = 'store'"
+    [(total_blocks, free_blocks, block_bytes)] = connection.execute(query).fetchall()
+    return total_blocks, free_blocks, block_bytes

@@ -1,0 +1,99 @@
+"""The retention of events on a real server, which is killed meanwhile."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.support.envelopes import view
+from tests.support.servers import offending_rows, running_server, wait_until
+from tests.support.stores import make_folder
+
+RETENTION: dict[str, Any] = {"EMBEDSINK_RETENTION_DAYS": "7", "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.2"}
+# Runs begin at once, and delete in many steps.
+OFTEN = """
+import embedsink.loader.event_retention as retention
+import embedsink.store.expiry as expiry
+import embedsink.store.rewrite as rewrite
+retention.RETENTION_INTERVAL_S = 0.3
+expiry.EXPIRED_AT_ONCE = 300
+rewrite._FREE_BLOCKS_MIN = 1
+"""
+OLD, NEW = "old-person", "new-person"
+
+
+def deliver(server: Any, key: str, viewer: str, count: int) -> None:
+    events = [view({"title": f"{viewer} {number} {'x' * 200}"}) for number in range(count)]
+    for start in range(0, count, 500):
+        delivery = {
+            "context": {"deployment": 1, "viewer": viewer, "session": viewer},
+            "events": events[start : start + 500],
+        }
+        assert server.post(delivery, key=key).status == 202
+
+
+def make_old(data: Path, *, days: int) -> None:
+    """Change the time at which all events of a store were loaded, while no server runs."""
+    with duckdb.connect(str(data / "store.duckdb")) as connection:
+        connection.execute("update loaded_segment set loaded_at = loaded_at - to_days($1)", [days])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Return a data folder with 3,000 events of eight days ago, and 10 new ones."""
+    data = make_folder(tmp_path / "data").path
+    with running_server(data, **RETENTION) as server:
+        key = server.key()
+        deliver(server, key, OLD, 3_000)
+        server.stop()
+    make_old(data, days=8)
+    with running_server(data, **RETENTION) as server:
+        deliver(server, server.key(), NEW, 10)
+        server.stop()
+    return data
+
+
+def viewers(server: Any, key: str) -> dict[str, int]:
+    rows = server.get("/api/v1/events.csv?columns=viewer&limit=10000", key=key).body.decode().split()[1:]
+    return {viewer: rows.count(viewer) for viewer in set(rows)}
+
+
+def test_old_events_are_deleted_and_the_files_shrink(data: Path) -> None:
+    size = (data / "store.duckdb").stat().st_size
+    with running_server(data, injected=OFTEN, **RETENTION) as server:
+        admin = server.key("admin")
+        wait_until(lambda: viewers(server, admin) == {NEW: 10}, description="the old events are deleted")
+        wait_until(lambda: (data / "store.duckdb").stat().st_size < size, description="the store shrinks")
+        wait_until(lambda: b'"events_expired"' in server.log.read_bytes(), description="it is logged")
+        deliver(server, server.key(), NEW, 5)
+        wait_until(lambda: viewers(server, admin) == {NEW: 15}, description="new events are loaded")
+        server.stop()
+        assert b'"count": 3000' in server.log.read_bytes()
+    assert (data / "analytics.duckdb").stat().st_size < size
+    for name in ("store.duckdb", "analytics.duckdb"):
+        assert OLD.encode() not in (data / name).read_bytes()
+
+
+def test_a_kill_at_any_moment_deletes_no_new_event(data: Path) -> None:
+    for delay_s in (0.0, 0.1, 0.2, 0.35, 0.5, 0.8):
+        with running_server(data, injected=OFTEN, checks_store=False, **RETENTION) as server:
+            time.sleep(delay_s)
+            server.kill()
+    with running_server(data, injected=OFTEN, **RETENTION) as server:
+        admin = server.key("admin")
+        wait_until(lambda: viewers(server, admin) == {NEW: 10}, description="the old events are deleted")
+        server.stop()
+    assert offending_rows(data) == {}
+    with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
+        totals = "select sum(accepted_count), sum(expired_count) from loaded_segment"
+        assert connection.execute(totals).fetchall() == [(3_010, 3_000)]
+
+
+def test_events_within_the_retention_stay(data: Path) -> None:
+    with running_server(data, injected=OFTEN, **(RETENTION | {"EMBEDSINK_RETENTION_DAYS": "9"})) as server:
+        admin = server.key("admin")
+        wait_until(lambda: viewers(server, admin) == {OLD: 3_000, NEW: 10}, description="all are loaded")
+        time.sleep(1.5)
+        assert viewers(server, admin) == {OLD: 3_000, NEW: 10}

@@ -1,0 +1,228 @@
+"""The deletion of events after their retention: whole segments, oldest first, in bounded steps."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
+from embedsink.store import expiry
+from embedsink.store.database import Store
+from embedsink.store.limits import StoreLimits
+from embedsink.store.rollups import roll_up
+from embedsink.store.sql_files import read_sql
+from tests.support.given import write_segment
+
+LOADED = datetime(2026, 11, 1)
+TABLES = (
+    "event",
+    "action",
+    "loss",
+    "quarantine",
+    "sync",
+    "sync_file",
+    "quarantine_rest",
+    "session_15min",
+    "question_stage",
+    "rollup_batch",
+    "session_ready",
+    "ready_fact",
+    "expired_session",
+    "loaded_segment",
+)
+KINDS: list[dict[str, Any]] = [
+    {"type": "view"},
+    {"type": "view", "surface": "app"},
+    {"type": "ready", "surface": "app", "deploymentId": 2, "deployment": None},
+    {"type": "view", "deployment": None},
+    {"type": "ai-query"},
+    {"type": "ai-query", "status": "completed"},
+    {"type": "refresh", "direction": "action"},
+    {"lost": {"queue_overflow": 2}},
+    {"type": "scroll", "rejected": "unknown_type"},
+    {"sync": "job"},
+]
+REPORTS = (
+    "views",
+    "totals",
+    "error_rates",
+    "sessions",
+    "tenants",
+    "ai_queries",
+    "completeness",
+    "activity",
+    "rejections",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("segments")
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Iterator[Store]:
+    store = Store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
+    store.open()
+    yield store
+    store.close()
+
+
+def clear(store: Store) -> None:
+    for table in TABLES:
+        store._load_connection().execute(f"truncate {table}")
+
+
+def load(store: Store, folder: Path, segments: dict[int, list[dict[str, Any]]]) -> None:
+    """Load segments by number. The segment with the number n is loaded at the start of day n."""
+    for number, events in segments.items():
+        store.load(inspect(write_segment(folder, events, number=number)))
+    store._load_connection().execute(
+        "update loaded_segment set loaded_at = $1 + to_days(split_part(segment, '-', 1)::integer)", [LOADED]
+    )
+
+
+def expire_all(store: Store, *, before_day: int) -> int:
+    """Delete the events of the days before a day, and return their number."""
+    total = 0
+    while count := store.expire(loaded_before=LOADED + timedelta(days=before_day)):
+        total += count
+    store.finish_expiry()
+    return total
+
+
+def offending(store: Store) -> dict[str, list[Any]]:
+    checks = {name: store._load_connection().execute(sql).fetchall() for name, sql in read_sql("checks").items()}
+    return {name: rows for name, rows in checks.items() if rows}
+
+
+def rows_of(store: Store, *views: str) -> dict[str, list[Any]]:
+    with store.reader({**EVERYTHING.variables(), "now": LOADED + timedelta(days=60)}) as reader:
+        return {view: [row for rows in reader.rows(view) for row in rows] for view in views}
+
+
+def events_of(number: int, kinds: list[int]) -> list[dict[str, Any]]:
+    """Return events of these kinds, in a session for each segment."""
+    return [
+        {
+            "at": f"2026-11-{number:02d}T10:{minute:02d}",
+            "session": f"s{number}",
+            "id": number * 100 + minute,
+            "seq": None,
+        }
+        | KINDS[kind]
+        | ({"sync": f"job {number} {minute}"} if "sync" in KINDS[kind] else {})
+        for minute, kind in enumerate(kinds)
+    ]
+
+
+_histories = st.lists(st.lists(st.integers(0, len(KINDS) - 1), min_size=1, max_size=8), min_size=2, max_size=5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    history=_histories,
+    before=st.integers(1, 7),
+    step=st.integers(1, 4),
+    rolled_up=st.lists(st.integers(1, 9), max_size=3),
+)
+def test_what_remains_is_as_if_the_rest_had_never_arrived(
+    store: Store, folder: Path, history: list[list[int]], before: int, step: int, rolled_up: list[int]
+) -> None:
+    segments = {number: events_of(number, kinds) for number, kinds in enumerate(history, 1)}
+    kept = {number: events for number, events in segments.items() if number >= before}
+    expiry.EXPIRED_AT_ONCE = step
+    try:
+        clear(store)
+        load(store, folder, kept)
+        expected = rows_of(store, "event_in_scope", *REPORTS[:-1])
+        clear(store)
+        load(store, folder, segments)
+        for count in rolled_up:
+            roll_up(store._load_connection(), event_count_min=1, event_count_max=count)
+        rejections = rows_of(store, "rejections")
+        expire_all(store, before_day=before)
+        assert offending(store) == {}
+        assert rows_of(store, "event_in_scope", *REPORTS[:-1]) == expected
+        assert rows_of(store, "rejections") == rejections
+        assert expire_all(store, before_day=before) == 0
+    finally:
+        expiry.EXPIRED_AT_ONCE = 100_000
+
+
+def test_deleted_events_are_not_missing_events(store: Store, folder: Path) -> None:
+    def numbered(day: int, *numbers: int) -> list[dict[str, Any]]:
+        return [{"type": "view", "session": "long", "seq": seq, "at": f"2026-11-{day:02d}T10:00"} for seq in numbers]
+
+    clear(store)
+    load(store, folder, {1: numbered(1, 0, 1, 2), 2: numbered(2, 4, 5)})
+    assert expire_all(store, before_day=2) == 3
+    assert [row[3] for row in rows_of(store, "completeness")["completeness"]] == [1]  # number 3 is missing
+    assert store._load_connection().execute("from expired_session").fetchall() == [("k1", "long", 2)]
+    load(store, folder, {3: numbered(3, 6)})
+    assert expire_all(store, before_day=3) == 2
+    assert rows_of(store, "completeness")["completeness"][0][3] == 0
+    assert expire_all(store, before_day=4) == 1
+    assert store._load_connection().execute("from expired_session").fetchall() == []
+
+
+def test_a_late_batch_of_rollups_loses_its_deleted_events_only(store: Store, folder: Path) -> None:
+    clear(store)
+    views = {number: [{"type": "view", "session": f"s{number}", "id": number}] for number in (2, 3)}
+    load(store, folder, views)
+    connection = store._load_connection()
+    roll_up(connection, event_count_min=1, event_count_max=10)
+    load(store, folder, {1: [{"type": "view", "session": "late", "id": 1}]})  # `load` rolls late segments up.
+    assert connection.execute("select count(*) from rollup_batch").fetchall() == [(2,)]
+    assert expire_all(store, before_day=2) == 1
+    assert offending(store) == {}
+    assert connection.execute("select sum(event_count) from session_15min").fetchall() == [(2,)]
+
+
+def test_rollups_of_an_earlier_version_are_computed_again(store: Store, folder: Path) -> None:
+    clear(store)
+    load(store, folder, {number: [{"type": "view", "session": f"s{number}", "id": number}] for number in (1, 2)})
+    store.roll_up()
+    connection = store._load_connection()
+    connection.execute("update rollup_batch set first_ingest_seq = null, last_ingest_seq = null")
+    assert expire_all(store, before_day=2) == 1
+    assert offending(store) == {}
+    assert connection.execute("select count(*) from rollup_batch").fetchall() == [(0,)]
+    store.roll_up()
+    assert offending(store) == {}
+    assert rows_of(store, "views")["views"][0][3] == 1
+
+
+def test_a_compacted_ledger_keeps_the_count_of_deleted_events(store: Store, folder: Path) -> None:
+    clear(store)
+    load(store, folder, {number: [{"type": "view", "session": "s", "id": number}] for number in (1, 2, 3)})
+    assert expire_all(store, before_day=3) == 2
+    connection = store._load_connection()
+    connection.execute("update loaded_segment set loaded_at = $1", [LOADED])
+    connection.execute("set variable compact_below = 3")
+    connection.execute(read_sql("ledger")["compact"])
+    assert connection.execute("select expired_count, first_number from loaded_segment order by segment").fetchall() == [
+        (2, 1),
+        (None, None),
+    ]
+    assert offending(store) == {}
+
+
+def test_deleted_events_are_not_lost_by_a_salvage(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    load(store, tmp_path, {number: events_of(number, [0, 0, 6, 8]) for number in (1, 2)})
+    assert expire_all(store, before_day=2) == 3
+    store.checkpoint()
+    store.close()
+    rebuilt = Store(tmp_path / "rebuilt.duckdb")
+    rebuilt.open()
+    salvaged = rebuilt.salvage([tmp_path / "store.duckdb"], journal_numbers=[])
+    assert (salvaged.row_count, salvaged.lost_count) == (3 + 2, 0)
+    assert offending(rebuilt) == {}
+    rebuilt.close()

@@ -1,0 +1,81 @@
+"""The copy of the store without free space."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
+from embedsink.store import database
+from embedsink.store.database import Store
+from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.sql_files import read_sql
+from tests.support.given import write_segment
+
+ROWS = "select * exclude (received_at) from {} order by all"
+
+
+def fill(store: Store, folder: Path) -> None:
+    events = [{"type": "view", "session": f"s{number}", "title": f"{number}" * 60} for number in range(2_000)]
+    others: list[dict[str, Any]] = [
+        {"type": "refresh", "direction": "action"},
+        {"type": "scroll", "rejected": "unknown_type"},
+        {"sync": "job"},
+    ]
+    people: list[dict[str, Any]] = [
+        {"user": "ann", "name": "Ann"},
+        {"group": "Analysts", "members": ["ann"]},
+        {"lost": {"x": 1}},
+    ]
+    store.load(inspect(write_segment(folder, [*events, *others, *people])))
+    # Much larger than one block, and deleted again.
+    connection = store._load_connection()
+    connection.execute("create table filler as select random() as x from range(4_000_000)")
+    store.checkpoint()
+    connection.execute("drop table filler")
+    store.checkpoint()
+
+
+def content(store: Store) -> dict[str, list[Any]]:
+    connection = store._load_connection()
+    tables = connection.execute(
+        "select table_name from duckdb_tables() where database_name = 'store' order by all"
+    ).fetchall()
+    return {table: connection.execute(f"from {table}").fetchall() for (table,) in tables}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    fill(store, tmp_path)
+    return store
+
+
+def test_a_rewritten_store_has_the_same_rows_in_their_order_and_no_free_space(store: Store, tmp_path: Path) -> None:
+    before, size = content(store), store.path.stat().st_size
+    assert store.has_much_free_space()
+    (tmp_path / "draft.duckdb").write_bytes(b"of a killed process")
+    store.rewrite(tmp_path / "draft.duckdb")
+    assert content(store) == before
+    assert not store.has_much_free_space()
+    assert store.path.stat().st_size < size / 4
+    assert not (tmp_path / "draft.duckdb").exists()
+    for name, sql in read_sql("checks").items():
+        assert store._load_connection().execute(sql).fetchall() == [], name
+    with store.reader(EVERYTHING.variables()) as reader:
+        assert reader.dicts("views")[0]["view_count"] == 2_000
+    store.close()
+    store.open()
+    assert content(store) == before
+    store.close()
+
+
+def test_a_disk_without_space_keeps_the_store(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = content(store)
+    monkeypatch.setattr(database, "free_bytes", lambda _: 0)
+    with pytest.raises(StoreRefused, match="bytes on the disk"):
+        store.rewrite(tmp_path / "draft.duckdb")
+    assert content(store) == before
+    store.close()
