@@ -10,9 +10,16 @@ select
 from envelope_json
 where getvariable('viewers') is null
    or ingest_seq in (
-       select ingest_seq from event where is_of_person(viewer, deployment, tenant)
-       union all
-       select ingest_seq from action where is_of_person(viewer, deployment, tenant)
+       select envelope.ingest_seq
+       from (
+           select ingest_seq, key_id, session, viewer, deployment, tenant from event
+           union all
+           select ingest_seq, key_id, session, viewer, deployment, tenant from action
+       ) as envelope
+       left join session_context_between(null, null) as context using (key_id, session)
+       where is_of_person(
+           viewer, coalesce(envelope.deployment, context.deployment), coalesce(envelope.tenant, context.tenant)
+       )
    );
 
 comment on view event_export is

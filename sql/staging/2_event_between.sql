@@ -1,7 +1,7 @@
 -- One row per event in scope at or after first_at and before end_at (null: no limit), on any surface. Its deployment and tenant
 -- are its own, or else those that the session's `ready` events name at any time (session_context_between). Deployments and
--- tenants outside the scope of the reader's key are excluded. So are other tenants than the requested one, unless is_any_tenant,
--- and events of internal people or of others, as `internal` says.
+-- tenants outside the scope of the reader's key are excluded. So are other tenants than the requested one, unless is_any_tenant.
+-- The variable `internal` decides whether events of internal people are included.
 create or replace macro event_between(first_at, end_at, is_any_tenant := false) as table
 select
     event.* replace (

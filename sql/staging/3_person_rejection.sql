@@ -1,5 +1,5 @@
--- One row per stored rejection of the requested person, with its whole text, by ingest_seq. The person is that of the context, or
--- one whose id is a text in the rejected input.
+-- One row per stored rejection of the requested person, with its whole text, by ingest_seq. The person is that of the context, also
+-- if the context was rejected.
 create or replace view person_rejection as
 with rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw
@@ -14,12 +14,7 @@ rejection as (
 select
     quarantine_id, received_at, key_id, deployment, session, viewer, tenant, page, reason, detail, raw, raw_encoding, replayed_at
 from rejection
-where is_of_person(viewer, deployment, tenant)
-   or (
-       is_in_deployments(deployment)
-       and is_in_tenants(tenant)
-       and len(list_filter(getvariable('viewers')::varchar[], lambda id: contains(raw, to_json(id)::varchar))) > 0
-   )
+where is_of_person(coalesce(viewer, try_cast(raw as json) ->> '$.context.viewer'), deployment, tenant)
 order by ingest_seq;
 
 comment on view person_rejection is 'Stored rejections of the person in the variable `viewers`.';

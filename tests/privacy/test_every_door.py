@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import urllib.request
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,9 @@ def test_no_door_stores_what_the_rules_forbid(tmp_path: Path, *, rotates: bool) 
     run("snapshot", "--data", str(data))
     assert traces_in_files(data) == []
     assert traces_in_tables(data) == []
+    with duckdb.connect(str(data / "analytics.duckdb"), read_only=True) as connection:
+        encoded = connection.execute("select raw from quarantine where raw_encoding = 'base64'").fetchall()
+    assert all(CANARY.encode("utf-16-le") not in b64decode(raw) for (raw,) in encoded)
     newest = SecretFile(data / "privacy_secrets.json").read()[0]
     viewers = count_in(data, "select distinct viewer from event where viewer is not null")
     assert viewers == (hash_text("viewer", f"v-{CANARY}", newest),)

@@ -1,6 +1,7 @@
 """Hashes of personal data, and the file with their secrets."""
 
 import hmac
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -48,3 +49,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(Misconfigured, match="is damaged"):
         SecretFile(path).read_or_create()
     assert path.read_text() == content
+
+
+def test_concurrent_rotations_lose_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "privacy_secrets.json"
+    with ThreadPoolExecutor(8) as threads:
+        created = list(threads.map(lambda _: SecretFile(path).read_or_create(), range(8)))
+        rotated = list(threads.map(lambda _: SecretFile(path).rotate(), range(8)))
+    assert len({tuple(secrets) for secrets in created}) == 1
+    assert {secret for secrets in rotated for secret in secrets} == set(SecretFile(path).read())
+    assert len(SecretFile(path).read()) == 9

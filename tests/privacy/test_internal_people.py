@@ -1,5 +1,6 @@
 """Internal people: the file `internal.toml`, and the mark of their deliveries."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,30 @@ def is_internal(body: Any, **options: Any) -> bool:
 )
 def test_a_delivery_is_internal_by_its_context(context: dict[str, Any], *, expected: bool) -> None:
     assert is_internal({"context": context, "events": [view()]}) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("*", "", True),
+        ("a*b*c", "abc", True),
+        ("a*b*c", "a-b-b-c", True),
+        ("a*b*c", "acb", False),
+        ("ab*ba", "aba", False),
+        ("*a*a*", "a", False),
+        ("**", "x", True),
+    ],
+)
+def test_a_star_means_any_text(pattern: str, text: str, *, expected: bool) -> None:
+    assert InternalPeople(viewers=[pattern]).includes({"viewer": text}) == expected
+
+
+def test_hostile_texts_take_linear_time() -> None:
+    people = InternalPeople(viewers=["*te*st*x", "*a*a*a*a*a*b"])
+    began_at = time.perf_counter()
+    assert not people.includes({"viewer": "test" * 16_000})
+    assert not people.includes({"viewer": "a" * 64_000})
+    assert time.perf_counter() - began_at < 0.5
 
 
 def test_a_delivery_is_internal_by_its_ready_event() -> None:

@@ -3,17 +3,22 @@
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from zipfile import ZipFile
 
 import pytest
 
-from embedsink.journal.segment import inspect
+from embedsink.ingest.records import delivery_lines
+from embedsink.journal.segment import inspect, trailer
 from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.database import Store
 from embedsink.transfer.access_request import Person, write_person
+from tests.support.envelopes import parse_body, view
 from tests.support.given import write_segment
+from tests.support.redaction import storable
 from tests.support.rows import connect_in_memory
 
 SECRETS = [bytes(32), bytes(range(32))]
@@ -39,12 +44,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("store")
     given = [one for viewer in PEOPLE for one in person_events(viewer)]
     given += person_events("ann", tenant="acme", session="s-acme") + person_events("ann", deployment=2, session="s-2")
-    # A session of two people, and a rejection that names a person only in its text.
+    # A session of two people, a rejection of another person, and a session whose `ready` names the tenant.
     given += [{"type": "view", "viewer": viewer, "session": "shared"} for viewer in ("ann", "bob")]
     given += [{"lost": {"shared": 1}, "session": "shared", "viewer": "bob"}]
-    given += [
-        {"type": "scroll", "rejected": "unknown_type", "viewer": None, "title": title} for title in ("ann", "annabel")
-    ]
+    given += [{"type": "scroll", "rejected": "unknown_type", "viewer": "bob", "title": "ann", "session": "s-bob"}]
+    unknown = {"viewer": "ann", "session": "s-ready", "deployment": None, "surface": "app"}
+    given += [{"type": "ready", "embedTenant": "globex", "deploymentId": 9, **unknown}, {"type": "view", **unknown}]
+    given += [{"lost": {"queue_overflow": 4}, **unknown}]
     given += [
         {"user": "ann", "name": "Ann"},
         {"user": "bob", "name": "Bob"},
@@ -78,11 +84,12 @@ def viewers_in(content: list[dict[str, Any]]) -> set[str | None]:
 def test_an_archive_has_everything_about_a_person(store: Store) -> None:
     content = archive_of(store, Person("ann"))
     assert viewers_in(content["events"]) == {"ann", PEOPLE[1]}
-    assert len(content["events"]) == 3 * 4 + 1
-    assert {one["viewer"] for one in content["rejections"]} == {"ann", PEOPLE[1], None}
-    assert len(content["rejections"]) == 4 + 1
+    assert len(content["events"]) == 3 * 4 + 1 + 2
+    assert {one["viewer"] for one in content["rejections"]} == {"ann", PEOPLE[1]}
+    assert len(content["rejections"]) == 4
     assert {(one["session"], one["reason"], one["lost_count"]) for one in content["losses"]} == {
-        (f"s-{name}", "queue_overflow", 3) for name in ("ann", PEOPLE[1], "acme", "2")
+        *((f"s-{name}", "queue_overflow", 3) for name in ("ann", PEOPLE[1], "acme", "2")),
+        ("s-ready", "queue_overflow", 4),
     }
     [user] = content["directory"]
     assert (user["resource"]["displayName"], user["group_names"]) == ("Ann", ["Analysts"])
@@ -102,12 +109,29 @@ def test_a_tenant_and_a_deployment_limit_an_archive(store: Store) -> None:
         assert content["directory"] == []
 
 
+def test_a_tenant_may_come_from_the_ready_event_of_a_session(store: Store) -> None:
+    for person in (Person("ann", tenant="globex"), Person("ann", deployment=9)):
+        content = archive_of(store, person)
+        assert [delivery["context"]["session"] for delivery in content["events"]] == ["s-ready"] * 2
+        assert [one["lost_count"] for one in content["losses"]] == [4]
+
+
+def test_a_rejected_context_names_a_person(store: Store, tmp_path: Path) -> None:
+    delivery = {"context": {"viewer": "eve", "typo": 1}, "events": [view()]}
+    lines = delivery_lines(storable(parse_body(delivery)), key_id="k1", new_id=uuid4)
+    path = tmp_path / "000000000009-00000000.ndjson"
+    path.write_bytes(lines + trailer(lines))
+    store.load(inspect(path))
+    [rejection] = archive_of(store, Person("eve"))["rejections"]
+    assert (rejection["viewer"], rejection["reason"]) == (None, "bad_field")
+
+
 def test_a_person_without_data_has_an_empty_archive(store: Store) -> None:
-    content = archive_of(store, Person("eve"))
+    content = archive_of(store, Person("joe"))
     assert content["manifest"]["counts"] == {"events": 0, "rejections": 0, "losses": 0, "directory": 0}
 
 
 def test_without_a_person_the_views_have_no_rows() -> None:
     connection = connect_in_memory()
-    for view in ("person_rejection", "person_loss", "person_directory"):
-        assert connection.table(view).fetchall() == []
+    for name in ("person_rejection", "person_loss", "person_directory"):
+        assert connection.table(name).fetchall() == []

@@ -241,8 +241,8 @@ def _first_id(parsed: StorableDelivery) -> str | None:
 def _rejection_line(rejection: Rejection, shared: bytes, new_id: NewId) -> bytes:
     """Return the line of a rejection. `shared` is JSON without braces.
 
-    Large input is truncated. The line then has the size and the digest of the whole input. Of input that privacy rules
-    omit in part or whole, it has only the size.
+    Large input is truncated. The line then has the size and the digest of the whole input. If privacy rules
+    omit a part of the input, the line has its size and no digest.
     """
     raw = rejection.raw
     members: dict[str, Any] = {

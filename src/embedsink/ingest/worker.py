@@ -15,6 +15,7 @@ import struct
 import sys
 import traceback
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 import orjson
@@ -40,7 +41,7 @@ def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
             "received_at": job.received_at,
             "key_id": job.key_id,
             "scope": job.scope.variables(),
-            "privacy": job.privacy.members(),
+            "privacy": job.privacy.encoded,
             "is_opted_out": job.is_opted_out,
         }
     )
@@ -100,8 +101,12 @@ def _decode_job(head: bytes, body: bytes) -> ParseJob:
     scope: dict[str, Any] = members.pop("scope")
     for name in ("deployments", "tenants"):
         scope[name] = None if scope[name] is None else frozenset(scope[name])
-    privacy = Privacy.from_members(members.pop("privacy"))
+    privacy = _decode_privacy(members.pop("privacy"))
     return ParseJob(body, scope=KeyScope(**scope), privacy=privacy, **members)
+
+
+# The privacy rules are the same in all jobs of a server.
+_decode_privacy = lru_cache(maxsize=1)(Privacy.decode)
 
 
 def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:

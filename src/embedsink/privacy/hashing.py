@@ -1,15 +1,18 @@
 """Hashes of personal data: HMAC-SHA256 (RFC 2104) with a secret in the data folder."""
 
+import fcntl
 import hmac
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_bytes
 
 from embedsink.durable_files import sync_folder, write_durably
 from embedsink.errors import Misconfigured
-from embedsink.permissions import give_to_owner, restricted_umask
+from embedsink.permissions import give_to_owner
 
 _SECRET_BYTES = 32
 _MODE = 0o600
@@ -68,7 +71,8 @@ class SecretFile:
             Misconfigured: the file can't be read or is damaged.
             OSError: it can't be written.
         """
-        return self.read() or self.rotate()
+        with self._locked():
+            return self.read() or self._add(former=[])
 
     def rotate(self, *, keeps_former: bool = True) -> list[bytes]:
         """Add a new secret durably, and return all secrets, the newest first.
@@ -79,18 +83,35 @@ class SecretFile:
 
         Raises the exceptions of `read_or_create`.
         """
-        former = self.read() if keeps_former else []
-        self._write([token_bytes(_SECRET_BYTES), *former])
-        return self.read()
+        with self._locked():
+            return self._add(former=self.read() if keeps_former else [])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Exclude changes by other processes during this block."""
+        lock_path = self._path.with_name(f"{self._path.name}.lock")
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            give_to_owner(descriptor, self._path.parent)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)  # This releases the lock.
+
+    def _add(self, *, former: list[bytes]) -> list[bytes]:
+        """Write a new secret before the former ones, and return all."""
+        values = [token_bytes(_SECRET_BYTES), *former]
+        self._write(values)
+        return values
 
     def _write(self, values: Sequence[bytes]) -> None:
         """Replace the file durably."""
         folder = self._path.parent
         draft = self._path.with_name(f"{self._path.name}.new")
         content = json.dumps({"secrets": [value.hex() for value in values]}).encode()
-        with restricted_umask():
-            write_durably(draft, content + b"\n")
-        draft.chmod(_MODE)
+        draft.unlink(missing_ok=True)  # of a killed process
+        draft.touch(mode=_MODE, exist_ok=False)
+        write_durably(draft, content + b"\n")
         give_to_owner(draft, folder)
         draft.replace(self._path)
         sync_folder(folder)

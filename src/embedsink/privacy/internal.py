@@ -1,9 +1,8 @@
 """Internal people, such as employees and test accounts: the file `internal.toml` in the data folder."""
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +36,20 @@ class InternalPeople(BaseModel):
         return not (self.viewers or self.tenants or self.deployments)
 
     def includes(self, context: Mapping[str, Any]) -> bool:
-        """Return whether a context has a viewer, a tenant or a deployment of these."""
+        """Return whether a context names an internal viewer, tenant or deployment."""
         return (
             context.get("deployment") in self.deployments
-            or _matches(self._viewers, context.get("viewer"))
-            or _matches(self._tenants, context.get("tenant"))
+            or self._viewers.match(context.get("viewer"))
+            or self._tenants.match(context.get("tenant"))
         )
 
     @cached_property
-    def _viewers(self) -> re.Pattern[str] | None:
-        return _compile(self.viewers)
+    def _viewers(self) -> "_Patterns":
+        return _Patterns(self.viewers)
 
     @cached_property
-    def _tenants(self) -> re.Pattern[str] | None:
-        return _compile(self.tenants)
+    def _tenants(self) -> "_Patterns":
+        return _Patterns(self.tenants)
 
 
 def read_internal_people(path: Path) -> InternalPeople:
@@ -83,13 +82,31 @@ def _error_message(error: ValidationError) -> str:
     return f"{name}: {preview(detail['input'])} is not {fields[name].description}. Correct it."
 
 
-def _compile(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """Return one regular expression for all patterns; None without patterns."""
-    expressions = [".*".join(map(re.escape, pattern.split(_ANY_TEXT))) for pattern in patterns]
-    return re.compile("|".join(f"(?:{one})" for one in expressions), re.IGNORECASE | re.DOTALL) if expressions else None
+class _Patterns:
+    """Patterns in which `*` means any text. Matching takes linear time: senders choose the texts."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        folded = [pattern.casefold() for pattern in patterns]
+        self._texts = frozenset(pattern for pattern in folded if _ANY_TEXT not in pattern)
+        self._pieces = [pattern.split(_ANY_TEXT) for pattern in folded if _ANY_TEXT in pattern]
+
+    def match(self, text: str | None) -> bool:
+        """Return whether a text matches a pattern completely. Upper and lower case don't matter."""
+        if text is None:
+            return False
+        folded = text.casefold()
+        return folded in self._texts or any(_has_pieces(folded, pieces) for pieces in self._pieces)
 
 
-@lru_cache(maxsize=4_096)
-def _matches(pattern: re.Pattern[str] | None, text: str | None) -> bool:
-    """Return whether a text matches a pattern completely."""
-    return pattern is not None and text is not None and pattern.fullmatch(text) is not None
+def _has_pieces(text: str, pieces: list[str]) -> bool:
+    """Return whether a text begins with the first piece, ends with the last one, and has the others in between."""
+    first, *middle, last = pieces
+    if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
+        return False
+    position, end = len(first), len(text) - len(last)
+    for piece in middle:
+        found = text.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return True

@@ -72,7 +72,9 @@ _DROPPED: Mapping[str, Any] = {"path": "", "member": "", "query": "", "message":
 _REMOVED = object()  # A member with this value is removed.
 _WORD_OF_PATH = re.compile(r"[A-Za-z_-]{1,32}|v[0-9]{1,3}|")
 _ID_OF_PATH = ":id"
-_WEB_URL = re.compile(r"(?P<scheme>https?):[/\\]*(?P<host>[^/\\]*)(?P<path>.*)", re.IGNORECASE | re.DOTALL)
+_WEB_URL = re.compile(
+    r"\s*(?P<scheme>https?|[a-z][a-z0-9+.-]*(?=://)):[/\\]*(?P<host>[^/\\]*)(?P<path>.*)", re.IGNORECASE | re.DOTALL
+)
 _SLASHES = re.compile(r"[/\\]{2,}")
 _FILTER = re.compile(r"f_[^.=]+\.[^=]+=")
 # What an invalid envelope may say where the protocol has words, such as a type that a later version adds.
@@ -158,14 +160,17 @@ class Privacy:
                 contexts.append({"deployment": payload.get("deploymentId"), "tenant": payload.get("embedTenant")})
         return any(map(self.internal.includes, contexts))
 
-    def members(self) -> dict[str, Any]:
-        """Return the rules and the secrets as members of a JSON object."""
+    @cached_property
+    def encoded(self) -> str:
+        """The rules, the secrets and the internal people as JSON, for the worker process."""
         secrets = [secret.hex() for secret in self.secrets]
-        return {**asdict(self.rules), "secrets": secrets, "internal": self.internal.model_dump()}
+        members = {**asdict(self.rules), "secrets": secrets, "internal": self.internal.model_dump()}
+        return encode(members).decode()
 
     @classmethod
-    def from_members(cls, members: dict[str, Any]) -> "Privacy":
-        """Return the rules and the secrets in an object that `members` has returned."""
+    def decode(cls, text: str) -> "Privacy":
+        """Return the rules, the secrets and the internal people in a text of `encoded`."""
+        members = orjson.loads(text)
         secrets = [bytes.fromhex(secret) for secret in members.pop("secrets")]
         internal = InternalPeople(**members.pop("internal"))
         fields = {name: Rule(rule) for name, rule in members.pop("fields").items()}
@@ -173,7 +178,8 @@ class Privacy:
 
     def stored_tenants(self, tenants: Sequence[str]) -> list[str]:
         """Return all forms in which the store may contain these tenants: as sent, and hashed with each secret."""
-        return [*tenants, *(one for tenant in tenants for one in self.hashes("tenant", tenant))]
+        hashes = [one for tenant in tenants for one in self.hashes("tenant", tenant)]
+        return list(dict.fromkeys([*tenants, *hashes]))  # The hash of a hash is the same.
 
     def hashes(self, field: str, text: str) -> list[str]:
         """Return the hashes of a field's value, with each secret, the newest first."""
@@ -440,4 +446,4 @@ def _redact_detail(rejection: Rejection) -> str:
     path = match[1] if match else ""
     is_known = path and all(name in _FIELD_NAMES for name in re.findall("[A-Za-z]+", path))
     subject = path if is_known else "body" if rejection.index is None else "envelope"
-    return f"{subject}: {rejection.reason.sentence} Privacy rules forbid to quote the value."
+    return f"{subject}: {rejection.reason.sentence} Privacy rules forbid quoting the value."

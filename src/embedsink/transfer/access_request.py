@@ -45,8 +45,11 @@ class Person:
             tenants=None if self.tenant is None else frozenset({self.tenant}),
             shows_names=True,
         )
-        viewers = [self.viewer, *privacy.hashes("viewer", self.viewer)]
-        return {**privacy.stored_scope(scope).variables(), "viewers": viewers}
+        return {**privacy.stored_scope(scope).variables(), "viewers": self.viewers(privacy)}
+
+    def viewers(self, privacy: Privacy) -> list[str]:
+        """Return all forms in which the viewer may be stored: as sent, and hashed with each secret."""
+        return [self.viewer, *privacy.hashes("viewer", self.viewer)]
 
 
 def write_person(
@@ -64,7 +67,10 @@ def write_person(
     counts: dict[str, int] = {}
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         with archive.open("events.ndjson", "w", force_zip64=True) as entry:
-            counts["events"] = sum(entry.write(chunk) and chunk.count(b"\n") for chunk in export_ndjson(reader))
+            counts["events"] = 0
+            for chunk in export_ndjson(reader):
+                entry.write(chunk)
+                counts["events"] += chunk.count(b"\n")
         for name, view in _VIEWS.items():
             rows = reader.dicts(view)
             counts[name] = len(rows)
@@ -76,7 +82,7 @@ def write_person(
             "viewer": person.viewer,
             "tenant": person.tenant,
             "deployment": person.deployment,
-            "searchedViewers": person.variables(privacy)["viewers"],
+            "searchedViewers": person.viewers(privacy),
             "counts": counts,
         }
         archive.writestr("manifest.json", _encode(manifest))
