@@ -212,8 +212,19 @@ def test_a_deep_unknown_field_of_a_rejected_line_is_not_stored() -> None:
         {"optedOut": True, "context": {"viewer": CANARY}, "events": [view({"title": CANARY}), {"x": CANARY}]},
         {"optedOut": CANARY, "context": {"viewer": CANARY}, "events": [view({"title": CANARY})]},
         [{"optedOut": True, "context": {"viewer": CANARY}, "events": [view({"title": CANARY})]}],
+        {"optedOut": True, "context": {"viewer": CANARY, "session": CANARY}},
+        {"optedOut": True, "context": {"viewer": CANARY}, "event": [view({"title": CANARY})]},
+        {"optedOut": True, "context": {"viewer": CANARY}, "source": "svc", "events": [view({"title": CANARY})]},
+        {"context": {"viewer": CANARY, "optedOut": True}, "events": [view({"title": CANARY})]},
+        [
+            {
+                "events": [{"optedOut": True, "context": {"viewer": CANARY}, "events": [view({"title": CANARY})]}],
+                "context": {},
+            }
+        ],
+        {"OptedOut": True, "context": {"viewer": CANARY}, "events": [view({"title": CANARY})]},
     ],
-    ids=["delivery", "invalid value", "delivery in an array"],
+    ids=map(str, range(9)),
 )
 def test_an_opt_out_in_a_body_applies_to_accepted_and_rejected_envelopes(body: Any) -> None:
     delivery = OPT_OUT.redact(parse_body(body))
@@ -250,12 +261,27 @@ def test_a_rejected_envelope_can_be_replayed_later() -> None:
         {"lost": {"x": -1}, "events": [view()]},
         {"sentAt": "now", "events": [view()]},
         {"context": "ann", "events": [view()]},
+        [view({"title": "a\0b"})],
+        {"context": {"viewer": "a\0b"}, "events": [view()]},
+        {"context": {"viewer": "x" * 9_000}, "events": [view()]},
+        [view({"title": "x" * 66_000})],
+        [event_or_action("action:set-filter", {"filterUrlParameter": "f_a.b="})],
     ],
-    ids=map(str, range(8)),
+    ids=map(str, range(13)),
 )
-def test_a_rejection_without_its_invalid_value_is_never_replayed(body: Any) -> None:
-    for rejection in STRICT.redact(parse_body(body)).rejected:
+def test_a_rejection_that_redaction_could_make_valid_is_never_replayed(body: Any) -> None:
+    rejections = STRICT.redact(parse_body(body)).rejected
+    assert rejections
+    for rejection in rejections:
         assert rejection.omitted_bytes > 0
+
+
+@pytest.mark.parametrize("line", ['"seq": 1, "seq": 2, ', f'"x": {"[" * 40}{"]" * 40}, '], ids=["twice", "deep"])
+def test_a_rejected_line_that_redaction_could_make_valid_is_never_replayed(line: str) -> None:
+    text = json.dumps(view())
+    lines = f"{text}\n{text.replace(chr(123), chr(123) + line, 1)}".encode()
+    [rejection] = privacy(viewer=Rule.DROP, extra=Rule.DROP).redact(parse_body(lines, ndjson=True)).rejected
+    assert rejection.omitted_bytes > 0
 
 
 def test_nothing_is_stored_of_unreadable_input() -> None:

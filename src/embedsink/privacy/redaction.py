@@ -26,6 +26,7 @@ from embedsink.protocol.messages import (
 )
 from embedsink.protocol.strict_json import encode
 from embedsink.protocol.validation import is_delivery
+from embedsink.reasons import Reason
 
 StorableDelivery = NewType("StorableDelivery", ParsedDelivery)
 """A delivery after redaction. The journal's records are built from nothing else."""
@@ -81,6 +82,9 @@ _FILTER = re.compile(r"f_[^.=]+\.[^=]+=")
 _PROTOCOL_WORD = re.compile(r"[a-z][a-z0-9:_-]{0,63}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SAFE_FORMS = {"source": _PROTOCOL_WORD, "direction": _PROTOCOL_WORD, "type": _PROTOCOL_WORD, "id": _UUID}
+_OPTED_OUT = b"optedout"  # the field `optedOut`, in lower case
+# The reasons for which redaction does not make a rejected envelope valid.
+_REPLAYABLE_REASONS = (Reason.WRONG_SOURCE, Reason.UNKNOWN_TYPE)
 _FIELD_PATH = re.compile(r"((?:[A-Za-z]+|\[[0-9]+\])(?:\.[A-Za-z]+|\[[0-9]+\])*): ")
 _FIELD_NAMES = frozenset({*CONTEXT_FIELDS, *DELIVERY_FIELDS, *ENVELOPE_FIELDS, *PAYLOAD_RULES, *PLAIN_PAYLOAD_FIELDS})
 # The fields of deliveries and envelopes whose values are objects or arrays of their own.
@@ -124,7 +128,9 @@ class Privacy:
             parsed = replace(parsed, is_internal=True)
         if self.rules.keeps_everything:
             return StorableDelivery(parsed)
-        redactor = self._opted_out_redactor if is_opted_out or parsed.is_opted_out else self.redactor
+        # The field may be anywhere in rejected input, such as a delivery without `events`.
+        is_opted_out |= parsed.is_opted_out or any(_OPTED_OUT in one.raw.lower() for one in parsed.rejected)
+        redactor = self._opted_out_redactor if is_opted_out else self.redactor
         redacted = redactor.redact_accepted(parsed)
         if parsed.rejected:
             rejected = [self._redact_rejection(rejection, redactor, parsed.catalog) for rejection in parsed.rejected]
@@ -143,9 +149,6 @@ class Privacy:
             value = None
         if not isinstance(value, dict):
             return self._opted_out_redactor.redact_unreadable(rejection)
-        # An array or an NDJSON line may contain a whole delivery, which is not an envelope.
-        if is_delivery(value) and value.get("optedOut") not in (None, False):
-            redactor = self._opted_out_redactor
         try:
             return redactor.redact_rejection(rejection, value, catalog)
         except RecursionError:  # An unknown field is nested too deeply to be encoded.
@@ -221,8 +224,9 @@ class Redactor:
     def redact_rejection(self, rejection: Rejection, value: dict[str, Any], catalog: Catalog) -> Rejection:
         """Return a rejection that contains only what may be stored.
 
-        Values that are not valid for their field are dropped, unless the field's rule is `keep`. The rejection then
-        has the size of its input in `omitted_bytes`, so that no replay accepts the rest.
+        Values that are not valid for their field are dropped, unless the field's rule is `keep`. The rest may be valid,
+        and so may input whose invalid text is hashed. Such a rejection has the size of its input in `omitted_bytes`, so
+        that no replay accepts it. Other input may become valid by an upgrade or a setting (`_REPLAYABLE_REASONS`).
 
         Args:
             rejection: the rejection.
@@ -234,7 +238,8 @@ class Redactor:
         redact = self._redact_unsafe_delivery if is_delivery(value) else self._redact_unsafe_envelope
         dropped: list[str] = []
         raw = encode(redact(value, catalog, dropped))
-        omitted_bytes = len(rejection.raw) if dropped else 0
+        may_be_valid = raw != rejection.raw and rejection.reason not in _REPLAYABLE_REASONS
+        omitted_bytes = len(rejection.raw) if dropped or may_be_valid else 0
         return replace(rejection, detail=_redact_detail(rejection), raw=raw, omitted_bytes=omitted_bytes)
 
     def redact_unreadable(self, rejection: Rejection) -> Rejection:
