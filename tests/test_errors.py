@@ -115,10 +115,13 @@ OTHER_JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJhIn0.YWJj"
         (jwt('{\n  "typ": "JWT",\n  "alg": "RS256"\n}'), r"jwt_…\w{8}"),
         (jwt('{"1":2,"\\u0061lg":"RS256"}'), r"jwt_…\w{8}"),
         (json.dumps(f"line\n{JWT}"), r'"line\\njwt_…\w{8}"'),
+        (json.dumps(f"\\u000{JWT}"), r'"\\\\u000jwt_…\w{8}"'),
+        (f"u000{JWT}", r"u000jwt_…\w{8}"),
     ],
     ids=[
         *("two", "joined", "after parts", "in a word", "after marks"),
         *("thumbprint", "trust chain", "space", "line breaks", "escaped name", "escaped"),
+        *("after an escaped backslash", "after digits"),
     ],
 )
 def test_jwts_are_redacted_wherever_they_are(text: str, expected: str) -> None:
@@ -133,10 +136,11 @@ def test_jwts_are_redacted_wherever_they_are(text: str, expected: str) -> None:
         # Escapes in JSON, whose last digit is not the beginning of a JWT.
         *(json.dumps(f"{character}{JWT[1:]}") for character in "\x0e\x1eî"),
         json.dumps(f"\x0e{JWT[1:]}").replace("\\u000e", "\\u000E"),
+        json.dumps(f"\\\x0e{JWT[1:]}"),
     ],
     ids=[
         *("name", "group", "mark", "no algorithm", "no signature", "deep"),
-        *("escape", "another escape", "escaped letter", "capital escape"),
+        *("escape", "another escape", "escaped letter", "capital escape", "backslash and escape"),
     ],
 )
 def test_what_is_no_jwt_stays(text: str) -> None:

@@ -41,8 +41,9 @@ _WORD = re.compile(r"[^_]+")
 _KEY = re.compile(r"es_(?P<kind>ingest|read|sync|scim|admin)_[0-9A-Za-z]{32,}")
 # The beginning of a JWT in base64url: its header begins with `{"`, possibly with white space before the quotation mark.
 JWT_MARK = "e(?:y[AIJKL]|w[k0o])"
-# In JSON, the first letter may be the last digit of an escape such as `\u000e`, which must stay whole.
-_JWT_MARK = re.compile(rf"(?<!\\u[0-9a-fA-F]{{3}}){JWT_MARK}")
+_JWT_MARK = re.compile(JWT_MARK)
+# The beginning of an escape such as `\u000e`, without its last digit.
+_ESCAPE_START = re.compile(r"\\u[0-9a-fA-F]{3}")
 _JWT_HEADER_CHARACTERS_MIN = 16
 _JWT_HEADER_CHARACTERS_MAX = 8_192
 _JWT_HEADER_START = re.compile(rb'\{[ \t\r\n]*"[ -~\t\r\n]*')
@@ -152,15 +153,15 @@ def _redact_jwts(text: str) -> str:
     """Return the text with each signed JWT redacted. The time is linear."""
     pieces: list[str] = []
     end = 0
-    mark = _JWT_MARK.search(text)
+    mark = _find_jwt_mark(text, 0, len(text))
     while mark is not None:
-        header_end = _JWT_HEADER.match(text, mark.start()).end()  # type: ignore[union-attr]  # The mark matches.
+        header_end = _JWT_HEADER.match(text, mark).end()  # type: ignore[union-attr]  # The mark matches.
         rest = _JWT_REST.match(text, header_end)
-        header_start = None if rest is None else _find_jwt_header(text, mark.start(), header_end)
+        header_start = None if rest is None else _find_jwt_header(text, mark, header_end)
         if rest is not None and header_start is not None:
             pieces += [text[end:header_start], _redacted("jwt", text[header_start : rest.end()])]
             end = header_end = rest.end()
-        mark = _JWT_MARK.search(text, header_end)
+        mark = _find_jwt_mark(text, header_end, len(text))
     return "".join([*pieces, text[end:]])
 
 
@@ -170,9 +171,9 @@ def _find_jwt_header(text: str, start: int, end: int) -> int | None:
     A header is a JSON object with an algorithm (RFC 7515, section 4.1.1), in base64url.
     """
     decoded_count = 0
-    mark = _JWT_MARK.search(text, max(start, end - _JWT_HEADER_CHARACTERS_MAX), end)
+    mark = _find_jwt_mark(text, max(start, end - _JWT_HEADER_CHARACTERS_MAX), end)
     while mark is not None and decoded_count < _JWT_HEADERS_DECODED_MAX:
-        start = mark.start()
+        start = mark
         if end - start >= _JWT_HEADER_CHARACTERS_MIN and _JWT_HEADER_START.fullmatch(
             urlsafe_b64decode(text[start : start + _JWT_HEADER_CHARACTERS_MIN])
         ):
@@ -181,8 +182,28 @@ def _find_jwt_header(text: str, start: int, end: int) -> int | None:
                 header = json.loads(urlsafe_b64decode(f"{text[start:end]}=="))  # Further padding is ignored.
                 if isinstance(header, dict) and "alg" in header:
                     return start
-        mark = _JWT_MARK.search(text, start + 1, end)
+        mark = _find_jwt_mark(text, start + 1, end)
     return None
+
+
+def _find_jwt_mark(text: str, start: int, end: int) -> int | None:
+    """Return where the first possible beginning of a JWT is; None without one.
+
+    In JSON, its first letter may be the last digit of an escape such as `\\u000e`, which must stay whole.
+    """
+    marks = (match.start() for match in _JWT_MARK.finditer(text, start, end))
+    return next((mark for mark in marks if not _ends_escape(text, mark)), None)
+
+
+def _ends_escape(text: str, index: int) -> bool:
+    """Return whether a character is the last digit of an escape in JSON. After two backslashes, it is not."""
+    escape_start = index - 5
+    if escape_start < 0 or not _ESCAPE_START.fullmatch(text, escape_start, index):
+        return False
+    backslash_count = 1
+    while text[escape_start - backslash_count : escape_start - backslash_count + 1] == "\\":
+        backslash_count += 1
+    return backslash_count % 2 == 1
 
 
 def _redacted(prefix: str, key: str) -> str:

@@ -102,6 +102,28 @@ def test_entries_in_the_file_of_a_later_day_are_found(tmp_path: Path) -> None:
     assert since.files(trail.folder) == []
 
 
+def test_a_retention_during_the_verification_is_no_tampering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trail = trail_in(tmp_path)
+    for days in (40, 39, 38, 1):
+        trail.append([login()])
+        move_to_day(trail, TODAY - timedelta(days=days))
+    listings = [audit_files(trail.folder)]
+    assert trail.expire(30, today=TODAY) == 3
+    listings += [audit_files(trail.folder)] * 3
+    listings[0][1].write_bytes(lines_of(trail)[0])  # read before it was deleted
+    monkeypatch.setattr("embedsink.audit.verify.audit_files", lambda _: listings.pop(0))
+    assert problems(trail) == []
+    assert listings == []
+
+
+@pytest.mark.parametrize("number", [True, 0, -1, "1", None])
+def test_a_line_with_an_invalid_number_is_no_entry(tmp_path: Path, number: object) -> None:
+    trail = trail_in(tmp_path, entries=1)
+    with audit_files(trail.folder)[0].open("ab") as file:
+        file.write(json.dumps({"number": number}).encode() + b"\n")
+    assert verify_trail(trail.folder, today=TODAY).incomplete_count == 1
+
+
 def test_concurrent_processes_extend_one_chain(tmp_path: Path) -> None:
     trail = trail_in(tmp_path)
     context = multiprocessing.get_context("spawn")

@@ -211,10 +211,25 @@ def test_a_full_directory_accepts_a_deactivation() -> None:
     assert [change.deactivated_at is not None for change in full.changes] == [True]
     with pytest.raises(DirectoryFull):
         full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 100))
-    # A reactivation is smaller. Deactivating again and again does not make the directory larger than its reserve.
+    # Deactivating again and again does not make the directory larger than its reserve.
     full.update(type_of(USER), user("ann", id="1", active=True))
+    full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 500))
+    full.update(type_of(USER), user("ann", id="1", active=True, title="x" * 490))
     with pytest.raises(DirectoryFull):
-        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 1_000))
+        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 1_400))
+
+
+def test_a_directory_beyond_a_lowered_maximum_accepts_deactivations() -> None:
+    storage = DirectoryStorage(shared_provider(), bytes_max=1_000)
+    for number in range(20):
+        resource = {"userName": f"u{number}", "active": True, "meta": {"version": 'W/"1"', "created": NOW}}
+        storage.apply(DirectoryChange(USER, str(number), resource))
+    storage.finish_reading()
+    for number in range(20):
+        storage.update(type_of(USER), user(f"u{number}", id=str(number), active=False))
+    assert len(storage.changes) == 20
+    with pytest.raises(DirectoryFull):
+        create(storage, USER, user("v"))
 
 
 def test_members_must_exist(storage: DirectoryStorage) -> None:

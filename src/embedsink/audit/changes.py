@@ -1,7 +1,8 @@
 """Changes of keys and settings: the differences from what the audit trail has recorded last.
 
 `recorded-keys.json` and `recorded-settings.json` in the folder of the trail contain what is recorded. So a change is
-recorded once, by the command that makes it or by the server that notices it, also if it was made while no server ran.
+recorded once: by the command that makes it, or by the server that notices it. A server that starts notices earlier
+changes too.
 """
 
 import json

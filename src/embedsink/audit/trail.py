@@ -98,7 +98,7 @@ class AuditTrail:
             "first_number_left": _first_number(files[len(expired) :]),
         }
         if first_number is not None and expected_number is not None and first_number > expected_number:
-            detail["missing"] = [expected_number, first_number - 1]  # Its evidence would expire too.
+            detail["missing"] = [expected_number, first_number - 1]  # The deletion removes the evidence.
         self.append(
             [Entry(action=Action.AUDIT_EXPIRED, actor=SERVER, via=Via.SERVER, count=len(expired), detail=detail)]
         )
@@ -189,11 +189,12 @@ def parse_entry(line: bytes) -> dict[str, Any] | None:
         entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("number"), int) else None
+    number = entry.get("number") if isinstance(entry, dict) else None
+    return entry if type(number) is int and number > 0 else None  # A truth value is an `int` too.
 
 
 def first_number_left(entry: Mapping[str, Any]) -> int | None:
-    """Return the number of the oldest entry that an expiry has left; None if its `audit_expired` entry lacks it."""
+    """Return `first_number_left` of an `audit_expired` entry: the oldest number after the deletion. None without it."""
     detail = entry.get("detail")
     number = detail.get("first_number_left") if isinstance(detail, dict) else None
     return number if isinstance(number, int) else None

@@ -35,13 +35,23 @@ class Verification:
 def verify_trail(folder: Path, *, today: date) -> Verification:
     """Verify all files of an audit trail. A server may append meanwhile.
 
-    The link of the oldest line is not checked, because the retention deletes whole files. But an entry must record that
-    it did.
+    The link of the oldest line is not checked, because the retention deletes whole files. But an entry must record the
+    deletion.
 
     Raises:
         OSError: a file can't be read.
     """
     files = audit_files(folder)
+    result = _verify_files(files, today=today)
+    if not result.entry_count and any(folder.glob("recorded-*.json")):
+        _add(result, f"{folder.name}: has no entries, although changes were recorded. Files were removed.")
+    # The retention may have deleted files meanwhile, which leaves gaps.
+    has_changed = audit_files(folder) != files
+    return verify_trail(folder, today=today) if result.problems and has_changed else result
+
+
+def _verify_files(files: Sequence[Path], *, today: date) -> Verification:
+    """Verify these files of an audit trail, the oldest first."""
     result = Verification()
     first_number = 0
     expected_first_number: int | None = 1  # as the newest `audit_expired` entry has it
@@ -62,8 +72,6 @@ def verify_trail(folder: Path, *, today: date) -> Verification:
                 expected_first_number = first_number_left(entry)
                 _check_missing(result, place, entry)
         result.last_digest = sha256(line).hexdigest()
-    if not result.entry_count and any(folder.glob("recorded-*.json")):
-        _add(result, f"{folder.name}: has no entries, although changes were recorded. Files were removed.")
     if expected_first_number is not None and first_number > expected_first_number:
         _add(
             result,

@@ -99,7 +99,10 @@ class DirectoryHandler(ScimHandler):
 def _split_operations(
     operations: Iterable[PatchOperation[Any]], *, is_group: bool
 ) -> tuple[list[PatchOperation[Any]], list[PatchOperation[Any]]]:
-    """Return the operations on the members of a group, and the others. One on several attributes becomes two."""
+    """Return the operations on the members of a group, and the others.
+
+    An operation on members and other attributes becomes two operations.
+    """
     on_members: list[PatchOperation[Any]] = []
     others: list[PatchOperation[Any]] = []
     for operation in operations:

@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
-from scim2_models import InvalidFilterException, InvalidPathException, InvalidValueException, PayloadTooLargeException
+from scim2_models import (
+    InvalidFilterException,
+    InvalidPathException,
+    InvalidSyntaxException,
+    InvalidValueException,
+    PayloadTooLargeException,
+)
 from scim2_server.requests import ScimRequest
 
 from embedsink.errors import preview
@@ -26,6 +32,7 @@ PATCH_OPERATIONS_MAX = 1_000
 NO_MEMBER_ID = 'members: an entry has no id. Send a list such as [{"value": "<id>"}].'
 _URN = "urn:"
 _FILTER = "filter"
+_OPERATIONS = "operations"
 _LIMITED_TEXTS = (_FILTER, "path", "sortby")
 _ATTRIBUTE_LISTS = ("attributes", "excludedattributes")
 
@@ -34,6 +41,7 @@ def check_request(request: ScimRequest) -> None:
     """Check a request before the library reads it.
 
     Raises:
+        InvalidSyntaxException: the body is not JSON (RFC 8259). The library would accept numbers such as NaN.
         PayloadTooLargeException: the body has too many bytes, operations or URNs.
         InvalidFilterException: a filter is too long.
         InvalidPathException: a path or the name of an attribute is too long.
@@ -47,16 +55,19 @@ def check_request(request: ScimRequest) -> None:
         raise PayloadTooLargeException(detail=detail)
     for name, value in request.query.items():
         _check_member(name, value.split(",") if name.lower() in _ATTRIBUTE_LISTS else value)
+    if not request.body:
+        return
     try:
-        body = orjson.loads(request.body) if request.body else None
+        body = orjson.loads(request.body)
     except ValueError:
-        return  # The library answers with the error of the protocol.
+        raise InvalidSyntaxException(detail="The body is not JSON. Send JSON (RFC 8259).") from None
+    if endpoint == "bulk" and isinstance(body, dict):
+        _check_bulk_operations(body)
     urn_count = 0
-    operations_max = BULK_OPERATIONS_MAX if endpoint == "bulk" else PATCH_OPERATIONS_MAX
     for name, value in _members(body):
         _check_member(name, value)
         if isinstance(value, list):
-            _check_list(name, value, operations_max=operations_max)
+            _check_list(name, value)
         urn_count += (_URN in name) + (isinstance(value, str) and _URN in value)
     if urn_count > URNS_MAX:
         raise PayloadTooLargeException(detail=f"The body has more than {URNS_MAX:,} URNs. Send fewer.")
@@ -102,15 +113,22 @@ def _check_member(name: str, value: Any) -> None:
             raise _too_long_error("path")
 
 
-def _check_list(name: str, items: list[Any], *, operations_max: int) -> None:
+def _check_bulk_operations(body: dict[str, Any]) -> None:
+    """Check the number of operations of a bulk request. A PATCH among them has operations of its own."""
+    for name, value in body.items():
+        if name.lower() == _OPERATIONS and isinstance(value, list) and len(value) > BULK_OPERATIONS_MAX:
+            raise _too_many_operations_error(BULK_OPERATIONS_MAX)
+
+
+def _check_list(name: str, items: list[Any]) -> None:
     """Check the number of items of an array in a body."""
     lower_name = name.lower()
-    if lower_name == "operations" and len(items) > operations_max:
-        raise PayloadTooLargeException(detail=f"The request has more than {operations_max:,} operations. Split it.")
+    if lower_name == _OPERATIONS and len(items) > PATCH_OPERATIONS_MAX:
+        raise _too_many_operations_error(PATCH_OPERATIONS_MAX)
     if lower_name == "members" and not all(map(_has_id, items)):
         raise InvalidValueException(detail=NO_MEMBER_ID)
     # In a PATCH, the members are in `value`.
-    is_unlimited = lower_name in ("operations", "members") or (lower_name == "value" and all(map(_has_id, items)))
+    is_unlimited = lower_name in (_OPERATIONS, "members") or (lower_name == "value" and all(map(_has_id, items)))
     if not is_unlimited and len(items) > VALUES_MAX:
         raise InvalidValueException(detail=f"{preview(name)}: has more than {VALUES_MAX} values. Send fewer.")
 
@@ -126,3 +144,8 @@ def _too_long_error(noun: str) -> InvalidFilterException | InvalidPathException:
     """Return the error of a text that is too long."""
     error = InvalidFilterException if noun == _FILTER else InvalidPathException
     return error(detail=f"A {noun} can have at most {TEXT_CHARACTERS_MAX:,} characters. Send several requests.")
+
+
+def _too_many_operations_error(count_max: int) -> PayloadTooLargeException:
+    """Return the error of a request with too many operations."""
+    return PayloadTooLargeException(detail=f"The request has more than {count_max:,} operations. Split it.")

@@ -48,7 +48,7 @@ RESOURCE_BYTES_MAX = 65_536
 REQUEST_S_MAX = 5.0
 # The library takes 2 s and 100 MiB for a page of this size.
 PAGE_BYTES_MAX = 1_048_576
-# Each of a group's users has its name.
+# The JSON of a user has the names of the user's groups.
 GROUP_NAME_CHARACTERS_MAX = 256
 # The size of a member of a group, or of a group of a user, in a response.
 _REFERENCE_BYTES = 512
@@ -56,7 +56,8 @@ _REFERENCE_BYTES = 512
 _TRANSIENT_ATTRIBUTES = ("password", "groups", "members")
 # The size of a member in memory: its id, and the entries of the group and of the user.
 _MEMBER_BYTES = 256
-# A deactivation that adds at most this number of bytes is accepted in a full directory.
+# A deactivation that adds at most this number of bytes is accepted in a full directory. The total is limited to this
+# number for each user.
 _DEACTIVATION_BYTES = 1_024
 
 
@@ -101,6 +102,7 @@ class DirectoryStorage(ScimStorage):
         self._groups: dict[str, set[str]] = {}  # by the id of the member
         self._index: dict[tuple[str, str, str], set[str]] = {}  # ids by type, attribute and compared value
         self._byte_count = 0
+        self._read_bytes = 0  # the size when the server started, which may exceed a maximum that was lowered
         self._last_version = 0
         self._ends_at = math.inf  # the deadline of the current request, in monotonic seconds
         self.changes: list[DirectoryChange] = []
@@ -140,6 +142,10 @@ class DirectoryStorage(ScimStorage):
         if change.deactivated_at is not None:
             self._deactivated_at[change.resource_id] = change.deactivated_at
         self._change_members(change)
+
+    def finish_reading(self) -> None:
+        """Record that `apply` has read the whole directory."""
+        self._read_bytes = self._byte_count
 
     def commit(self) -> None:
         """Keep the changes since the last call: they are durable."""
@@ -191,7 +197,7 @@ class DirectoryStorage(ScimStorage):
         start = search_request.start_index_0 or 0
         end = None if search_request.count is None else start + search_request.count
         with_members = _wants_members(search_request)
-        page = self._first_bytes(found[start:end], with_members=with_members)
+        page = self._shorten(found[start:end], with_members=with_members)
         return SearchPage(len(found), list(self._read_all(page, with_members=with_members)))
 
     def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
@@ -324,8 +330,15 @@ class DirectoryStorage(ScimStorage):
         is_too_large = byte_count < self._byte_count > self._bytes_max
         # A person who leaves must be deactivated even in a full directory.
         is_deactivation = former is not None and inverse.deactivated_at is None and change.deactivated_at is not None
-        reserve = _DEACTIVATION_BYTES * len(self._deactivated_at)
-        if is_too_large and not (is_deactivation and self._byte_count <= self._bytes_max + reserve):
+        deactivated_bytes_max = max(self._bytes_max, self._read_bytes) + _DEACTIVATION_BYTES * len(
+            self._documents[USER]
+        )
+        is_permitted = (
+            is_deactivation
+            and self._byte_count - byte_count <= _DEACTIVATION_BYTES
+            and self._byte_count <= deactivated_bytes_max
+        )
+        if is_too_large and not is_permitted:
             self.apply(inverse)
             raise DirectoryFull
         self.changes.append(change)
@@ -406,8 +419,8 @@ class DirectoryStorage(ScimStorage):
             self.check_time()
             yield self._read(name, resource_id, with_members=with_members)
 
-    def _first_bytes(self, found: Iterable[tuple[str, str]], *, with_members: bool) -> Iterator[tuple[str, str]]:
-        """Yield types and ids of resources until these have `PAGE_BYTES_MAX` bytes together, but at least one.
+    def _shorten(self, found: Iterable[tuple[str, str]], *, with_members: bool) -> Iterator[tuple[str, str]]:
+        """Yield the types and ids of resources until these have about `PAGE_BYTES_MAX` bytes, but at least one.
 
         A page may have fewer resources than requested (RFC 7644, section 3.4.2.4).
         """
@@ -455,8 +468,8 @@ def _schemas_of(resource_type: ResourceType) -> set[str]:
 
 
 def _member_ids(group: Resource[Any]) -> set[str]:
-    """Return the ids of a group's members."""
-    return {str(member.value) for member in getattr(group, "members", None) or () if member.value}
+    """Return the ids of a group's members, in lower case (RFC 7643, section 8.7.1)."""
+    return {str(member.value).lower() for member in getattr(group, "members", None) or () if member.value}
 
 
 def _version_number(document: dict[str, Any]) -> int:

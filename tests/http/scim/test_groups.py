@@ -11,7 +11,7 @@ import pytest
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import new_token
 from embedsink.directory import storage
-from embedsink.directory.limits import ATTRIBUTES_MAX, SHORT_BODY_BYTES_MAX, VALUES_MAX
+from embedsink.directory.limits import ATTRIBUTES_MAX, BULK_OPERATIONS_MAX, SHORT_BODY_BYTES_MAX, VALUES_MAX
 from embedsink.directory.storage import RESOURCE_BYTES_MAX
 from embedsink.ingest.records import DirectoryChange, directory_line
 from embedsink.journal.segment import trailer
@@ -281,6 +281,39 @@ def test_a_body_has_a_limited_number_of_urns(scim: Any) -> None:
     assert_scim_error(scim("POST", "/Users", body), 413)
     escaped = json.dumps(body).replace("urn", "\\u0075rn")
     assert_scim_error(scim("POST", "/Users", escaped), 413)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_body_that_is_not_json_passes_no_limit(scim: Any, number: str) -> None:
+    names = ",".join(f'"urn:x:{name}":1' for name in range(1_001))
+    response = scim("POST", "/Users", f'{{"userName":"x","y":{number},{names}}}')
+    assert_scim_error(response, 400)
+    assert response.json()["scimType"] == "invalidSyntax"
+
+
+def test_the_last_of_two_equal_names_counts_for_the_limits_too(scim: Any) -> None:
+    emails = json.dumps([{"value": "x"}] * (VALUES_MAX + 1))
+    response = scim("POST", "/Users", f'{{"userName":"twice","emails":{emails},"emails":[]}}')
+    assert response.status_code == 201
+    assert "emails" not in response.json()
+
+
+def test_a_patch_in_a_bulk_request_may_have_more_operations_than_the_request(scim: Any) -> None:
+    patch_operations = [{"op": "replace", "path": "title", "value": "x"}] * (BULK_OPERATIONS_MAX + 1)
+    patches = [{"method": "PATCH", "path": "/Users/u7", "data": data(patch_operations)}]
+    response = scim("POST", "/Bulk", {"schemas": [BULK], "Operations": patches})
+    assert [one["status"] for one in response.json()["Operations"]] == ["200"]
+    assert_scim_error(
+        scim("POST", "/Bulk", {"schemas": [BULK], "Operations": patches * (BULK_OPERATIONS_MAX + 1)}), 413
+    )
+
+
+def test_the_case_of_a_members_id_does_not_matter(scim: Any) -> None:
+    user_id = scim("POST", "/Users", {"userName": "cased"}).json()["id"]
+    group = scim("POST", "/Groups", {"displayName": "Cased", "members": values(user_id.upper())}).json()
+    assert members(scim, group["id"]) == {user_id}
+    assert scim("PUT", f"/Groups/{group['id']}", group | {"members": values(user_id.upper())}).status_code == 200
+    assert members(scim, group["id"]) == {user_id}
 
 
 def test_a_key_in_any_attribute_is_redacted(scim: Any) -> None:
