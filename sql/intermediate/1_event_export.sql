@@ -8,19 +8,7 @@ select
     || ',"context":' || context
     || ',"events":[' || envelope || ']}' as delivery
 from envelope_json
-where getvariable('viewers') is null
-   or ingest_seq in (
-       select envelope.ingest_seq
-       from (
-           select ingest_seq, key_id, session, viewer, deployment, tenant from event
-           union all
-           select ingest_seq, key_id, session, viewer, deployment, tenant from action
-       ) as envelope
-       left join session_context_between(null, null) as context using (key_id, session)
-       where is_of_person(
-           viewer, coalesce(envelope.deployment, context.deployment), coalesce(envelope.tenant, context.tenant)
-       )
-   );
+where getvariable('viewers') is null or ingest_seq in (select ingest_seq from person_envelope);
 
 comment on view event_export is
 'Accepted events and actions as deliveries in JSON, for `embedsink export` and `embedsink import`.';

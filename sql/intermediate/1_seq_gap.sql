@@ -1,8 +1,8 @@
 -- One row per event in scope that follows a gap in its session, with the number of missing events. A gap is in the numbers
 -- `seq`, which start at 0. Events outside the scope and actions fill gaps too. A gap before an action counts at the next
 -- event. A gap before several events with one number counts at the first of them. Numbers of a million or more are
--- ignored: no session has that many events, and a sender could claim any number of losses. Events that were deleted after
--- their retention are not missing.
+-- ignored: no session has that many events, and a sender could claim any number of losses. Numbers up to the
+-- highest one that was deleted after its retention are not missing.
 create or replace view seq_gap as
 -- For speed, first exclude most sessions without a gap: in a bit mask of their numbers, all bits are ones.
 with session_with_possible_gap as (
@@ -19,7 +19,7 @@ numbered_envelope as (
 ),
 gap as (
     select
-        greatest(seq - 1 - lag(seq, 1, coalesce(last_seq, -1)) over numbers, 0) as missing_count,
+        greatest(seq - 1 - greatest(lag(seq, 1, -1) over numbers, coalesce(last_seq, -1)), 0) as missing_count,
         first_value(event_ingest_seq ignore nulls) over (numbers rows between current row and unbounded following) as ingest_seq
     from numbered_envelope
     left join expired_session using (key_id, session)

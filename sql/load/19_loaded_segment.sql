@@ -19,7 +19,15 @@ counted_rejection_of_segment as (
 )
 select
     name as segment,
-    now()::timestamptz at time zone 'UTC' as loaded_at,
+    -- A segment that is loaded late, such as a repaired one, is as old as the next one. So it does not delay the retention.
+    least(
+        now()::timestamptz at time zone 'UTC',
+        (
+            select min(later.loaded_at)
+            from loaded_segment as later
+            where split_part(later.segment, '-', 1)::bigint > segment.number
+        )
+    ) as loaded_at,
     byte_count,
     count(outcome.number) + coalesce(any_value(counted_only_count), 0) as received_count,
     count(*) filter (not is_rejected and not is_duplicate) as accepted_count,
@@ -29,5 +37,5 @@ select
 from (select unnest(getvariable('segments'), recursive := true)) as segment
 left join outcome using (number)
 left join counted_rejection_of_segment using (number)
-group by name, byte_count
+group by name, byte_count, segment.number
 order by name;

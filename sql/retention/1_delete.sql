@@ -5,6 +5,15 @@ select ingest_seq, key_id, session, seq, deployment from event where ingest_seq 
 union all
 select ingest_seq, key_id, session, seq, deployment from action where ingest_seq < getvariable('expire_below')::bigint;
 
+create or replace temp table expired_count as
+select deployment, count(*) as row_count
+from (
+    select deployment from expired
+    union all
+    select deployment from loss where ingest_seq < getvariable('expire_below')::bigint
+)
+group by deployment;
+
 update loaded_segment
 set expired_count = coalesce(expired_count, 0) + expired_of_ledger.row_count
 from (
@@ -36,3 +45,5 @@ delete from action where ingest_seq < getvariable('expire_below')::bigint;
 delete from loss where ingest_seq < getvariable('expire_below')::bigint;
 
 delete from question_stage where ingest_seq < getvariable('expire_below')::bigint;
+
+drop table expired;

@@ -36,6 +36,7 @@ salvaged as (
     select
         ledger.segment,
         any_value(ledger.first_number) as first_number,
+        any_value(ledger.loaded_at) as ledger_loaded_at,
         any_value(ledger.byte_count) as byte_count,
         any_value(ledger.received_count) as received_count,
         any_value(ledger.duplicate_count) as duplicate_count,
@@ -60,7 +61,7 @@ salvaged as (
     where not exists (select 1 from ledger where stored.number between ledger.from_number and ledger.last_number)
 )
 select
-    * exclude (counted_only, expired, stored_accepted_count, stored_quarantined_count),
+    * exclude (ledger_loaded_at, counted_only, expired, stored_accepted_count, stored_quarantined_count),
     -- Another file may still have rejections and events that were deleted from the file with the ledger.
     greatest(0, least(counted_only, received_count - stored_accepted_count - duplicate_count - stored_quarantined_count)) as counted_only_count,
     nullif(greatest(0, least(
@@ -69,7 +70,8 @@ select
     )), 0) as expired_count,
     stored_accepted_count + coalesce(expired_count, 0) as accepted_count,
     stored_quarantined_count + counted_only_count as quarantined_count,
-    now()::timestamptz at time zone 'UTC' as loaded_at,
+    -- Salvaged events are not younger, so that their retention does not begin again.
+    coalesce(ledger_loaded_at, now()::timestamptz at time zone 'UTC') as loaded_at,
     received_count - accepted_count - duplicate_count - quarantined_count as lost_count
 from salvaged
 order by segment;

@@ -1,15 +1,5 @@
 -- One row per loss that a forwarder reported for a session in which the requested person is the only viewer.
 create or replace view person_loss as
-with person_session as (
-    select key_id, session
-    from event
-    left join session_context_between(null, null) as context using (key_id, session)
-    where session is not null and viewer is not null
-    group by key_id, session
-    having bool_and(is_of_person(
-        viewer, coalesce(event.deployment, context.deployment), coalesce(event.tenant, context.tenant)
-    ))
-)
 select loss.received_at, loss.key_id, loss.deployment, loss.session, loss.reason, loss.lost_count
 from loss
 join person_session using (key_id, session)

@@ -1,5 +1,5 @@
--- One row per stored rejection of the requested person, with its whole text, by ingest_seq. The person is that of the context, also
--- if the context was rejected.
+-- One row per stored rejection of the requested person, with its whole text, by ingest_seq. If its delivery was rejected too, its text
+-- may name the person anywhere under "viewer".
 create or replace view person_rejection as
 with rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw
@@ -10,11 +10,42 @@ rejection as (
     select quarantine.* replace (quarantine.raw || coalesce(rest.raw, '') as raw)
     from quarantine
     left join rest using (quarantine_id)
+),
+rejection_with_names as (
+    select
+        *,
+        list_transform(
+            regexp_extract_all(raw, '"viewer"\s*:\s*("(?:[^"\\]|\\.)*")', 1),
+            lambda name: try_cast(name as json) ->> '$'
+        ) as viewers_in_raw,
+        try_cast(try_cast(raw as json) ->> '$.context.deployment' as bigint) as deployment_in_raw,
+        try_cast(raw as json) ->> '$.context.tenant' as tenant_in_raw
+    from rejection
 )
 select
-    quarantine_id, received_at, key_id, deployment, session, viewer, tenant, page, reason, detail, raw, raw_encoding, replayed_at
-from rejection
-where is_of_person(coalesce(viewer, try_cast(raw as json) ->> '$.context.viewer'), deployment, tenant)
-order by ingest_seq;
+    rejection.quarantine_id,
+    rejection.received_at,
+    rejection.key_id,
+    rejection.deployment,
+    rejection.session,
+    rejection.viewer,
+    rejection.tenant,
+    rejection.page,
+    rejection.reason,
+    rejection.detail,
+    rejection.raw,
+    rejection.raw_encoding,
+    rejection.replayed_at
+from rejection_with_names as rejection
+left join session_context_between(null, null) as context using (key_id, session)
+where is_of_person(
+    coalesce(
+        rejection.viewer,
+        list_filter(viewers_in_raw, lambda name: list_contains(getvariable('viewers')::varchar[], name))[1]
+    ),
+    coalesce(rejection.deployment, deployment_in_raw, context.deployment),
+    coalesce(rejection.tenant, tenant_in_raw, context.tenant)
+)
+order by rejection.ingest_seq;
 
 comment on view person_rejection is 'Stored rejections of the person in the variable `viewers`.';

@@ -20,6 +20,7 @@ import embedsink.store.rewrite as rewrite
 retention.RETENTION_INTERVAL_S = 0.3
 expiry.EXPIRED_AT_ONCE = 300
 rewrite._FREE_BLOCKS_MIN = 1
+rewrite.FREE_SHARE_MIN = 0.01
 """
 OLD, NEW = "old-person", "new-person"
 
@@ -73,6 +74,21 @@ def test_old_events_are_deleted_and_the_files_shrink(data: Path) -> None:
         assert b'"count": 3000' in server.log.read_bytes()
     for name in ("store.duckdb", "analytics.duckdb"):
         assert OLD.encode() not in (data / name).read_bytes()
+
+
+def test_a_run_after_a_restart_finishes_what_a_killed_one_began(data: Path) -> None:
+    with duckdb.connect(str(data / "store.duckdb")) as connection:
+        # A killed server has deleted the events, but nothing that was derived from them.
+        connection.execute("insert into expired_session values ('k1', 'gone', 3)")
+    (data / "rebuilt.duckdb").write_bytes(OLD.encode())
+    with running_server(data, injected=OFTEN, **RETENTION | {"EMBEDSINK_RETENTION_DAYS": "30"}) as server:
+        assert not (data / "rebuilt.duckdb").exists()
+        admin = server.key("admin")
+        wait_until(lambda: viewers(server, admin) == {OLD: 3_000, NEW: 10}, description="the server reads the store")
+        time.sleep(2)
+        server.stop()
+    with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
+        assert connection.execute("select count(*) from expired_session").fetchall() == [(0,)]
 
 
 def test_a_kill_at_any_moment_deletes_no_new_event(data: Path) -> None:

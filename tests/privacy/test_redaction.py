@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from embedsink.key_scope import KeyScope
 from embedsink.privacy.hashing import hash_text
@@ -233,6 +235,29 @@ def test_an_opt_out_in_a_body_applies_to_accepted_and_rejected_envelopes(body: A
     assert CANARY not in repr(delivery)
 
 
+@pytest.mark.parametrize(
+    "rejected",
+    [
+        view({"path": 5, "title": "How to get optedOut"}),
+        view({"path": 5, "title": "x", "optedOut": True}),
+        view({"path": 5, "title": "x"}, optedOut=False),
+    ],
+    ids=["text", "payload", "false"],
+)
+def test_a_text_about_an_opt_out_is_none(rejected: dict[str, Any]) -> None:
+    delivery = OPT_OUT.redact(parse_body({"context": {"viewer": "ann"}, "events": [view({"title": "t"}), rejected]}))
+    assert len(delivery.rejected) == 1
+    assert delivery.context == {"viewer": "ann"}
+    assert delivery.accepted[0]["payload"]["title"] == "t"
+
+
+def test_an_envelope_of_an_unknown_type_without_its_payload_cannot_be_replayed() -> None:
+    envelope = view({"title": "ann"}) | {"type": "svc:event:scroll"}
+    [rejection] = privacy(extra=Rule.DROP).redact(parse_body({"events": [envelope]})).rejected
+    assert json.loads(rejection.raw)["payload"] == {}
+    assert rejection.omitted_bytes > 0
+
+
 def test_an_unreadable_body_may_be_of_a_viewer_who_has_opted_out() -> None:
     rejection = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", f'{{"optedOut":true,"v":"{CANARY}"'.encode())
     stored = OPT_OUT.redact_unreadable(rejection)
@@ -310,10 +335,24 @@ def test_nothing_is_stored_of_unreadable_input() -> None:
         ("/a#b?c", "/a"),
         (" https://ann:secret@a.example/x", "https://a.example/x"),
         ("wss://ann:secret@a.example/x", "wss://a.example/x"),
+        ("blob:https://ann:secret@a.example/x", "blob:https://a.example/x"),
+        ("View-Source: https://ann:secret@a.example/x?q", "view-source: https://a.example/x"),
+        ("ht\ttps://ann:secret@a.example/x", "https://a.example/x"),
+        ("\x01https://ann:secret@a.example/x", "https://a.example/x"),
+        ("/\t/ann:secret@a.example/x", "/a.example/x"),
+        ("/\\@/", "/"),
+        ("/\\@" * 20_000, ""),
     ],
 )
 def test_a_query_is_stripped(url: str, expected: str) -> None:
     assert strip_query(url) == expected
+    assert strip_query(expected) == expected
+
+
+@given(st.text(alphabet="/\\@:?#ab\t htpsx", max_size=20))
+def test_a_path_that_is_redacted_again_stays(url: str) -> None:
+    assert strip_query(strip_query(url)) == strip_query(url)
+    assert fold_ids(fold_ids(url)) == fold_ids(url)
 
 
 @pytest.mark.parametrize(

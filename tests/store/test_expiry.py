@@ -184,6 +184,59 @@ def test_a_late_batch_of_rollups_loses_its_deleted_events_only(store: Store, fol
     assert connection.execute("select sum(event_count) from session_15min").fetchall() == [(2,)]
 
 
+def test_a_batch_that_is_computed_again_lacks_the_events_of_late_batches(store: Store, folder: Path) -> None:
+    clear(store)
+    views = {number: [{"type": "view", "session": f"s{number}", "id": number}] for number in range(1, 7)}
+    load(store, folder, {number: views[number] for number in (1, 3, 5)})
+    connection = store._load_connection()
+    roll_up(connection, event_count_min=1, event_count_max=10)
+    store.load(*[inspect(write_segment(folder, views[number], number=number)) for number in (2, 4)])
+    load(store, folder, {6: views[6]})
+    roll_up(connection, event_count_min=1, event_count_max=10)
+    connection.execute(
+        "update loaded_segment set loaded_at = $1 + to_days(split_part(segment, '-', 1)::integer)", [LOADED]
+    )
+    for day, count in ((2, 5), (4, 3), (5, 2), (6, 1)):
+        expire_all(store, before_day=day)
+        assert offending(store) == {}
+        assert connection.execute("select sum(event_count) from session_15min").fetchall() == [(count,)]
+    assert connection.execute("select count(*) from rollup_batch").fetchall() == [(1,)]
+
+
+def test_a_segment_that_is_loaded_late_does_not_delay_others(store: Store, folder: Path) -> None:
+    clear(store)
+    views = {number: [{"type": "view", "session": f"s{number}", "id": number}] for number in (1, 2, 3)}
+    load(store, folder, {number: views[number] for number in (1, 3)})
+    store.load(inspect(write_segment(folder, views[2], number=2)))
+    query = "select loaded_at from loaded_segment order by segment"
+    assert [loaded_at for (loaded_at,) in store._load_connection().execute(query).fetchall()][1:] == [
+        LOADED + timedelta(days=3)
+    ] * 2
+    assert expire_all(store, before_day=9) == 3
+
+
+def test_deleted_events_are_not_missing_if_they_were_loaded_out_of_order(store: Store, folder: Path) -> None:
+    clear(store)
+    numbers = {1: (0, 1, 4), 2: (2, 3, 5), 3: (8,)}
+    events = {
+        number: [{"type": "view", "session": "s", "id": seq + 1, "seq": seq} for seq in seqs]
+        for number, seqs in numbers.items()
+    }
+    load(store, folder, events)
+    expire_all(store, before_day=2)
+    assert [row[3] for row in rows_of(store, "completeness")["completeness"]] == [2]  # 6 and 7
+
+
+def test_losses_are_deleted_without_events(store: Store, folder: Path) -> None:
+    clear(store)
+    loss = {"lost": {"queue_overflow": 2}, "session": "s"}
+    load(store, folder, {1: [loss], 2: [{"type": "view", "session": "s", "id": 2}], 3: [loss]})
+    revision = store.revisions.of([1])
+    assert expire_all(store, before_day=2) == 1
+    assert store.revisions.of([1]) != revision
+    assert store._load_connection().execute("select count(*) from loss").fetchall() == [(1,)]
+
+
 def test_rollups_of_an_earlier_version_are_computed_again(store: Store, folder: Path) -> None:
     clear(store)
     load(store, folder, {number: [{"type": "view", "session": f"s{number}", "id": number}] for number in (1, 2)})
@@ -224,5 +277,7 @@ def test_deleted_events_are_not_lost_by_a_salvage(tmp_path: Path) -> None:
     rebuilt.open()
     salvaged = rebuilt.salvage([tmp_path / "store.duckdb"], journal_numbers=[])
     assert (salvaged.row_count, salvaged.lost_count) == (3 + 2, 0)
+    # What is salvaged is not younger than before.
+    assert expire_all(rebuilt, before_day=3) == 3
     assert offending(rebuilt) == {}
     rebuilt.close()

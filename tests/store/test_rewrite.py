@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from embedsink.durable_files import free_bytes
 from embedsink.journal.segment import inspect
 from embedsink.key_scope import EVERYTHING
-from embedsink.store import database
+from embedsink.store import database, rewrite
 from embedsink.store.database import Store
-from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreRefused
 from embedsink.store.sql_files import read_sql
+from tests.support.disks import mounted
 from tests.support.given import write_segment
 
 ROWS = "select * exclude (received_at) from {} order by all"
@@ -79,3 +81,36 @@ def test_a_disk_without_space_keeps_the_store(store: Store, tmp_path: Path, monk
         store.rewrite(tmp_path / "draft.duckdb")
     assert content(store) == before
     store.close()
+
+
+def test_a_copy_that_fails_leaves_no_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = content(store)
+    invalid = {"0001_initial": read_sql("migrations")["0001_initial"], "0002": "create table event (x integer)"}
+    monkeypatch.setattr(rewrite, "read_sql", lambda _: invalid)
+    with pytest.raises(SqlFailed, match="already exists"):
+        store.rewrite(tmp_path / "draft.duckdb")
+    assert sorted(path.name for path in tmp_path.glob("draft*")) == []
+    assert content(store) == before
+    monkeypatch.undo()
+    store.rewrite(tmp_path / "draft.duckdb")
+    assert content(store) == before
+    store.close()
+
+
+def test_a_full_disk_ends_a_rewrite_and_keeps_its_space(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", mebibytes=80) as disk:
+        store = Store(disk / "store.duckdb")
+        store.open()
+        fill(store, disk)
+        before = content(store)
+        (disk / "filler").write_bytes(bytes(free_bytes(disk) - 400_000))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(database, "free_bytes", lambda _: 1 << 40)
+            with pytest.raises((StoreRefused, StoreBroken)):
+                store.rewrite(disk / "draft.duckdb")
+        assert list(disk.glob("draft*")) == []
+        (disk / "filler").unlink()
+        store.close()
+        store.open()
+        assert content(store) == before
+        store.close()

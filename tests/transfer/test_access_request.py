@@ -12,6 +12,7 @@ import pytest
 
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import inspect, trailer
+from embedsink.key_scope import EVERYTHING
 from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.database import Store
@@ -19,7 +20,6 @@ from embedsink.transfer.access_request import Person, write_person
 from tests.support.envelopes import parse_body, view
 from tests.support.given import write_segment
 from tests.support.redaction import storable
-from tests.support.rows import connect_in_memory
 
 SECRETS = [bytes(32), bytes(range(32))]
 PRIVACY = Privacy(secrets=SECRETS)
@@ -51,6 +51,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
     unknown = {"viewer": "ann", "session": "s-ready", "deployment": None, "surface": "app"}
     given += [{"type": "ready", "embedTenant": "globex", "deploymentId": 9, **unknown}, {"type": "view", **unknown}]
     given += [{"lost": {"queue_overflow": 4}, **unknown}]
+    given += [{"type": "scroll", "rejected": "unknown_type", **unknown}]
+    # A session that another person shares by an action, one of actions only, and one whose first event has no viewer.
+    given += [{"type": "view", "viewer": "ann", "session": "by action"}]
+    given += [{"type": "refresh", "direction": "action", "viewer": "bob", "session": "by action"}]
+    given += [{"lost": {"shared": 1}, "session": "by action", "viewer": "bob"}]
+    given += [{"type": "refresh", "direction": "action", "viewer": "ann", "session": "actions"}]
+    given += [{"lost": {"queue_overflow": 6}, "session": "actions"}]
+    given += [{"type": "view", "session": "login", "viewer": viewer} for viewer in (None, "ann")]
+    given += [{"type": "view", "session": session, "viewer": None} for session in ("shared", None)]
     given += [
         {"user": "ann", "name": "Ann"},
         {"user": "bob", "name": "Bob"},
@@ -83,13 +92,17 @@ def viewers_in(content: list[dict[str, Any]]) -> set[str | None]:
 
 def test_an_archive_has_everything_about_a_person(store: Store) -> None:
     content = archive_of(store, Person("ann"))
-    assert viewers_in(content["events"]) == {"ann", PEOPLE[1]}
-    assert len(content["events"]) == 3 * 4 + 1 + 2
+    assert viewers_in(content["events"]) == {"ann", PEOPLE[1], None}
+    assert len(content["events"]) == 3 * 4 + 1 + 2 + 1 + 1 + 2
+    assert [one["context"] for one in content["events"] if "viewer" not in one["context"]] == [
+        {"deployment": 1, "session": "login"}
+    ]
     assert {one["viewer"] for one in content["rejections"]} == {"ann", PEOPLE[1]}
-    assert len(content["rejections"]) == 4
+    assert len(content["rejections"]) == 5
     assert {(one["session"], one["reason"], one["lost_count"]) for one in content["losses"]} == {
         *((f"s-{name}", "queue_overflow", 3) for name in ("ann", PEOPLE[1], "acme", "2")),
         ("s-ready", "queue_overflow", 4),
+        ("actions", "queue_overflow", 6),
     }
     [user] = content["directory"]
     assert (user["resource"]["displayName"], user["group_names"]) == ("Ann", ["Analysts"])
@@ -114,16 +127,33 @@ def test_a_tenant_may_come_from_the_ready_event_of_a_session(store: Store) -> No
         content = archive_of(store, person)
         assert [delivery["context"]["session"] for delivery in content["events"]] == ["s-ready"] * 2
         assert [one["lost_count"] for one in content["losses"]] == [4]
+        assert [one["session"] for one in content["rejections"]] == ["s-ready"]
 
 
-def test_a_rejected_context_names_a_person(store: Store, tmp_path: Path) -> None:
-    delivery = {"context": {"viewer": "eve", "typo": 1}, "events": [view()]}
-    lines = delivery_lines(storable(parse_body(delivery)), key_id="k1", new_id=uuid4)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"context": {"viewer": "eve", "tenant": "acme", "deployment": 3, "typo": 1}, "events": [view()]},
+        [{"context": {"viewer": "eve"}, "events": [view()]}],
+        {"events": [{"context": {"viewer": "eve"}, "events": [view()]}]},
+    ],
+    ids=["context", "array", "nested"],
+)
+def test_rejected_input_names_a_person(tmp_path: Path, body: Any) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    lines = delivery_lines(storable(parse_body(body)), key_id="k1", new_id=uuid4)
     path = tmp_path / "000000000009-00000000.ndjson"
     path.write_bytes(lines + trailer(lines))
     store.load(inspect(path))
     [rejection] = archive_of(store, Person("eve"))["rejections"]
-    assert (rejection["viewer"], rejection["reason"]) == (None, "bad_field")
+    assert rejection["viewer"] is None
+    has_context = isinstance(body, dict) and "context" in body
+    for person in (Person("eve", tenant="acme"), Person("eve", deployment=3)):
+        assert len(archive_of(store, person)["rejections"]) == has_context
+    for person in (Person("ev"), Person("eve", tenant="globex"), Person("eve", deployment=2)):
+        assert archive_of(store, person)["rejections"] == []
+    store.close()
 
 
 def test_a_person_without_data_has_an_empty_archive(store: Store) -> None:
@@ -131,7 +161,12 @@ def test_a_person_without_data_has_an_empty_archive(store: Store) -> None:
     assert content["manifest"]["counts"] == {"events": 0, "rejections": 0, "losses": 0, "directory": 0}
 
 
-def test_without_a_person_the_views_have_no_rows() -> None:
-    connection = connect_in_memory()
-    for name in ("person_rejection", "person_loss", "person_directory"):
-        assert connection.table(name).fetchall() == []
+def test_without_a_person_the_views_have_no_rows(store: Store) -> None:
+    with store.reader(EVERYTHING.variables()) as reader:
+        for name in ("person_envelope", "person_session", "person_rejection", "person_loss", "person_directory"):
+            assert reader.dicts(name) == []
+
+
+def test_a_hashed_viewer_is_searched_once() -> None:
+    [hashed, *_] = PRIVACY.hashes("viewer", "ann")
+    assert Person(hashed).viewers(PRIVACY) == [hashed]

@@ -37,6 +37,7 @@ class EventRetention:
         self._days = days
         self._clock_watch = ClockWatch()
         self._expired_count = 0  # by the present run, which has several steps
+        self._must_finish = True  # A killed process may not have finished its run.
         self._schedule()
 
     def seconds_to_next(self) -> float | None:
@@ -64,12 +65,12 @@ class EventRetention:
         return count > 0
 
     def _expire(self) -> int:
-        """Delete a batch of events, or finish the run if none remains. Return the number of deleted events."""
+        """Delete a batch of events, or finish the run if none remains. Return the number of deleted rows."""
         self._disk_space.require()
         loaded_before = naive_utc(datetime.now(UTC)) - timedelta(days=self._days)
         try:
             count = self._store.expire(loaded_before=loaded_before)
-            if not count and self._expired_count:
+            if not count and self._must_finish:
                 self._store.finish_expiry()
                 self._give_space_back()
         except Exception:
@@ -79,18 +80,22 @@ class EventRetention:
             self._publisher.is_dirty = True
             self._publisher.checkpoint_when_due()
             self._expired_count += count
-        elif self._expired_count:
+            self._must_finish = True
+        elif self._must_finish:
             self._publisher.is_dirty = True
-            log.info("events_expired", extra={"count": self._expired_count, "detail": f"older than {self._days} days"})
+            if self._expired_count:
+                detail = f"older than {self._days} days"
+                log.info("events_expired", extra={"count": self._expired_count, "detail": detail})
             self._expired_count = 0
+            self._must_finish = False
         return count
 
     def _give_space_back(self) -> None:
         """Rewrite the store's file if much of it is free. Without space for that, the next run tries again."""
-        if not self._store.has_much_free_space():
-            return
         self._publisher.wait_for_source()
-        self._store.rewrite(self._draft)
+        self._store.checkpoint()  # Deleted rows are free from the next checkpoint on.
+        if self._store.has_much_free_space():
+            self._store.rewrite(self._draft)
 
     def _schedule(self) -> None:
         """Schedule the next run."""

@@ -25,6 +25,7 @@ from embedsink.loader.status import LoaderStatus, error_message
 from embedsink.loader.tasks import LoaderTasks
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
+from embedsink.store.rewrite import delete_copy
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +142,7 @@ class Loader:
             Misconfigured: a rebuild would not help.
             OSError, StoreRefused: the disk has no space now, or another program has the store open.
         """
+        delete_copy(self._folder.rebuilt)  # of a killed server
         has_snapshot = self._folder.snapshot.exists() or self._folder.previous.exists()
         if has_snapshot and not self._folder.store.exists():
             self._rebuild("is missing")

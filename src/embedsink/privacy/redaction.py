@@ -77,14 +77,16 @@ _WEB_URL = re.compile(
     r"\s*(?P<scheme>https?|[a-z][a-z0-9+.-]*(?=://)):[/\\]*(?P<host>[^/\\]*)(?P<path>.*)", re.IGNORECASE | re.DOTALL
 )
 _SLASHES = re.compile(r"[/\\]{2,}")
+_STRIPPED_AGAIN_MAX = 8
+_CONTROL = re.compile(r"[\x00-\x1f]+")
+# Schemes that precede another URL, such as blob:https://a.example/b.
+_NESTED_URL = re.compile(r"\s*(?:(?:blob|filesystem|feed|jar|view-source):\s*)+", re.IGNORECASE)
 _FILTER = re.compile(r"f_[^.=]+\.[^=]+=")
 # What an invalid envelope may say where the protocol has words, such as a type that a later version adds.
 _PROTOCOL_WORD = re.compile(r"[a-z][a-z0-9:_-]{0,63}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SAFE_FORMS = {"source": _PROTOCOL_WORD, "direction": _PROTOCOL_WORD, "type": _PROTOCOL_WORD, "id": _UUID}
-_OPTED_OUT = b"optedout"  # the field `optedOut`, in lower case
-# The reasons for which redaction does not make a rejected envelope valid.
-_REPLAYABLE_REASONS = (Reason.WRONG_SOURCE, Reason.UNKNOWN_TYPE)
+_OPTED_OUT = "optedout"  # the field `optedOut`, in lower case
 _FIELD_PATH = re.compile(r"((?:[A-Za-z]+|\[[0-9]+\])(?:\.[A-Za-z]+|\[[0-9]+\])*): ")
 _FIELD_NAMES = frozenset({*CONTEXT_FIELDS, *DELIVERY_FIELDS, *ENVELOPE_FIELDS, *PAYLOAD_RULES, *PLAIN_PAYLOAD_FIELDS})
 # The fields of deliveries and envelopes whose values are objects or arrays of their own.
@@ -128,8 +130,7 @@ class Privacy:
             parsed = replace(parsed, is_internal=True)
         if self.rules.keeps_everything:
             return StorableDelivery(parsed)
-        # The field may be anywhere in rejected input, such as a delivery without `events`.
-        is_opted_out |= parsed.is_opted_out or any(_OPTED_OUT in one.raw.lower() for one in parsed.rejected)
+        is_opted_out |= parsed.is_opted_out or any(_says_opted_out(one.raw) for one in parsed.rejected)
         redactor = self._opted_out_redactor if is_opted_out else self.redactor
         redacted = redactor.redact_accepted(parsed)
         if parsed.rejected:
@@ -224,9 +225,9 @@ class Redactor:
     def redact_rejection(self, rejection: Rejection, value: dict[str, Any], catalog: Catalog) -> Rejection:
         """Return a rejection that contains only what may be stored.
 
-        Values that are not valid for their field are dropped, unless the field's rule is `keep`. The rest may be valid,
-        and so may input whose invalid text is hashed. Such a rejection has the size of its input in `omitted_bytes`, so
-        that no replay accepts it. Other input may become valid by an upgrade or a setting (`_REPLAYABLE_REASONS`).
+        Values that are not valid for their field are dropped, unless the field's rule is `keep`. What is left may be a
+        valid envelope that was never sent. So a rejection that is changed has the size of its input in `omitted_bytes`,
+        and no replay accepts it. The exception is a wrong source: all other fields of such an envelope are valid.
 
         Args:
             rejection: the rejection.
@@ -238,7 +239,7 @@ class Redactor:
         redact = self._redact_unsafe_delivery if is_delivery(value) else self._redact_unsafe_envelope
         dropped: list[str] = []
         raw = encode(redact(value, catalog, dropped))
-        may_be_valid = raw != rejection.raw and rejection.reason not in _REPLAYABLE_REASONS
+        may_be_valid = raw != rejection.raw and rejection.reason is not Reason.WRONG_SOURCE
         omitted_bytes = len(rejection.raw) if dropped or may_be_valid else 0
         return replace(rejection, detail=_redact_detail(rejection), raw=raw, omitted_bytes=omitted_bytes)
 
@@ -371,6 +372,25 @@ class Redactor:
         return is_kept or isinstance(value, str) or rules[name] == "value"
 
 
+def _says_opted_out(raw: bytes) -> bool:
+    """Return whether rejected input has the field `optedOut` anywhere but in a payload, such as in a context."""
+    if _OPTED_OUT.encode() not in raw.lower() and b"\\" not in raw:
+        return False
+    try:
+        containers = [orjson.loads(raw)]
+    except ValueError:
+        return False  # Its own redaction assumes that the viewer has opted out.
+    while containers:
+        container = containers.pop()
+        if isinstance(container, dict):
+            if any(name.lower() == _OPTED_OUT and value not in (None, False) for name, value in container.items()):
+                return True
+            containers += [value for name, value in container.items() if name != "payload"]
+        elif isinstance(container, list):
+            containers += container
+    return False
+
+
 def _is_plain(value: Any, expected_type: type | None) -> bool:
     """Return whether a value is of the expected type: a number, a truth value, or a word that the protocol lists."""
     if isinstance(value, bool):
@@ -414,8 +434,13 @@ def _redact_filter(secret: bytes | None, text: str) -> Any:
 
 def strip_query(url: str) -> str:
     """Return a URL or a path without its query, its fragment, and the user and password of its host."""
-    origin, path = _split_url(url)
-    return origin + path
+    # What is left may be another URL, such as //b of /\\@/b. An export that is imported again must not change.
+    for _ in range(_STRIPPED_AGAIN_MAX):
+        stripped = "".join(_split_url(url))
+        if stripped == url:
+            return url
+        url = stripped
+    return ""  # no page has such a URL
 
 
 def fold_ids(url: str) -> str:
@@ -423,7 +448,7 @@ def fold_ids(url: str) -> str:
 
     A part stays if it has at most 32 ASCII letters, `-` and `_`, or is a version such as `v2`.
     """
-    origin, path = _split_url(url)
+    origin, path = _split_url(strip_query(url))
     parts = [one if _WORD_OF_PATH.fullmatch(one) else _ID_OF_PATH for one in re.split(r"[/\\]", path)]
     return origin + "/".join(parts)
 
@@ -431,9 +456,14 @@ def fold_ids(url: str) -> str:
 def _split_url(url: str) -> tuple[str, str]:
     """Return the origin of a URL without a user, and its path. Any other text is a path.
 
-    As in browsers, any number of slashes and backslashes may follow the scheme (URL Standard, section 4.4).
+    As in browsers, any number of slashes and backslashes may follow the scheme, and control characters are ignored
+    (URL Standard, section 4.4).
     """
-    text = re.split("[?#]", url, maxsplit=1)[0]
+    text = re.split("[?#]", _CONTROL.sub("", url), maxsplit=1)[0]
+    nested = _NESTED_URL.match(text)
+    if nested is not None:
+        origin, path = _split_url(text[nested.end() :])
+        return nested[0].lower() + origin, path
     web = _WEB_URL.match(text)
     if web is not None:
         return f"{web['scheme'].lower()}://{web['host'].rpartition('@')[2]}", web["path"]

@@ -14,7 +14,7 @@ from embedsink.errors import Misconfigured, preview, suggestion
 
 
 class Rule(StrEnum):
-    """What is stored of a field, from all to nothing."""
+    """How a field is stored. Each rule is stricter than the one before it."""
 
     KEEP = "keep"
     STRIP_QUERY = "strip_query"

@@ -40,7 +40,7 @@ from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
 from embedsink.store.reader import Reader, StoredTenants
 from embedsink.store.revisions import Revisions
-from embedsink.store.rewrite import has_much_free_space, used_bytes, write_copy
+from embedsink.store.rewrite import delete_copy, has_much_free_space, used_bytes, write_copy
 from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
@@ -360,7 +360,7 @@ class Store:
         """Delete the oldest events that were loaded before a time (UTC), in one transaction.
 
         Returns:
-            The number of deleted events and actions; 0 if nothing remains to delete.
+            The number of deleted events, actions and losses; 0 if nothing remains to delete.
 
         Raises:
             StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
@@ -382,11 +382,15 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
         """
-        with self._raised_memory(), transaction(self._load_connection()):
-            finish_expiry(self._load_connection())
+        try:
+            with self._raised_memory(), transaction(self._load_connection()):
+                finish_expiry(self._load_connection())
+        finally:
+            # Events of sessions whose `ready` event was deleted may have lost their deployment.
+            self.revisions.renew()
 
     def has_much_free_space(self) -> bool:
-        """Return whether so much of the file is free that `rewrite` is worth its time."""
+        """Return whether so much of the file is free that `rewrite` is worth its time, as of the last checkpoint."""
         with duckdb_errors_translated():
             return has_much_free_space(self._load_connection())
 
@@ -401,13 +405,17 @@ class Store:
         Raises:
             StoreRefused, StoreBroken, OSError: the file is unchanged. The store may be closed.
         """
-        draft.unlink(missing_ok=True)  # of a killed process
+        delete_copy(draft)
         self.checkpoint()
         with self._raised_memory():
             needed_bytes = used_bytes(self._load_connection())
             if free_bytes(draft.parent) < needed_bytes + _REWRITE_SPARE_BYTES:
                 raise StoreRefused(f"a copy without free space needs {needed_bytes:,} bytes on the disk")
-            write_copy(self._load_connection(), draft)
+            try:
+                write_copy(self._load_connection(), draft)
+            except BaseException:
+                delete_copy(draft)  # It takes the space that other work needs.
+                raise
         self.close()
         sync_file(draft)
         draft.replace(self.path)

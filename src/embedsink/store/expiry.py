@@ -10,39 +10,36 @@ from embedsink.store.rollups import expire_rollups
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
-# The maximum number of events that a transaction deletes: deletions stay in memory until the next checkpoint.
+# The maximum number of rows of a table that a transaction deletes: deletions stay in memory until the next checkpoint.
 EXPIRED_AT_ONCE = 100_000
 
 
 def expire_events(connection: duckdb.DuckDBPyConnection, *, loaded_before: datetime) -> tuple[int, set[int]]:
-    """Delete the oldest events, actions and losses that were loaded before a time, at most `EXPIRED_AT_ONCE` events.
+    """Delete the oldest events, actions and losses that were loaded before a time, at most `EXPIRED_AT_ONCE` of each.
 
     Args:
         connection: a connection to the database, in a transaction.
         loaded_before: the time, in UTC.
 
     Returns:
-        The number of deleted events and actions, and their deployments. If the number is 0, nothing remains to delete.
+        The number of deleted rows, and their deployments. If the number is 0, nothing remains to delete.
     """
     limit = _first_ingest_seq_to_keep(connection, loaded_before)
     # Rows are stored in the order of ingest_seq, so these are the oldest ones.
     oldest = "select ingest_seq from {} where ingest_seq < $1 limit $2"
     ends = [
         connection.execute(f"select max(ingest_seq) from ({oldest.format(table)})", [limit, EXPIRED_AT_ONCE]).fetchall()  # noqa: S608
-        for table in ("event", "action")
+        for table in ("event", "action", "loss")
     ]
-    # The smaller end of the two, so that neither table loses more rows than allowed.
+    # The smallest end, so that no table loses more rows than allowed.
     last_seqs = [last for [(last,)] in ends if last is not None]
     if not last_seqs:
-        connection.execute("delete from loss where ingest_seq < $1", [limit])  # those after the last deleted event
         return 0, set()
     set_variables(connection, {"expire_below": min(last_seqs) + 1})
     connection.execute(read_sql("retention")["delete"])
     expire_rollups(connection, below=min(last_seqs) + 1)
-    [(count,)] = connection.execute("select count(*) from expired").fetchall()
-    deployments = connection.execute("select distinct deployment from expired").fetchall()
-    connection.execute("drop table expired")
-    return count, {deployment for (deployment,) in deployments if deployment is not None}
+    counts = connection.execute("select deployment, row_count from expired_count").fetchall()
+    return sum(count for _, count in counts), {deployment for deployment, _ in counts if deployment is not None}
 
 
 def finish_expiry(connection: duckdb.DuckDBPyConnection) -> None:

@@ -1,5 +1,6 @@
 """A copy of the database without free space. DuckDB reuses the space of deleted rows, but does not shrink its file."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -7,7 +8,7 @@ import duckdb
 from embedsink.store.attach import file_options
 from embedsink.store.sql_files import read_sql
 
-# The share of free blocks from which on a copy is worth its time.
+# A copy is worth its time if at least this share of the blocks is free.
 FREE_SHARE_MIN = 0.2
 _FREE_BLOCKS_MIN = 64
 _COPY = "rewritten"
@@ -44,9 +45,22 @@ def write_copy(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             if table != "migration":
                 connection.execute(f'insert into "{table}" by name from store."{table}"')
         connection.execute(f"checkpoint {_COPY}")
-    finally:
-        connection.execute("use store")
-        connection.execute(f"detach {_COPY}")
+    except BaseException:
+        with suppress(duckdb.Error):  # The first error says what is wrong.
+            _detach(connection)
+        raise
+    _detach(connection)
+
+
+def delete_copy(path: Path) -> None:
+    """Delete an incomplete copy with its write-ahead log. A killed process leaves one."""
+    for part in (path, path.with_name(f"{path.name}.wal")):
+        part.unlink(missing_ok=True)
+
+
+def _detach(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("use store")
+    connection.execute(f"detach {_COPY}")
 
 
 def _blocks(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:

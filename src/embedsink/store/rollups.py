@@ -1,6 +1,6 @@
 """Rollups of events, which many reports read instead of events (docs/decisions/0012)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import duckdb
 
@@ -20,12 +20,10 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded_numbers: Iterable
     """
     batch_id, watermark = _last_batch(connection)
     late_numbers = [number for number in loaded_numbers if first_ingest_seq(number) <= watermark]
-    late_batch_id = batch_id + 1  # a new batch: open readers ignore later batches
-    for number in late_numbers:
-        last_ingest_seq = first_ingest_seq(number + 1) - 1
-        _insert_rollups(connection, late_batch_id, first_ingest_seq(number), last_ingest_seq)
-    if late_numbers:
-        first, last = first_ingest_seq(min(late_numbers)), first_ingest_seq(max(late_numbers) + 1) - 1
+    # Each segment gets a new batch, because open readers ignore later batches.
+    for late_batch_id, number in enumerate(late_numbers, batch_id + 1):
+        first, last = first_ingest_seq(number), first_ingest_seq(number + 1) - 1
+        _insert_rollups(connection, late_batch_id, first, last)
         _insert_batch(connection, late_batch_id, watermark, first, last)
 
 
@@ -62,21 +60,43 @@ def expire_rollups(connection: duckdb.DuckDBPyConnection, *, below: int) -> None
         connection: a connection to the database, in a transaction.
         below: all events with a smaller `ingest_seq` were deleted.
     """
-    query = (
-        "select batch_id, first_ingest_seq, last_ingest_seq from rollup_batch where coalesce(first_ingest_seq, 0) < $1"
-    )
-    batches = connection.execute(query, [below]).fetchall()
+    query = "select batch_id, first_ingest_seq, last_ingest_seq from rollup_batch order by first_ingest_seq nulls first"
+    batches = connection.execute(query).fetchall()
     if any(first is None for _, first, _ in batches):
         # An earlier version wrote them, and did not record which events they contain.
         discard_rollups(connection)
         return
-    for batch_id, _, last in batches:
+    for batch_id, first, last in batches:
+        if first >= below:
+            break
         connection.execute("delete from session_15min where batch_id = $1", [batch_id])
-        if last >= below:
-            set_variables(connection, {"batch_id": batch_id, "rollup_from": below, "rollup_to": last})
+        # The batches of late segments lie within the ranges of earlier batches, which lack the events of these.
+        late_ranges = [
+            (other_first, other_last)
+            for other_id, other_first, other_last in batches
+            if other_id > batch_id and first <= other_first <= last
+        ]
+        for part_first, part_last in _subtract(max(first, below), last, late_ranges):
+            set_variables(connection, {"batch_id": batch_id, "rollup_from": part_first, "rollup_to": part_last})
             connection.execute(read_sql("rollups")["session_15min"])
-    # A batch without events stays: the newest one has the watermark.
-    connection.execute("update rollup_batch set first_ingest_seq = $1 where first_ingest_seq < $1", [below])
+    connection.execute(
+        "update rollup_batch set first_ingest_seq = $1 where $1 between first_ingest_seq and last_ingest_seq", [below]
+    )
+    # The newest batch stays, because it has the watermark.
+    connection.execute(
+        "delete from rollup_batch where last_ingest_seq < $1 and batch_id < (select max(batch_id) from rollup_batch)",
+        [below],
+    )
+
+
+def _subtract(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of the range from `first` to `last` that are in none of the other ranges, which are sorted."""
+    for other_first, other_last in ranges:
+        if first < other_first:
+            yield first, other_first - 1
+        first = max(first, other_last + 1)
+    if first <= last:
+        yield first, last
 
 
 def discard_rollups(connection: duckdb.DuckDBPyConnection) -> None:

@@ -49,7 +49,7 @@ class Person:
 
     def viewers(self, privacy: Privacy) -> list[str]:
         """Return all forms in which the viewer may be stored: as sent, and hashed with each secret."""
-        return [self.viewer, *privacy.hashes("viewer", self.viewer)]
+        return list(dict.fromkeys([self.viewer, *privacy.hashes("viewer", self.viewer)]))  # The viewer may be a hash.
 
 
 def write_person(
