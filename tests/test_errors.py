@@ -81,6 +81,7 @@ def test_a_key_anywhere_in_a_text_is_redacted_to_its_kind(kind: str, text: str) 
 
 
 def test_two_redacted_keys_stay_distinct() -> None:
+    assert re.fullmatch(r"(es_\w+_…\w{8}){2}", redact_keys(KEY + KEY))
     assert redact_keys(KEY) != redact_keys(KEY[:-1] + "0")
     assert redact_keys(redact_keys(KEY)) == redact_keys(KEY)
 

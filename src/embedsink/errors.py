@@ -38,7 +38,9 @@ PREVIEW_CHARACTERS_MAX = 64
 _SIMILARITY_MIN = 0.6
 _WORD = re.compile(r"[^_]+")
 # At least 32 characters: `sales_admin_total` is a measure, not a credential.
-_KEY = re.compile(r"es_(?P<kind>ingest|read|sync|scim|admin)_[0-9A-Za-z]{32,}")
+_KEY_PREFIX = "es_(?P<kind>ingest|read|sync|scim|admin)_"
+# The next key may follow without a separator.
+_KEY = re.compile(rf"{_KEY_PREFIX}(?:(?!es_[a-z]{{4,6}}_)[0-9A-Za-z]){{32,}}")
 # The beginning of a JWT in base64url: its header begins with `{"`, possibly with white space before the quotation mark.
 JWT_MARK = "e(?:y[AIJKL]|w[k0o])"
 _JWT_MARK = re.compile(JWT_MARK)

@@ -257,6 +257,7 @@ def test_other_text_is_no_access_token(issuer: Issuer, tmp_path: Path, token: st
 @pytest.mark.parametrize(
     ("scope", "kinds"),
     [
+        ("embedsink:read\u00a0embedsink:admin", set()),
         ("embedsink:ingest", {"ingest"}),
         ("embedsink:read embedsink:admin", {"read", "admin"}),
         (["embedsink:sync", 7, None], {"sync"}),

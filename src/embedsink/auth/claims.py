@@ -103,7 +103,8 @@ def entries_of(claims: Mapping[str, Any], name: str) -> list[Any]:
 
 def _parse_scopes(value: Any) -> frozenset[str]:
     """Return the scopes in a text with spaces (RFC 8693, section 4.2) or a list. Entries of other types are ignored."""
-    scopes = value.split() if isinstance(value, str) else value
+    # Only a space separates scopes (RFC 6749, section 3.3).
+    scopes = value.split(" ") if isinstance(value, str) else value
     if not isinstance(scopes, list):
         return frozenset()
     return frozenset(scope for scope in scopes if isinstance(scope, str))

@@ -5,6 +5,7 @@ kept as ids, and a change of a group records only the members that it adds or re
 """
 
 import math
+import re
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,6 +51,9 @@ REQUEST_S_MAX = 5.0
 PAGE_BYTES_MAX = 1_048_576
 # The JSON of a user has the names of the user's groups.
 GROUP_NAME_CHARACTERS_MAX = 256
+# The maximum number of comparisons of a filter with the members of a group, which take 5 s.
+_MEMBER_COMPARISONS_MAX = 400_000
+_LOGICAL_OPERATOR = re.compile(r"\b(?:and|or)\b")
 # The size of a member of a group, or of a group of a user, in a response.
 _REFERENCE_BYTES = 512
 # What is not stored: a password, and attributes that are computed from the members of groups.
@@ -438,7 +442,12 @@ class DirectoryStorage(ScimStorage):
     ) -> list[tuple[str, str]]:
         """Return the types and ids of the candidates that match the filter, in the requested order."""
         found = []
-        with_members = _MEMBERS in f"{search_request.filter} {search_request.sort_by}".lower()
+        text = f"{search_request.filter} {search_request.sort_by}".lower()
+        with_members = _MEMBERS in text
+        comparison_count = len(_LOGICAL_OPERATOR.findall(text)) + 1
+        if with_members and comparison_count * self._largest_group_size(candidates) > _MEMBER_COMPARISONS_MAX:
+            detail = "The filter compares too many members. Find groups by displayName, or send fewer comparisons."
+            raise TooManyException(detail=detail)
         resources = self._read_all(candidates, with_members=with_members)
         for (name, resource_id), resource in zip(candidates, resources, strict=True):
             if search_request.filter is None or search_request.filter.match(resource):
@@ -447,6 +456,10 @@ class DirectoryStorage(ScimStorage):
                 found.append(((value is None, "" if value is None else value, resource_id), (name, resource_id)))
         is_descending = search_request.sort_order == SearchRequest.SortOrder.descending
         return [one for _, one in sorted(found, reverse=is_descending and search_request.sort_by is not None)]
+
+    def _largest_group_size(self, candidates: Iterable[tuple[str, str]]) -> int:
+        """Return the number of members of the largest group among resources with these types and ids."""
+        return max((len(self._members.get(resource_id, ())) for _, resource_id in candidates), default=0)
 
     @staticmethod
     def _index_keys(name: str, document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
