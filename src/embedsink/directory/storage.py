@@ -51,8 +51,8 @@ REQUEST_S_MAX = 5.0
 PAGE_BYTES_MAX = 1_048_576
 # The JSON of a user has the names of the user's groups.
 GROUP_NAME_CHARACTERS_MAX = 256
-# The maximum number of comparisons of a filter with the members of a group, which take 5 s.
-_MEMBER_COMPARISONS_MAX = 400_000
+# The maximum number of comparisons of a filter, times the references of the largest resource. They take 5 s.
+_REFERENCE_COMPARISONS_MAX = 400_000
 _LOGICAL_OPERATOR = re.compile(r"\b(?:and|or)\b")
 # The size of a member of a group, or of a group of a user, in a response.
 _REFERENCE_BYTES = 512
@@ -432,9 +432,8 @@ class DirectoryStorage(ScimStorage):
         for name, resource_id in found:
             if byte_count > PAGE_BYTES_MAX:
                 return
-            has_members = name == GROUP and with_members
-            related = self._members if has_members else self._groups if name == USER else {}
-            byte_count += len(self._documents[name][resource_id]) + _REFERENCE_BYTES * len(related.get(resource_id, ()))
+            reference_count = self._reference_count(name, resource_id, with_members=with_members)
+            byte_count += len(self._documents[name][resource_id]) + _REFERENCE_BYTES * reference_count
             yield name, resource_id
 
     def _match_and_sort(
@@ -445,8 +444,15 @@ class DirectoryStorage(ScimStorage):
         text = f"{search_request.filter} {search_request.sort_by}".lower()
         with_members = _MEMBERS in text
         comparison_count = len(_LOGICAL_OPERATOR.findall(text)) + 1
-        if with_members and comparison_count * self._largest_group_size(candidates) > _MEMBER_COMPARISONS_MAX:
-            detail = "The filter compares too many members. Find groups by displayName, or send fewer comparisons."
+        compares_groups = "groups" in text
+        reference_counts = (
+            self._reference_count(name, resource_id, with_members=with_members)
+            for name, resource_id in candidates
+            if name == GROUP or compares_groups
+        )
+        reference_count = max(reference_counts, default=0)
+        if comparison_count * reference_count > _REFERENCE_COMPARISONS_MAX:
+            detail = "The filter compares too many members or groups. Compare only userName, externalId or displayName."
             raise TooManyException(detail=detail)
         resources = self._read_all(candidates, with_members=with_members)
         for (name, resource_id), resource in zip(candidates, resources, strict=True):
@@ -457,9 +463,11 @@ class DirectoryStorage(ScimStorage):
         is_descending = search_request.sort_order == SearchRequest.SortOrder.descending
         return [one for _, one in sorted(found, reverse=is_descending and search_request.sort_by is not None)]
 
-    def _largest_group_size(self, candidates: Iterable[tuple[str, str]]) -> int:
-        """Return the number of members of the largest group among resources with these types and ids."""
-        return max((len(self._members.get(resource_id, ())) for _, resource_id in candidates), default=0)
+    def _reference_count(self, name: str, resource_id: str, *, with_members: bool) -> int:
+        """Return the number of references in a resource: the groups of a user, or the members of a group."""
+        if name == USER:
+            return len(self._groups.get(resource_id, ()))
+        return len(self._members[resource_id]) if with_members else 0
 
     @staticmethod
     def _index_keys(name: str, document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

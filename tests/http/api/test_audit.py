@@ -470,11 +470,9 @@ def test_on_a_full_disk_what_cannot_be_recorded_is_refused(tmp_path: Path) -> No
             )
             with (disk / "filler").open("wb", buffering=0) as filler:
                 for size in (4_096, 1):
-                    try:
+                    with contextlib.suppress(OSError):  # The disk is full.
                         while filler.write(bytes(size)):
                             pass
-                    except OSError:
-                        pass
             newest = max(path for path in disk.glob("*.ndjson"))
             padding = -newest.stat().st_size % 4_096  # The last block has this space.
             while padding > 300:

@@ -232,17 +232,23 @@ def test_a_hostile_patch_delays_others_for_seconds_only(scim: Any) -> None:
     assert scim("GET", f"/Users/{user['id']}").json() == user
 
 
-def test_a_filter_compares_a_limited_number_of_members(scim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("path", "attribute"), [("/Groups", "members"), ("/Users", "groups")], ids=["members of groups", "groups of users"]
+)
+def test_a_filter_compares_a_limited_number_of_references(
+    scim: Any, monkeypatch: pytest.MonkeyPatch, path: str, attribute: str
+) -> None:
     group_id = scim("POST", "/Groups", {"displayName": "A", "members": values("u0", "u1", "u2")}).json()["id"]
-    others = scim("GET", "/Groups?attributes=members").json()["Resources"]
-    largest = max(len(group.get("members", ())) for group in others)
-    monkeypatch.setattr(storage, "_MEMBER_COMPARISONS_MAX", 2 * largest)
+    found_id, value = (group_id, "u0") if path == "/Groups" else ("u0", group_id)
+    resources = scim("GET", f"{path}?attributes={attribute}").json()["Resources"]
+    largest = max(len(one.get(attribute, ())) for one in resources)
+    monkeypatch.setattr(storage, "_REFERENCE_COMPARISONS_MAX", 2 * largest)
     for count, status in ((2, 200), (3, 400)):
-        comparison = " or ".join(['value eq "u0"'] * count)
-        response = scim("GET", f"/Groups?filter=members[{comparison}]&attributes=displayName")
+        comparison = " or ".join([f'value eq "{value}"'] * count)
+        response = scim("GET", f"{path}?filter={attribute}[{comparison}]&attributes=id")
         assert response.status_code == status
         found = {one["id"] for one in response.json().get("Resources", ())}
-        assert (group_id in found) == (status == 200)
+        assert (found_id in found) == (status == 200)
     assert response.json()["scimType"] == "tooMany"
     many_names = " or ".join(['displayName eq "A"'] * 9)
     assert scim("GET", f"/Groups?filter={many_names}").status_code == 200
