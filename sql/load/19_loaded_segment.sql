@@ -25,7 +25,9 @@ select
         (
             select min(later.loaded_at)
             from loaded_segment as later
-            where split_part(later.segment, '-', 1)::bigint > segment.number
+            where later.segment > segment.name
+              -- The constant skips row groups of older segments.
+              and later.segment >= printf('%012d', getvariable('loaded_from')::bigint >> 32)
         )
     ) as loaded_at,
     byte_count,
@@ -37,5 +39,5 @@ select
 from (select unnest(getvariable('segments'), recursive := true)) as segment
 left join outcome using (number)
 left join counted_rejection_of_segment using (number)
-group by name, byte_count, segment.number
+group by name, byte_count
 order by name;

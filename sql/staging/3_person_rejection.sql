@@ -1,5 +1,5 @@
--- One row per stored rejection of the requested person, with its whole text, by ingest_seq. If its delivery was rejected too, its text
--- may name the person anywhere under "viewer".
+-- One row per stored rejection of the requested person, with its whole text, by ingest_seq. A delivery
+-- that was rejected as a whole may name the person anywhere, as "viewer".
 create or replace view person_rejection as
 with rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw

@@ -744,6 +744,7 @@ def test_everything_about_a_person_is_exported(tmp_path: Path, run_command: RunC
     result = run_command("export", "--viewer", "ann", "-o", archive, "--data", data)
     assert (result.returncode, result.stdout) == (0, "")
     assert "events 2, rejections 0, losses 0, directory 0, as of " in result.stderr
+    assert archive.stat().st_mode & 0o777 == 0o600
     with ZipFile(archive) as files:
         assert sorted(files.namelist()) == [
             *("directory.json", "events.ndjson", "losses.json", "manifest.json", "rejections.json")

@@ -197,7 +197,7 @@ def first_number_left(entry: Mapping[str, Any]) -> int | None:
     """Return `first_number_left` of an `audit_expired` entry: the oldest number after the deletion. None without it."""
     detail = entry.get("detail")
     number = detail.get("first_number_left") if isinstance(detail, dict) else None
-    return number if isinstance(number, int) else None
+    return number if type(number) is int else None
 
 
 def _parse_number(line: bytes) -> int | None:

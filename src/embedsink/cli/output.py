@@ -45,13 +45,20 @@ def _escape_character(character: str) -> str:
 
 
 @contextmanager
-def atomic_write(file: Path) -> Iterator[Path]:
+def atomic_write(file: Path, *, mode: int | None = None) -> Iterator[Path]:
     """Yield a temporary path. After the `with` block, rename it to `file`, so that `file` is never incomplete.
 
     If writing or renaming fails, print an error message and exit.
+
+    Args:
+        file: the path.
+        mode: the permissions; None for those of the umask.
     """
     temporary = file.with_name(f"{file.name}.part")
     try:
+        if mode is not None:
+            temporary.unlink(missing_ok=True)  # of a killed process, with other permissions
+            temporary.touch(mode=mode)
         yield temporary
         temporary.replace(file)
     except OSError as error:

@@ -111,7 +111,7 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
     with (
         open_snapshot(folder.snapshot, variables) as reader,
         recorded(folder, Action.EXPORT, target=f"person{PERSON_SUFFIX}", is_required=False),
-        atomic_write(output) as temporary,
+        atomic_write(output, mode=0o600) as temporary,
         temporary.open("wb") as file,
     ):
         counts = write_person(reader, person, privacy, file, snapshot_at=snapshot_time(data))

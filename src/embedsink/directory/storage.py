@@ -106,7 +106,7 @@ class DirectoryStorage(ScimStorage):
         self._groups: dict[str, set[str]] = {}  # by the id of the member
         self._index: dict[tuple[str, str, str], set[str]] = {}  # ids by type, attribute and compared value
         self._byte_count = 0
-        self._read_bytes = 0  # the size when the server started, which may exceed a maximum that was lowered
+        self._bytes_at_start = 0  # It may exceed a maximum that was lowered.
         self._last_version = 0
         self._ends_at = math.inf  # the deadline of the current request, in monotonic seconds
         self.changes: list[DirectoryChange] = []
@@ -149,7 +149,7 @@ class DirectoryStorage(ScimStorage):
 
     def finish_reading(self) -> None:
         """Record that `apply` has read the whole directory."""
-        self._read_bytes = self._byte_count
+        self._bytes_at_start = self._byte_count
 
     def commit(self) -> None:
         """Keep the changes since the last call: they are durable."""
@@ -334,7 +334,7 @@ class DirectoryStorage(ScimStorage):
         is_too_large = byte_count < self._byte_count > self._bytes_max
         # A person who leaves must be deactivated even in a full directory.
         is_deactivation = former is not None and inverse.deactivated_at is None and change.deactivated_at is not None
-        deactivated_bytes_max = max(self._bytes_max, self._read_bytes) + _DEACTIVATION_BYTES * len(
+        deactivated_bytes_max = max(self._bytes_max, self._bytes_at_start) + _DEACTIVATION_BYTES * len(
             self._documents[USER]
         )
         is_permitted = (

@@ -364,7 +364,7 @@ class Redactor:
 
 
 def _says_opted_out(raw: bytes) -> bool:
-    """Return whether rejected input has the field `optedOut` anywhere but in a payload, such as in a context."""
+    """Return whether rejected input has the field `optedOut`. It counts anywhere except in a payload."""
     if _OPTED_OUT.encode() not in raw.lower() and b"\\" not in raw:
         return False
     try:
