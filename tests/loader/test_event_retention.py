@@ -114,4 +114,6 @@ def test_events_within_the_retention_stay(data: Path) -> None:
         admin = server.key("admin")
         wait_until(lambda: viewers(server, admin) == {OLD: 3_000, NEW: 10}, description="all are loaded")
         time.sleep(1.5)
+        # The run after the start may exchange the file.
+        wait_until(lambda: viewers(server, admin) != {}, description="the store is open")
         assert viewers(server, admin) == {OLD: 3_000, NEW: 10}
