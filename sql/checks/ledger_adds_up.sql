@@ -40,13 +40,15 @@ select
     duplicate_count,
     quarantined_count,
     counted_only_count,
-    expired_count,
+    deleted_count,
+    deleted_rejection_count,
     coalesce(stored_accepted_count, 0) as stored_accepted_count,
     coalesce(stored_quarantined_count, 0) as stored_quarantined_count
 from ledger
 full join stored using (from_number)
 where segment is null
    or received_count is distinct from accepted_count + duplicate_count + quarantined_count + coalesce(lost_count, 0)
-   or accepted_count is distinct from coalesce(stored_accepted_count, 0) + coalesce(expired_count, 0)
+   or accepted_count is distinct from coalesce(stored_accepted_count, 0) + coalesce(deleted_count, 0)
    or quarantined_count is distinct from coalesce(stored_quarantined_count, 0) + coalesce(counted_only_count, 0)
+       + coalesce(deleted_rejection_count, 0)
 order by segment_number;

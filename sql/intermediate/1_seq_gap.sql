@@ -16,6 +16,8 @@ numbered_envelope as (
     select key_id, session, seq, occurred_at, ingest_seq, ingest_seq as event_ingest_seq from event
     union all
     select key_id, session, seq, occurred_at, ingest_seq, null from action
+    union all
+    select key_id, session, seq, null, null, null from erased_seq
 ),
 gap as (
     select

@@ -30,7 +30,8 @@ select
     sum(quarantined_count)::bigint as quarantined_count,
     sum(counted_only_count)::bigint as counted_only_count,
     sum(lost_count)::bigint as lost_count,
-    sum(expired_count)::bigint as expired_count,
+    sum(deleted_count)::bigint as deleted_count,
+    sum(deleted_rejection_count)::bigint as deleted_rejection_count,
     nullif(min(from_number), max(last_number)) as first_number
 from numbered_ledger
 group by run_number;

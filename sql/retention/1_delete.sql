@@ -15,7 +15,7 @@ from (
 group by deployment;
 
 update loaded_segment
-set expired_count = coalesce(expired_count, 0) + expired_of_ledger.row_count
+set deleted_count = coalesce(deleted_count, 0) + expired_of_ledger.row_count
 from (
     select ledger.segment, count(*) as row_count
     from expired

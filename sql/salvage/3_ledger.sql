@@ -41,7 +41,8 @@ salvaged as (
         any_value(ledger.received_count) as received_count,
         any_value(ledger.duplicate_count) as duplicate_count,
         coalesce(any_value(ledger.counted_only_count), 0) as counted_only,
-        coalesce(any_value(ledger.expired_count), 0) as expired,
+        coalesce(any_value(ledger.deleted_count), 0) as deleted,
+        coalesce(any_value(ledger.deleted_rejection_count), 0) as deleted_rejections,
         coalesce(sum(stored.accepted_count), 0)::bigint as stored_accepted_count,
         coalesce(sum(stored.quarantined_count), 0)::bigint as stored_quarantined_count
     from ledger
@@ -54,22 +55,28 @@ salvaged as (
         accepted_count + quarantined_count as received_count,
         0 as duplicate_count,
         0 as counted_only,
-        0 as expired,
+        0 as deleted,
+        0 as deleted_rejections,
         accepted_count as stored_accepted_count,
         quarantined_count as stored_quarantined_count
     from stored
     where not exists (select 1 from ledger where stored.number between ledger.from_number and ledger.last_number)
 )
 select
-    * exclude (ledger_loaded_at, counted_only, expired, stored_accepted_count, stored_quarantined_count),
+    * exclude (ledger_loaded_at, counted_only, deleted, deleted_rejections, stored_accepted_count, stored_quarantined_count),
     -- Another file may still have rejections and events that were deleted from the file with the ledger.
     greatest(0, least(counted_only, received_count - stored_accepted_count - duplicate_count - stored_quarantined_count)) as counted_only_count,
     nullif(greatest(0, least(
-        expired,
+        deleted,
         received_count - stored_accepted_count - duplicate_count - stored_quarantined_count - counted_only_count
-    )), 0) as expired_count,
-    stored_accepted_count + coalesce(expired_count, 0) as accepted_count,
-    stored_quarantined_count + counted_only_count as quarantined_count,
+    )), 0) as deleted_count,
+    nullif(greatest(0, least(
+        deleted_rejections,
+        received_count - stored_accepted_count - duplicate_count - stored_quarantined_count - counted_only_count
+        - coalesce(deleted_count, 0)
+    )), 0) as deleted_rejection_count,
+    stored_accepted_count + coalesce(deleted_count, 0) as accepted_count,
+    stored_quarantined_count + counted_only_count + coalesce(deleted_rejection_count, 0) as quarantined_count,
     -- Salvaged events are not younger, so that their retention does not begin again.
     coalesce(ledger_loaded_at, now()::timestamptz at time zone 'UTC') as loaded_at,
     received_count - accepted_count - duplicate_count - quarantined_count as lost_count

@@ -105,7 +105,7 @@ def test_a_kill_at_any_moment_deletes_no_new_event(data: Path) -> None:
         server.stop()
     assert offending_rows(data) == {}
     with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
-        totals = "select sum(accepted_count), sum(expired_count) from loaded_segment"
+        totals = "select sum(accepted_count), sum(deleted_count) from loaded_segment"
         assert connection.execute(totals).fetchall() == [(3_010, 3_000)]
 
 

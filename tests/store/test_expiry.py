@@ -33,6 +33,7 @@ TABLES = (
     "session_ready",
     "ready_fact",
     "expired_session",
+    "erased_seq",
     "loaded_segment",
 )
 KINDS: list[dict[str, Any]] = [
@@ -259,7 +260,7 @@ def test_a_compacted_ledger_keeps_the_count_of_deleted_events(store: Store, fold
     connection.execute("update loaded_segment set loaded_at = $1", [LOADED])
     connection.execute("set variable compact_below = 3")
     connection.execute(read_sql("ledger")["compact"])
-    assert connection.execute("select expired_count, first_number from loaded_segment order by segment").fetchall() == [
+    assert connection.execute("select deleted_count, first_number from loaded_segment order by segment").fetchall() == [
         (2, 1),
         (None, None),
     ]

@@ -25,6 +25,7 @@ from embedsink.store.duckdb_errors import (
     lacks_memory,
     unavailable_if_broken,
 )
+from embedsink.store.erasure import SelectedRows, select_people
 from embedsink.store.expiry import expire_events, finish_expiry
 from embedsink.store.insert import (
     changed_deployments,
@@ -45,6 +46,7 @@ from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
 from embedsink.store.session_variables import set_variables
+from embedsink.store.sql_files import read_sql
 from embedsink.store.view_catalog import View
 
 # Above this average size, the rows of a load count as wide. A checkpoint of wide rows gets more memory.
@@ -405,14 +407,56 @@ class Store:
         Raises:
             StoreRefused, StoreBroken, OSError: the file is unchanged. The store may be closed.
         """
+        self._replace_by_copy(draft)
+
+    def erase(
+        self,
+        people: Sequence[Mapping[str, object]],
+        draft: Path,
+        *,
+        on_selected: Callable[[Sequence[SelectedRows]], None] = lambda rows: None,
+    ) -> None:
+        """Replace the file by a copy without the rows of people.
+
+        After a kill at any moment, the old or the new file is complete.
+
+        Args:
+            people: the variables that select each person, as `Person.variables` returns them.
+            draft: the path of the copy until it is complete, in the same folder.
+            on_selected: called with the rows of each person before anything is written.
+
+        Raises:
+            StoreRefused, StoreBroken, OSError: no row was erased, unless the error occurred after the exchange. The
+                store may be closed. Another call is safe.
+        """
+        try:
+            self._replace_by_copy(draft, people=people, on_selected=on_selected)
+            # The remaining `ready` events of shared sessions may name other deployments.
+            with self._raised_memory(), transaction(self._load_connection()):
+                fill_session_ready(self._load_connection())
+            self.checkpoint()
+        finally:
+            self.revisions.renew()
+
+    def _replace_by_copy(
+        self,
+        draft: Path,
+        *,
+        people: Sequence[Mapping[str, object]] = (),
+        on_selected: Callable[[Sequence[SelectedRows]], None] = lambda rows: None,
+    ) -> None:
+        """Replace the file by a copy without the rows of these people. See `rewrite` and `erase`."""
         delete_copy(draft)
         self.checkpoint()
-        with self._raised_memory():
-            needed_bytes = used_bytes(self._load_connection())
+        with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
+            connection.execute("use store")
+            needed_bytes = used_bytes(connection)
             if free_bytes(draft.parent) < needed_bytes + _REWRITE_SPARE_BYTES:
                 raise StoreRefused(f"a copy without free space needs {needed_bytes:,} bytes on the disk")
+            if people:  # The cursor has temporary tables and variables of its own.
+                on_selected(select_people(connection, people))
             try:
-                write_copy(self._load_connection(), draft)
+                write_copy(connection, draft, remaining=read_sql("remaining") if people else None)
             except BaseException:
                 delete_copy(draft)  # It takes the space that other work needs.
                 raise

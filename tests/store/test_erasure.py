@@ -1,0 +1,178 @@
+"""The erasure of people: the store is then as if they had never sent anything."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedsink.journal.segment import inspect
+from embedsink.privacy.hashing import hash_text
+from embedsink.privacy.redaction import Privacy
+from embedsink.store.database import Store
+from embedsink.store.erasure import SelectedRows
+from embedsink.store.limits import StoreLimits
+from embedsink.transfer.access_request import Person
+from tests.store.test_expiry import REPORTS, clear, offending, rows_of
+from tests.support.given import write_segment
+
+KINDS: list[dict[str, Any]] = [
+    {"type": "view"},
+    {"type": "view", "surface": "app"},
+    {"type": "ready", "surface": "app", "deploymentId": 2, "embedTenant": "acme", "deployment": None},
+    {"type": "view", "deployment": None},
+    {"type": "view", "tenant": "globex"},
+    {"type": "ai-query"},
+    {"type": "ai-query", "status": "completed"},
+    {"type": "refresh", "direction": "action"},
+    {"lost": {"queue_overflow": 2}},
+    {"type": "scroll", "rejected": "unknown_type"},
+]
+PRIVACY = Privacy(secrets=[bytes(32)])
+VIEWERS = ("ann", hash_text("viewer", "ann", bytes(32)), "bob", None)
+PEOPLE = (Person("ann"), Person("bob"), Person("ann", tenant="globex"), Person("bob", deployment=2), Person("joe"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("segments")
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Iterator[Store]:
+    store = Store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
+    store.open()
+    yield store
+    store.close()
+
+
+def load(store: Store, folder: Path, given_: list[dict[str, Any]]) -> None:
+    """Load events, and roll them up."""
+    for number in (1, 2):
+        half = [one for index, one in enumerate(given_) if index % 2 == number - 1]
+        if half:
+            store.load(inspect(write_segment(folder, half, number=number)))
+            store.roll_up()
+
+
+def erase(store: Store, *people: Person) -> list[SelectedRows]:
+    selected: list[SelectedRows] = []
+    variables = [person.variables(PRIVACY) for person in people]
+    store.erase(variables, store.path.with_name("draft.duckdb"), on_selected=selected.extend)
+    return selected
+
+
+_histories = st.lists(
+    st.tuples(st.integers(0, len(KINDS) - 1), st.sampled_from(VIEWERS), st.integers(0, 3)), min_size=1, max_size=25
+)
+
+
+@settings(deadline=None, max_examples=15)
+@given(history=_histories, person=st.sampled_from(PEOPLE))
+def test_the_store_is_as_if_the_person_had_never_sent_anything(
+    store: Store, folder: Path, history: list[tuple[int, str | None, int]], person: Person
+) -> None:
+    given_ = [
+        {"viewer": viewer, "session": f"s{session}", "id": 100 + index, "seq": None, "at": f"2026-11-01T10:{index:02d}"}
+        | KINDS[kind]
+        for index, (kind, viewer, session) in enumerate(history)
+    ]
+    clear(store)
+    load(store, folder, given_)
+    variables = person.variables(PRIVACY)
+    with store.reader(variables) as reader:
+        erased = {row["ingest_seq"] for row in reader.dicts("person_envelope")}
+        rejected = len(reader.dicts("person_rejection"))
+        losses = len(reader.dicts("person_loss"))
+    connection = store._load_connection()
+    expected_rows = connection.execute(
+        "select ingest_seq from event union all select ingest_seq from action order by all"
+    ).fetchall()
+    [counts] = erase(store, person)
+    assert counts.event_count + counts.action_count == len(erased)
+    assert (counts.rejection_count, counts.loss_count) == (rejected, losses)
+    assert offending(store) == {}
+    remaining = (
+        store._load_connection()
+        .execute("select ingest_seq from event union all select ingest_seq from action order by all")
+        .fetchall()
+    )
+    assert remaining == [row for row in expected_rows if row[0] not in erased]
+    with store.reader(variables) as reader:
+        for view in ("person_envelope", "person_session", "person_rejection", "person_loss"):
+            assert reader.dicts(view) == []
+    # The reports are those of the rows that remain, and so are rollups that are computed again.
+    reports = rows_of(store, *REPORTS)
+    store.reset_derived_tables()
+    assert rows_of(store, *REPORTS) == reports
+    store.roll_up()
+    assert rows_of(store, *REPORTS) == reports
+
+
+def test_erased_numbers_of_a_shared_session_are_not_missing(store: Store, folder: Path) -> None:
+    clear(store)
+    given_ = [
+        {"type": "view", "viewer": viewer, "session": "shared", "seq": seq, "id": 100 + seq}
+        for seq, viewer in enumerate(["bob", "ann", "ann", "bob", "ann", None, "bob"])
+    ]
+    load(store, folder, given_)
+    [selected] = erase(store, Person("ann"))
+    assert selected.event_count == 3
+    assert [row[3] for row in rows_of(store, "completeness")["completeness"]] == [0]
+    # The event without a viewer is bob's now.
+    assert [selected.event_count for selected in erase(store, Person("bob"), Person("ann"))] == [3 + 1, 0]
+    for table in ("event", "erased_seq"):
+        assert store._load_connection().execute(f"select count(*) from {table}").fetchall() == [(0,)]
+
+
+def test_rows_stay_in_their_order(tmp_path: Path) -> None:
+    """Many reports read the rows of a range of ingest_seq without a sort."""
+    store = Store(tmp_path / "store.duckdb", StoreLimits(threads=4, threads_max=4))
+    store.open()
+    store.load(inspect(write_segment(tmp_path, [{"type": "view", "viewer": "ann", "session": "s"}])))
+    store._load_connection().execute("""
+        insert into event by name
+        select event.* replace (
+            ingest_seq + i as ingest_seq,
+            uuid() as event_id,
+            if(i % 1000 = 0, 'ann', 'bob') as viewer,
+            's' || i as session
+        )
+        from event, range(1, 1000000) as r(i)
+        order by i
+    """)
+    erase(store, Person("ann"))
+    query = (
+        "select count(*) from (select ingest_seq < lag(ingest_seq) over () as is_inverted from event) where is_inverted"
+    )
+    assert store._load_connection().execute(query).fetchall() == [(0,)]
+    assert store._load_connection().execute("select count(*) from event where viewer = 'ann'").fetchall() == [(0,)]
+    store.close()
+
+
+def test_nothing_of_a_person_is_in_the_file(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
+    store.open()
+    secret = "only-ann-writes-this"
+    given_ = [
+        {
+            "type": "view",
+            "viewer": viewer,
+            "session": f"session of {viewer}",
+            "title": f"{title} {number}",
+            "id": 9 * number,
+        }
+        for viewer, title in (("ann@example.com", secret), ("bob@example.com", "Sales"))
+        for number in range(200)
+    ]
+    load(store, tmp_path, given_)
+    store.checkpoint()
+    [selected] = erase(store, Person("ann@example.com"))
+    assert selected.texts == (*(f"{secret} {number}" for number in range(100, 109)), "session of ann@example.com")
+    content = store.path.read_bytes()
+    assert b"bob@example.com" in content
+    for text in ("ann@example.com", secret):
+        assert text.encode() not in content
+    store.close()
