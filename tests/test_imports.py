@@ -18,6 +18,7 @@ LAYERS = [
     {"settings", "store", "audit"},
     {"ingest", "loader", "reports"},
     {"directory"},
+    {"erasure"},
     {"backup", "engine", "dashboards", "client"},
     {"doctor", "transfer"},
     {"http"},

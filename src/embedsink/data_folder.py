@@ -18,7 +18,7 @@ LOSS_NOTE_PREFIX = "lost-"
 _OWN_NAMES = frozenset(
     [
         *("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt"),
-        *("keys", "identity", "privacy", "privacy_secrets", "internal", "lock", "audit"),
+        *("keys", "identity", "privacy", "privacy_secrets", "internal", "erasures", "lock", "audit"),
     ]
 )
 
@@ -40,6 +40,7 @@ class DataFolder:
         self.privacy_rules = path / "privacy.toml"
         self.privacy_secrets = path / "privacy_secrets.json"
         self.internal_people = path / "internal.toml"
+        self.erasures = path / "erasures"  # the requests to erase people
         self.audit = path / "audit"  # the audit trail
         self.audit_lock = path / "audit.lock"
         self.dashboards = path / "dashboards"  # the operator's own dashboards
@@ -112,7 +113,7 @@ class DataFolder:
         Raises:
             OSError: the folder can't be read.
         """
-        own_folders = {self.journal, self.damaged, self.dashboards, self.pages, self.audit}
+        own_folders = {self.journal, self.damaged, self.dashboards, self.pages, self.audit, self.erasures}
         folders = [path for path in sorted(self.path.iterdir()) if path.is_dir()]
         return [path for path in folders if path not in own_folders and _is_data_folder(path)]
 

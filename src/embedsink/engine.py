@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from embedsink.audit.entry import SERVER, Action, Entry, Via
 from embedsink.audit.recorder import Recorder
 from embedsink.audit.trail import AuditTrail
 from embedsink.auth.key_cache import KeyCache
@@ -23,6 +24,9 @@ from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.directory.directory import Directory
+from embedsink.directory.viewer import viewer_of
+from embedsink.erasure.erasures import Erasures
+from embedsink.erasure.request import Erasure
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
 from embedsink.ingest.pipeline import ParseResult
@@ -36,8 +40,10 @@ from embedsink.key_scope import EVERYTHING
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
+from embedsink.privacy.erased_people import ErasedPeople
 from embedsink.privacy.hashing import SecretFile
 from embedsink.privacy.internal import read_internal_people
+from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.privacy.rules import read_privacy_rules
 from embedsink.reports.number_cipher import NumberCipher
@@ -132,6 +138,7 @@ class Engine:
     keys: KeyCache
     syncs: DbtSyncs
     directory: Directory
+    erasures: Erasures
     load_notifier: LoadNotifier
     audit: Recorder
     privacy: Privacy
@@ -214,7 +221,9 @@ class Engine:
             self.store,
             bytes_max=settings.directory_bytes_max,
             body_bytes_max=settings.body_bytes_max,
+            on_deleted=self._erase_deleted_users if settings.erase_on_scim_delete == "on" else None,
         )
+        self.erasures = self._open_erasures()
         self.load_notifier = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
         self._start(closers)
 
@@ -228,8 +237,46 @@ class Engine:
             closers.callback(task.cancel)
         # The journal files of earlier processes are complete, and may not be loaded yet.
         self.loader.on_sealed(self.journal.last_number)
-        # Start the loader last, because its callbacks use the other parts.
+        # Start the loader after the parts that its callbacks use.
         self.loader.start()
+        self.erasures.start()
+        closers.push_async_callback(self.erasures.close)
+
+    def _open_erasures(self) -> Erasures:
+        return Erasures(
+            self.folder,
+            journal=self.journal,
+            loader=self.loader,
+            store=self.store,
+            directory=self.directory,
+            privacy=self.privacy,
+            block_days=self.settings.erasure_block_days,
+            certificate_days=self.settings.audit_days,
+            on_erased_people=self._reject_erased,
+            on_finished=self._record_erased,
+        )
+
+    def _reject_erased(self, people: ErasedPeople) -> None:
+        """Reject the deliveries of these people from now on."""
+        self.privacy = replace(self.privacy, erased=people)
+
+    async def _record_erased(self, erasure: Erasure) -> None:
+        """Record in the audit trail that a person is erased, but not who."""
+        entry = Entry(
+            action=Action.ERASED,
+            actor=SERVER,
+            via=Via.SERVER,
+            target=f"erasures/{erasure.id}",
+            detail={"removed": erasure.removed},
+        )
+        await self.audit.record_or_log(entry)
+
+    async def _erase_deleted_users(self, users: list[dict[str, Any]]) -> None:
+        """Request the erasure of people whom the identity provider deletes."""
+        attribute = self.settings.viewer_attribute
+        for viewer in filter(None, (viewer_of(user, attribute) for user in users)):
+            await self.audit.record(Entry(action=Action.ERASURE, actor=SERVER, via=Via.SERVER, target="erasures"))
+            await self.erasures.request(Person(viewer), key_id=None)
 
     def _create_loader(self) -> Loader:
         # The journal is opened after the loader is created, so the lambdas read `self.journal` when they are called.

@@ -70,6 +70,8 @@ class Reason(StrEnum):
     BAD_TEXT = "bad_text", None, "A string contains a NUL or a lone surrogate."
     ID_CONFLICT = "id_conflict", None, "An earlier envelope has this id but different content; the earlier one counts."
 
+    ERASED = "erased", None, "The viewer was erased (GDPR, article 17), and is blocked for some days."
+
     # The request or one envelope: a 403 if an envelope names a deployment or a tenant outside the key's scope, a
     # rejection if it names none.
     OUT_OF_SCOPE = "out_of_scope", 403, "The deployment or tenant is missing or outside the key's scope."

@@ -126,6 +126,15 @@ class Settings(BaseModel):
         description="How many days events are stored after they were loaded. 0 means no limit. At least "
         "`EMBEDSINK_DEDUP_DAYS`.",
     )
+    erasure_block_days: int = Field(
+        30, ge=0, le=3_650, description="How many days deliveries of an erased person are rejected."
+    )
+    erase_on_scim_delete: str = Field(
+        "off",
+        pattern=r"^(on|off)$",
+        description="Whether the deletion of a user over SCIM erases the person: `on` or `off`.",
+        json_schema_extra={"allowed": "`on` or `off`"},
+    )
     snapshot_interval_s: float = Field(10.0, gt=0, description="Minimum time between two snapshots for notebooks.")
     store_memory_bytes: int = Field(64 * MIB, ge=64 * MIB, description="DuckDB's memory limit in normal operation.")
     store_memory_bytes_max: int = Field(

@@ -50,6 +50,7 @@ COMMANDS = [
     ["privacy", "show"],
     ["privacy", "hash"],
     ["privacy", "rotate-secret"],
+    ["erase"],
     ["sync-result"],
     ["backup"],
     ["restore"],
@@ -312,7 +313,7 @@ def test_wrong_use_is_exit_code_2(data: Path, words: list[str], run_command: Run
 def test_an_empty_data_folder_name_is_wrong_use(command: list[str], tmp_path: Path, run_command: RunCommand) -> None:
     needed = {"create": ["--kind", "read"], "export": ["-o", "out.csv"], "import": [__file__]}
     needed |= {"render": ["overview", "-o", "out.svg"], "backup": ["target"], "restore": ["target"]}
-    needed |= {"hash": ["viewer", "ann"], "revoke": ["x"]}
+    needed |= {"hash": ["viewer", "ann"], "revoke": ["x"], "erase": ["--viewer", "ann"]}
     words = [*command, *(["x"] if command == ["quarantine", "show"] else needed.get(command[-1], []))]
     with chdir(tmp_path):
         for done in (run_command(*words, "--data", ""), run_command(*words, EMBEDSINK_DATA="")):

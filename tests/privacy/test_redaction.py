@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from embedsink.key_scope import KeyScope
+from embedsink.privacy.erased_people import ErasedPeople, ErasedPerson
 from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.internal import InternalPeople
 from embedsink.privacy.redaction import Privacy
@@ -331,5 +332,6 @@ def test_a_tenant_is_found_by_its_hashes() -> None:
 def test_a_worker_gets_the_same_rules() -> None:
     rules = PrivacyRules(preset="strict", fields={"path": Rule.TEMPLATE}, honors_opt_out=True)
     people = InternalPeople(viewers=["*@example.com"], deployments=[7])
-    sent = Privacy(rules, SECRETS, people)
+    erased = ErasedPeople(b"salt", (ErasedPerson(frozenset({"ab"}), frozenset({7}), frozenset({"cd"})),))
+    sent = Privacy(rules, SECRETS, people, erased)
     assert Privacy.decode(sent.encoded) == sent

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
 from embedsink.privacy.hashing import hash_text
+from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.database import Store
 from embedsink.store.erasure import SelectedRows
 from embedsink.store.limits import StoreLimits
-from embedsink.transfer.access_request import Person
 from tests.store.test_expiry import REPORTS, clear, offending, rows_of
 from tests.support.given import write_segment
 
@@ -32,7 +32,13 @@ KINDS: list[dict[str, Any]] = [
 ]
 PRIVACY = Privacy(secrets=[bytes(32)])
 VIEWERS = ("ann", hash_text("viewer", "ann", bytes(32)), "bob", None)
-PEOPLE = (Person("ann"), Person("bob"), Person("ann", tenant="globex"), Person("bob", deployment=2), Person("joe"))
+PEOPLE = (
+    Person("ann"),
+    Person("bob"),
+    Person("ann", tenants=frozenset({"globex"})),
+    Person("bob", deployments=frozenset({2})),
+    Person("joe"),
+)
 
 
 @pytest.fixture(scope="module")

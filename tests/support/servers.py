@@ -163,10 +163,15 @@ def wait_until(condition: Callable[[], bool], *, description: str, timeout_s: fl
 
 
 def fetch(
-    url: str, *, key: str | None = None, headers: dict[str, str] | None = None, body: bytes | None = None
+    url: str,
+    *,
+    key: str | None = None,
+    headers: dict[str, str] | None = None,
+    body: bytes | None = None,
+    method: str | None = None,
 ) -> ServerResponse:
-    """Send a POST with a body, or a GET without one. Return the response with any status."""
-    request = urllib.request.Request(url, data=body, headers=headers or {})
+    """Send a request, by default a POST with a body, or a GET without one. Return the response with any status."""
+    request = urllib.request.Request(url, data=body, headers=headers or {}, method=method)
     if key is not None:
         request.add_header("Authorization", f"Bearer {key}")
     try:

@@ -14,9 +14,10 @@ from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import inspect, trailer
 from embedsink.key_scope import EVERYTHING
 from embedsink.privacy.hashing import hash_text
+from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.database import Store
-from embedsink.transfer.access_request import Person, write_person
+from embedsink.transfer.access_request import write_person
 from tests.support.envelopes import parse_body, view
 from tests.support.given import write_segment
 from tests.support.redaction import storable
@@ -114,7 +115,10 @@ def test_an_archive_has_everything_about_a_person(store: Store) -> None:
 
 
 def test_a_tenant_and_a_deployment_limit_an_archive(store: Store) -> None:
-    for person, session in ((Person("ann", tenant="acme"), "s-acme"), (Person("ann", deployment=2), "s-2")):
+    for person, session in (
+        (Person("ann", tenants=frozenset({"acme"})), "s-acme"),
+        (Person("ann", deployments=frozenset({2})), "s-2"),
+    ):
         content = archive_of(store, person)
         assert {delivery["context"]["session"] for delivery in content["events"]} == {session}
         assert {one["session"] for one in content["losses"]} == {session}
@@ -123,7 +127,7 @@ def test_a_tenant_and_a_deployment_limit_an_archive(store: Store) -> None:
 
 
 def test_a_tenant_may_come_from_the_ready_event_of_a_session(store: Store) -> None:
-    for person in (Person("ann", tenant="globex"), Person("ann", deployment=9)):
+    for person in (Person("ann", tenants=frozenset({"globex"})), Person("ann", deployments=frozenset({9}))):
         content = archive_of(store, person)
         assert [delivery["context"]["session"] for delivery in content["events"]] == ["s-ready"] * 2
         assert [one["lost_count"] for one in content["losses"]] == [4]
@@ -149,9 +153,13 @@ def test_rejected_input_names_a_person(tmp_path: Path, body: Any) -> None:
     [rejection] = archive_of(store, Person("eve"))["rejections"]
     assert rejection["viewer"] is None
     has_context = isinstance(body, dict) and "context" in body
-    for person in (Person("eve", tenant="acme"), Person("eve", deployment=3)):
+    for person in (Person("eve", tenants=frozenset({"acme"})), Person("eve", deployments=frozenset({3}))):
         assert len(archive_of(store, person)["rejections"]) == has_context
-    for person in (Person("ev"), Person("eve", tenant="globex"), Person("eve", deployment=2)):
+    for person in (
+        Person("ev"),
+        Person("eve", tenants=frozenset({"globex"})),
+        Person("eve", deployments=frozenset({2})),
+    ):
         assert archive_of(store, person)["rejections"] == []
     store.close()
 
@@ -169,4 +177,4 @@ def test_without_a_person_the_views_have_no_rows(store: Store) -> None:
 
 def test_a_hashed_viewer_is_searched_once() -> None:
     [hashed, *_] = PRIVACY.hashes("viewer", "ann")
-    assert Person(hashed).viewers(PRIVACY) == [hashed]
+    assert PRIVACY.stored_forms("viewer", hashed) == [hashed]

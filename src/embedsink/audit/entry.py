@@ -37,6 +37,8 @@ class Action(StrEnum):
     REPLAY = "replay"
     PURGE = "purge"
     IMPORT = "import"
+    ERASURE = "erasure"  # It was requested. The entry does not say who is erased.
+    ERASED = "erased"
     BACKUP = "backup"
     RESTORE = "restore"
     AUDIT_EXPIRED = "audit_expired"

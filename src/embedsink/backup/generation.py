@@ -16,7 +16,7 @@ _CHUNKS_MEMBER = "pieces"
 # The files that a backup may contain. A forged manifest must not write outside the restored folder.
 _FILE_NAME = re.compile(
     r"keys\.json|identity\.toml|privacy\.toml|privacy_secrets\.json|internal\.toml|analytics\.duckdb|"
-    r"(journal|damaged|dashboards|audit)/(?!\.{1,2}$)[^/\0]+"
+    r"(journal|damaged|dashboards|erasures|audit)/(?!\.{1,2}$)[^/\0]+"
 )
 
 

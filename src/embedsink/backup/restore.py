@@ -1,6 +1,7 @@
 """The restore of a backup generation into a new data folder."""
 
 import os
+import re
 import shlex
 import shutil
 from hashlib import sha256
@@ -14,9 +15,9 @@ from embedsink.durable_files import create_folder, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, restricted_umask
 
-# Only the owner may read the digests of the tokens, and the secrets of hashes.
+# Only the owner may read the digests of tokens, the secrets of hashes, and the people in requests of erasures.
 _PRIVATE_MODE = 0o600
-_PRIVATE_FILES = ("keys.json", "privacy_secrets.json")
+_PRIVATE_FILES = re.compile(r"keys\.json|privacy_secrets\.json|erasures/.*")
 
 
 def restore_backup(backup: Path, folder: DataFolder) -> Generation:
@@ -127,7 +128,7 @@ class _StagingFolder:
         digest = sha256()
         byte_count = 0
         with open(path, "xb", opener=private_opener) as target:
-            mode = _PRIVATE_MODE if file.name in _PRIVATE_FILES else FILE_MODE
+            mode = _PRIVATE_MODE if _PRIVATE_FILES.fullmatch(file.name) else FILE_MODE
             os.fchmod(target.fileno(), mode)  # Unlike a mode passed to `open`, this is exact: no umask applies.
             for chunk in file.chunks:
                 try:

@@ -40,7 +40,7 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
 
 
 def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the damaged segments, the dashboards, the audit trail, the keys and the files of rules.
+    """Yield the damaged segments, the dashboards, the erasures, the audit trail, the keys and the files of rules.
 
     Yield the path in the folder, and the open file.
 
@@ -48,6 +48,7 @@ def open_other_files(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
     """
     yield from _open_files(folder.damaged, excluding=_DATABASE_NAME_PART)  # Damaged databases are for bug reports only.
     yield from _open_files(folder.dashboards)
+    yield from _open_files(folder.erasures)
     yield from _read_audit_files(folder.audit)
     files = (folder.keys, folder.identity, folder.privacy_rules, folder.privacy_secrets, folder.internal_people)
     for path in files:

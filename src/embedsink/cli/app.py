@@ -8,6 +8,7 @@ from embedsink import __version__
 from embedsink.cli import (
     audit,
     backup,
+    erase,
     inspect,
     keys,
     maintenance,
@@ -73,6 +74,7 @@ app.command("sync-result", short_help="Record the result of a dbt sync.", epilog
 )
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(privacy.app, name="privacy")
+app.command(short_help="Erase a person, with a certificate.", epilog=erase.EXAMPLES)(erase.erase)
 app.command(short_help="Back up a data folder, even while a server runs.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command(short_help="Restore a backup into a new folder.", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command(short_help="Show who did what.", epilog=audit.EXAMPLES)(audit.audit)

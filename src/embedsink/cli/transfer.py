@@ -99,13 +99,19 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
         raise UsageError("--viewer: is empty. Give the id that the host page sends.")
     from embedsink.data_folder import DataFolder
     from embedsink.privacy.hashing import SecretFile
+    from embedsink.privacy.person import Person
     from embedsink.privacy.redaction import Privacy
     from embedsink.settings import read_settings
     from embedsink.store.snapshot_reader import open_snapshot
-    from embedsink.transfer.access_request import Person, write_person
+    from embedsink.transfer.access_request import write_person
 
     folder = DataFolder(data)
-    privacy, person = Privacy(secrets=SecretFile(folder.privacy_secrets).read()), Person(viewer, tenant, deployment)
+    privacy = Privacy(secrets=SecretFile(folder.privacy_secrets).read())
+    person = Person(
+        viewer,
+        deployments=None if deployment is None else frozenset({deployment}),
+        tenants=None if tenant is None else frozenset({tenant}),
+    )
     variables = {**person.variables(privacy), "service_name": read_settings().service_name}
     # The audit trail says that a person's data was exported, but not whose.
     with (

@@ -8,11 +8,12 @@ it is answered, so no response shows a change that is not durable.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -53,13 +54,24 @@ class Directory:
         store: the store into which the loader loads them.
         bytes_max: the maximum size of the directory, in bytes.
         body_bytes_max: the maximum size of a request body, in bytes.
+        on_deleted: called with the resources of users that an identity provider deletes, before the deletion is
+            durable.
     """
 
-    def __init__(self, journal: Journal, store: Store, *, bytes_max: int, body_bytes_max: int) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        store: Store,
+        *,
+        bytes_max: int,
+        body_bytes_max: int,
+        on_deleted: Callable[[list[dict[str, Any]]], Awaitable[None]] | None = None,
+    ) -> None:
         self._journal = journal
         self._store = store
         self._bytes_max = bytes_max
         self._body_bytes_max = body_bytes_max
+        self._on_deleted = on_deleted
         self._opened: _OpenDirectory | None = None  # created by the first request
         self._lock = asyncio.Lock()
 
@@ -72,9 +84,23 @@ class Directory:
             Unavailable: the store or the journal is not available. Nothing is changed, except that after
                 `storage_failed` the change may be durable.
         """
-        return await asyncio.shield(asyncio.create_task(self._answer_in_turn(request)))
+        return await asyncio.shield(asyncio.create_task(self._answer_in_turn(request, self._on_deleted)))
 
-    async def _answer_in_turn(self, request: "ScimRequest") -> "ScimResponse":
+    async def delete_user(self, user_id: str) -> None:
+        """Delete a user durably, without a call of `on_deleted`. A user who does not exist is ignored.
+
+        Raises:
+            Unavailable: see `answer`.
+        """
+        from scim2_server.requests import ScimRequest
+
+        path = f"/Users/{user_id}"
+        request = ScimRequest(method="DELETE", base_url="", path=path, query={}, headers=[], body=b"")
+        await asyncio.shield(asyncio.create_task(self._answer_in_turn(request, None)))
+
+    async def _answer_in_turn(
+        self, request: "ScimRequest", on_deleted: Callable[[list[dict[str, Any]]], Awaitable[None]] | None
+    ) -> "ScimResponse":
         """Wait for the requests before this one, and answer it."""
         async with self._lock:
             if self._opened is None:
@@ -84,6 +110,8 @@ class Directory:
                 response, lines = await run_in_daemon_thread(
                     partial(self._handle, handler, storage, request), name="directory"
                 )
+                if on_deleted is not None and (deleted := storage.deleted_users()):
+                    await on_deleted(deleted)
                 if lines:
                     await self._journal.append(lines)
             except BaseException:

@@ -151,6 +151,12 @@ class DirectoryStorage(ScimStorage):
         """Record that `apply` has read the whole directory."""
         self._bytes_at_start = self._byte_count
 
+    def deleted_users(self) -> list[dict[str, Any]]:
+        """Return the users that were deleted since the last `commit`, as they were before."""
+        deleted = {one.resource_id for one in self.changes if one.resource_type == USER and one.resource is None}
+        former = {one.resource_id: one.resource for one in self._inverse_changes if one.resource is not None}
+        return [former[user_id] for user_id in sorted(deleted & former.keys())]
+
     def commit(self) -> None:
         """Keep the changes since the last call: they are durable."""
         self.changes.clear()

@@ -113,7 +113,7 @@ def encode_delivery(
     sender is not redacted.
     """
     try:
-        delivery = parsed.restrict_to(scope)
+        delivery = privacy.reject_erased(parsed.restrict_to(scope))
     except Refused as refusal:
         return ParseResult(body_token=parsed.key, refusal=refusal, body_bytes=body_bytes)
     storable = privacy.redact(delivery, is_opted_out=is_opted_out)

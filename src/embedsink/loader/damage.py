@@ -95,12 +95,12 @@ class DamagedFiles:
             if is_expired or path not in newest:
                 _delete(path, f"only the newest {DATABASES_MAX} are kept, for at most {DATABASE_DAYS_MAX} days")
 
-    def delete_oldest_database(self) -> bool:
-        """Delete the oldest database file to free disk space. Return whether there was one."""
+    def delete_oldest_database(self, why: str) -> bool:
+        """Delete the oldest database file, and log why. Return whether there was one."""
         databases = self.databases()
         if not databases:
             return False
-        _delete(databases[0], "the disk has no space for the next snapshot")
+        _delete(databases[0], why)
         return True
 
     def report_salvage(self, row_count: int, *, lost_count: int) -> None:

@@ -15,6 +15,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import Segment, number_of
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
+from embedsink.loader.erasure import StoreErasure
 from embedsink.loader.event_retention import EventRetention
 from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
@@ -87,6 +88,15 @@ class Loader:
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
         self.retention = EventRetention(folder, store, self._publisher, self._disk_space, days=event_days)
+        self.erasure = StoreErasure(
+            folder,
+            store,
+            self._publisher,
+            pending=self._pending,
+            checks=self._checks,
+            damaged=self._damaged_files,
+            disk_space=self._disk_space,
+        )
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def _create_publisher(self, interval_s: float, is_low_on_space: Callable[[], bool]) -> Publisher:

@@ -247,7 +247,7 @@ class Publisher:
         """Make space for a copy of the store: delete damaged databases, and only then the previous snapshot."""
         copy_bytes = self._folder.store.stat().st_size
         while free_bytes(self._folder.path) < copy_bytes + FREE_BYTES_MIN:
-            is_deleted = self._damaged.delete_oldest_database()
+            is_deleted = self._damaged.delete_oldest_database("the disk has no space for the next snapshot")
             if is_deleted:
                 continue
             if not self._folder.previous.exists():

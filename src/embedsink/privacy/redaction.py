@@ -13,6 +13,7 @@ from typing import Any, NewType
 import orjson
 
 from embedsink.key_scope import KeyScope
+from embedsink.privacy.erased_people import ErasedPeople, viewers_in
 from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.internal import InternalPeople
 from embedsink.privacy.rules import PrivacyRules, Rule
@@ -95,11 +96,13 @@ class Privacy:
         rules: the rules.
         secrets: the secrets, the newest first. Rules that hash need one.
         internal: the internal people, whose deliveries are marked.
+        erased: the erased people, whose deliveries are rejected.
     """
 
     rules: PrivacyRules = field(default_factory=PrivacyRules)
     secrets: Sequence[bytes] = field(default=(), repr=False)
     internal: InternalPeople = field(default_factory=InternalPeople)
+    erased: ErasedPeople = field(default_factory=ErasedPeople)
 
     @cached_property
     def redactor(self) -> "Redactor":
@@ -113,10 +116,13 @@ class Privacy:
     def redact(self, parsed: ParsedDelivery, *, is_opted_out: bool = False) -> StorableDelivery:
         """Return a delivery that contains only what may be stored. A delivery of internal people is marked.
 
+        This calls `reject_erased`. Call that before, if the delivery is counted too.
+
         Args:
             parsed: the delivery.
             is_opted_out: whether the viewer has opted out in another way than by the delivery's field `optedOut`.
         """
+        parsed = self.reject_erased(parsed)
         if not self.internal.is_empty and self._is_internal(parsed):
             parsed = replace(parsed, is_internal=True)
         if self.rules.keeps_everything:
@@ -129,8 +135,37 @@ class Privacy:
             redacted = replace(redacted, rejected=rejected)
         return StorableDelivery(redacted)
 
+    def reject_erased(self, parsed: ParsedDelivery) -> ParsedDelivery:
+        """Return a delivery of an erased person with all envelopes rejected and without content; others unchanged.
+
+        Of other deliveries, the rejected envelopes that name an erased person lose their content.
+        """
+        if self.erased.is_empty:
+            return parsed
+        contexts = self._contexts_of(parsed)
+        viewer = parsed.context.get("viewer")
+        tenants = [context["tenant"] for context in contexts if context.get("tenant") is not None]
+        is_erased = viewer is not None and self.erased.includes(
+            self.stored_forms("viewer", viewer),
+            {context["deployment"] for context in contexts if context.get("deployment") is not None},
+            self.stored_tenants(tenants),
+        )
+        if is_erased:
+            return parsed.reject_all(Reason.ERASED, f"context.viewer: {Reason.ERASED.sentence} Don't send its events.")
+        if not parsed.rejected:
+            return parsed
+        return replace(parsed, rejected=[self._without_erased(rejection) for rejection in parsed.rejected])
+
+    def _without_erased(self, rejection: Rejection) -> Rejection:
+        """Return a rejection, without its content if that names an erased person."""
+        if any(self.erased.is_viewer(self.stored_forms("viewer", viewer)) for viewer in viewers_in(rejection.raw)):
+            return rejection.without_content()
+        return rejection
+
     def redact_unreadable(self, rejection: Rejection) -> StorableRejection:
         """Return the rejection of a body that can't be read. It may be of a viewer who has opted out."""
+        if not self.erased.is_empty:
+            rejection = self._without_erased(rejection)
         return StorableRejection(self._opted_out_redactor.redact_unreadable(rejection))
 
     def _redact_rejection(self, rejection: Rejection, redactor: "Redactor", catalog: Catalog) -> Rejection:
@@ -148,33 +183,47 @@ class Privacy:
 
     def _is_internal(self, parsed: ParsedDelivery) -> bool:
         """Return whether the context of a delivery, or a `ready` event in it, names internal people."""
+        return any(map(self.internal.includes, self._contexts_of(parsed)))
+
+    @staticmethod
+    def _contexts_of(parsed: ParsedDelivery) -> list[dict[str, Any]]:
+        """Return the context of a delivery, and the deployment and tenant of each `ready` event in it."""
         contexts = [parsed.context]
         for envelope in parsed.accepted:
             if envelope["type"].endswith(":event:ready"):
                 payload = envelope["payload"]
                 contexts.append({"deployment": payload.get("deploymentId"), "tenant": payload.get("embedTenant")})
-        return any(map(self.internal.includes, contexts))
+        return contexts
 
     @cached_property
     def encoded(self) -> str:
-        """The rules, the secrets and the internal people as JSON, for the worker process."""
-        secrets = [secret.hex() for secret in self.secrets]
-        members = {**asdict(self.rules), "secrets": secrets, "internal": self.internal.model_dump()}
+        """The rules, the secrets, the internal and the erased people as JSON, for the worker process."""
+        members = {
+            **asdict(self.rules),
+            "secrets": [secret.hex() for secret in self.secrets],
+            "internal": self.internal.model_dump(),
+            "erased": self.erased.to_json(),
+        }
         return encode(members).decode()
 
     @classmethod
     def decode(cls, text: str) -> "Privacy":
-        """Return the rules, the secrets and the internal people in a text of `encoded`."""
+        """Return the rules, the secrets and the people in a text of `encoded`."""
         members = orjson.loads(text)
         secrets = [bytes.fromhex(secret) for secret in members.pop("secrets")]
         internal = InternalPeople(**members.pop("internal"))
+        erased = ErasedPeople.from_json(members.pop("erased"))
         fields = {name: Rule(rule) for name, rule in members.pop("fields").items()}
-        return cls(PrivacyRules(fields=fields, **members), secrets, internal)
+        return cls(PrivacyRules(fields=fields, **members), secrets, internal, erased)
 
     def stored_tenants(self, tenants: Sequence[str]) -> list[str]:
         """Return all forms in which the store may contain these tenants: as sent, and hashed with each secret."""
         hashes = [one for tenant in tenants for one in self.hashes("tenant", tenant)]
         return list(dict.fromkeys([*tenants, *hashes]))  # The hash of a hash is the same.
+
+    def stored_forms(self, field: str, text: str) -> list[str]:
+        """Return all forms in which the store may contain a field's value: as sent, and hashed with each secret."""
+        return list(dict.fromkeys([text, *self.hashes(field, text)]))  # The text may be a hash.
 
     def hashes(self, field: str, text: str) -> list[str]:
         """Return the hashes of a field's value, with each secret, the newest first."""
@@ -238,8 +287,7 @@ class Redactor:
         """Return a rejection without its input, because the fields of the input are unknown."""
         if self._keeps_all:
             return rejection
-        size = len(rejection.raw)
-        return replace(rejection, detail=_redact_detail(rejection), raw=b"", omitted_bytes=size)
+        return replace(rejection.without_content(), detail=_redact_detail(rejection))
 
     def redact_sync(
         self, result: dict[str, Any], extra: dict[str, Any] | None

@@ -1,5 +1,6 @@
 """A delivery after validation: its context, its accepted envelopes and its rejections."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -71,6 +72,10 @@ class Rejection:
     raw: bytes
     id: str | None = None
     omitted_bytes: int = 0
+
+    def without_content(self) -> "Rejection":
+        """Return the rejection without its input, only with the size of the input."""
+        return replace(self, raw=b"", omitted_bytes=self.omitted_bytes or len(self.raw))
 
     def response_entry(self) -> dict[str, Any]:
         """Return the entry for the `rejected` list of the response (docs/wire.md)."""
@@ -155,25 +160,42 @@ class ParsedDelivery:
             sent_at=self.sent_at if self.sent_at is not None else sent_at,
         )
 
+    def reject_all(self, reason: Reason, detail: str) -> "ParsedDelivery":
+        """Return the delivery with all envelopes rejected, without content. Only the deployment and tenant remain."""
+        accepted = [
+            Rejection(index, reason, detail, encode(envelope), echoed_id(envelope)).without_content()
+            for index, envelope in self._indexed_accepted()
+        ]
+        rejected = [rejection.without_content() for rejection in self.rejected]
+        context = {name: value for name, value in self.context.items() if name in (_DEPLOYMENT.name, _TENANT.name)}
+        return replace(self, context=context, accepted=[], rejected=_in_order([*accepted, *rejected]))
+
     def _reject_without(self, member: "_ScopeMember") -> "ParsedDelivery":
         """Return the delivery after rejecting each envelope that names no deployment, or no tenant.
 
         Call this only if the context of the delivery names none, because it would apply to all envelopes.
         """
-        # Only rejections record their index. The accepted envelopes have the remaining indexes, in order.
-        rejected_indexes = {rejection.index for rejection in self.rejected}
-        accepted_indexes = [index for index in range(self.received_count) if index not in rejected_indexes]
         accepted = []
         rejected = list(self.rejected)
-        for index, envelope in zip(accepted_indexes, self.accepted, strict=True):
+        for index, envelope in self._indexed_accepted():
             if _ready_value(envelope, member) is None:
                 id_ = echoed_id(envelope)
                 rejected.append(Rejection(index, Reason.OUT_OF_SCOPE, member.missing, encode(envelope), id_))
             else:
                 accepted.append(envelope)
-        # Restore the order of the body. Only the rejection of a whole body has no index.
-        rejected.sort(key=lambda rejection: -1 if rejection.index is None else rejection.index)
-        return replace(self, accepted=accepted, rejected=rejected)
+        return replace(self, accepted=accepted, rejected=_in_order(rejected))
+
+    def _indexed_accepted(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the accepted envelopes with their indexes in the body."""
+        # Only rejections record their index. The accepted envelopes have the remaining indexes, in order.
+        rejected_indexes = {rejection.index for rejection in self.rejected}
+        indexes = (index for index in range(self.received_count) if index not in rejected_indexes)
+        return zip(indexes, self.accepted, strict=True)
+
+
+def _in_order(rejections: list[Rejection]) -> list[Rejection]:
+    """Return rejections in the order of the body. Only the rejection of a whole body has no index."""
+    return sorted(rejections, key=lambda rejection: -1 if rejection.index is None else rejection.index)
 
 
 def echoed_id(envelope: Any) -> str | None:

@@ -8,7 +8,6 @@ manifest.json      the person, and what was searched
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -16,40 +15,12 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import orjson
 
 from embedsink import __version__
-from embedsink.key_scope import KeyScope
+from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.reader import Reader
 from embedsink.transfer.export import export_ndjson
 
 _VIEWS = {"rejections": "person_rejection", "losses": "person_loss", "directory": "person_directory"}
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """A person whose data is requested.
-
-    Args:
-        viewer: the viewer, as the host page sends it.
-        tenant: the tenant that the request is limited to; None for all.
-        deployment: the deployment that the request is limited to; None for all.
-    """
-
-    viewer: str
-    tenant: str | None = None
-    deployment: int | None = None
-
-    def variables(self, privacy: Privacy) -> dict[str, object]:
-        """Return the session variables that select the person, also by the hashes of the viewer and the tenant."""
-        scope = KeyScope(
-            deployments=None if self.deployment is None else frozenset({self.deployment}),
-            tenants=None if self.tenant is None else frozenset({self.tenant}),
-            shows_names=True,
-        )
-        return {**privacy.stored_scope(scope).variables(), "viewers": self.viewers(privacy)}
-
-    def viewers(self, privacy: Privacy) -> list[str]:
-        """Return all forms in which the viewer may be stored: as sent, and hashed with each secret."""
-        return list(dict.fromkeys([self.viewer, *privacy.hashes("viewer", self.viewer)]))  # The viewer may be a hash.
 
 
 def write_person(
@@ -80,9 +51,9 @@ def write_person(
             "embedsink": __version__,
             "snapshotAt": snapshot_at,
             "viewer": person.viewer,
-            "tenant": person.tenant,
-            "deployment": person.deployment,
-            "searchedViewers": person.viewers(privacy),
+            "tenants": None if person.tenants is None else sorted(person.tenants),
+            "deployments": None if person.deployments is None else sorted(person.deployments),
+            "searchedViewers": privacy.stored_forms("viewer", person.viewer),
             "counts": counts,
         }
         archive.writestr("manifest.json", _encode(manifest))

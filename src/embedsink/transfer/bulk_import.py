@@ -183,7 +183,7 @@ def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]
         else:
             yield _batch_of_rejection(engine, delivery, refusal, received_at)
     else:
-        yield _batch_of_parsed(engine, delivery, parsed)
+        yield _batch_of_parsed(engine, delivery, engine.privacy.reject_erased(parsed))
 
 
 def _batch_of_parsed(engine: Engine, delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:

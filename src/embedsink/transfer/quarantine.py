@@ -17,6 +17,7 @@ from embedsink.errors import Refused, Unavailable, preview, suggestion
 from embedsink.ingest.records import delivery_lines, replay_line
 from embedsink.journal.writer import as_future
 from embedsink.key_scope import EVERYTHING
+from embedsink.privacy.redaction import Privacy
 from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -86,6 +87,8 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> ReplayCou
         last_ingest_seq: int | None = None
         # A rejection may be a whole body, and parsing it would block the event loop for long. So a thread parses it.
         while batch := await asyncio.to_thread(_next_batch, engine, last_ingest_seq, quarantine_id):
+            if batch.privacy is not engine.privacy:
+                continue  # An erasure has begun. It may concern this batch.
             if batch.lines:
                 append = partial(engine.submit_counted, batch.lines, accepted=batch.envelope_count, quarantined=0)
                 await as_future(append)
@@ -164,8 +167,12 @@ async def _wait_until_loaded(engine: Engine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The journal lines of a batch's valid rejections, and the counts. The next batch follows `last_ingest_seq`."""
+    """The journal lines of a batch's valid rejections, and the counts. The next batch follows `last_ingest_seq`.
 
+    The lines are redacted by `privacy`.
+    """
+
+    privacy: Privacy
     lines: bytes
     envelope_count: int
     replayed: int
@@ -178,6 +185,7 @@ def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID
 
     `last_ingest_seq` is that of the previous batch, or None for the first batch.
     """
+    privacy = engine.privacy
     variables = {**EVERYTHING.variables(), "after": last_ingest_seq, "quarantine_id": quarantine_id}
     with engine.store.reader(variables, is_short=True) as reader:
         rows = reader.dicts(REPLAYABLE_VIEW)  # The view limits the size of a batch.
@@ -190,6 +198,7 @@ def _next_batch(engine: Engine, last_ingest_seq: int | None, quarantine_id: UUID
             lines.append(_journal_lines(row, parsed, engine))
             envelope_count += len(parsed.accepted)
     return _Batch(
+        privacy=privacy,
         lines=b"".join(lines),
         envelope_count=envelope_count,
         replayed=len(lines),
@@ -224,7 +233,7 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
         scope = key.scope if key else EVERYTHING
         if parsed.context.get("tenant") is not None:
             scope = engine.privacy.stored_scope(scope)  # The stored tenant may be a hash.
-        parsed = parsed.restrict_to(scope)
+        parsed = engine.privacy.reject_erased(parsed.restrict_to(scope))
     except Refused:
         return None
     is_valid = parsed.accepted and not parsed.rejected

@@ -138,7 +138,15 @@ def reasons_of(path: str, method: str, status: int) -> list[str]:
 
 def ask(server: Server, path: str, method: str, **options: Any) -> httpx2.Response:
     """Send a request to an operation, with a value for each path parameter."""
-    values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j", "section": "use", "id": "u1"}
+    values = {
+        "name": "views",
+        "suffix": "csv",
+        "deploymentId": "7",
+        "syncJobId": "j",
+        "section": "use",
+        "id": "u1",
+        "erasureId": "e",
+    }
     return server.request(method.upper(), path.format(**values), **options)
 
 

@@ -132,14 +132,18 @@ class IngestEndpoint:
             try:
                 if isinstance(result, Exception):
                     raise result
+                if meta.engine.privacy is not job.privacy:
+                    self._validate_in_worker(meta, body, reply)  # An erasure has begun. It may concern this body.
+                    return
                 # The compressed size is already charged, so charge the growth by decompression.
                 rates.charge_work(sender, max(0, result.body_bytes - body_bytes))
                 self._journal(meta, result, reply)
             except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
                 self._reply_error(meta.scope, error, reply)
 
+        job = meta.parse_job(body)
         try:
-            self.worker.submit(meta.parse_job(body), on_validated, address=sender.address)
+            self.worker.submit(job, on_validated, address=sender.address)
         except Unavailable:
             inflight.release(sender, body_bytes)
             raise

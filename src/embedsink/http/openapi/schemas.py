@@ -33,7 +33,14 @@ def schemas(settings: Settings) -> dict[str, Schema]:
         "oneOf": list(schema_by_type.values()),
         "discriminator": {"propertyName": "type", "mapping": mapping},
     }
-    all_schemas = request_schemas | _problem_schemas() | _receipt_schemas() | _read_schemas() | _scim_schemas()
+    all_schemas = (
+        request_schemas
+        | _problem_schemas()
+        | _receipt_schemas()
+        | _read_schemas()
+        | _erasure_schemas()
+        | _scim_schemas()
+    )
     return dict(sorted(all_schemas.items()))
 
 
@@ -118,6 +125,33 @@ def _inspection_schema() -> Schema:
             "rejected": array(object_of(rejection)) | {"maxItems": REJECTIONS_MAX},
         }
     )
+
+
+def _erasure_schemas() -> dict[str, Schema]:
+    """Return the schemas of the requests to erase people."""
+    time = TEXT | {"format": "date-time"}
+    counts = {"type": "object", "additionalProperties": _COUNT}
+    body = {"viewer": TEXT, "tenant": _TEXT_OR_NULL, "deployment": {"type": ["integer", "null"]}}
+    request = {
+        "id": TEXT | {"format": "uuid"},
+        "status": {"enum": ["pending", "finished"]},
+        "requestedAt": time,
+        "deployments": {"type": ["array", "null"], "items": _INTEGER},
+        "tenantCount": {"type": ["integer", "null"]},
+        "blockedUntil": time,
+    }
+    result = {
+        "finishedAt": time,
+        "removed": counts,
+        "searchedTextCount": _COUNT,
+        "searchedFiles": array(object_of({"path": TEXT, "bytes": _COUNT})),
+        "foundIn": array(object_of({"path": TEXT, "textCount": _COUNT})),
+    }
+    return {
+        "ErasureRequest": object_of(body, optional=("tenant", "deployment")),
+        "Erasure": object_of(request | result, optional=tuple(result)),
+        "ErasureDryRun": object_of({"wouldRemove": counts}),
+    }
 
 
 def _scim_schemas() -> dict[str, Schema]:

@@ -1,0 +1,103 @@
+"""`embedsink erase`: erase a person, and print the certificate."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from embedsink.audit.entry import Action
+from embedsink.cli.options import DATA, Data, KeyOption, Url, UsageError, connect, examples, suggesting_url
+from embedsink.cli.output import atomic_write, print_json, print_message
+from embedsink.cli.recording import recorded
+from embedsink.data_folder import DataFolder, require_folder
+
+if TYPE_CHECKING:
+    from embedsink.privacy.person import Person
+
+EXAMPLES = examples(
+    "embedsink erase --viewer u_42 --dry-run --data data",
+    "embedsink erase --viewer u_42 -o certificate.json --data data",
+    "EMBEDSINK_KEY=es_admin_… embedsink erase --viewer u_42 --url https://events.example.com",
+)
+_POLL_S = 0.5
+_MEMBERS = ("id", "status")
+
+
+def erase(
+    viewer: Annotated[str, typer.Option(metavar="TEXT", help="The person, as the host page sends the viewer.")],
+    tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="Only in this tenant.")] = None,
+    deployment: Annotated[int | None, typer.Option(metavar="N", help="Only in this deployment.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print how much an erasure would remove.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the certificate to this file.")
+    ] = None,
+    data: Data = DATA,
+    url: Url = None,
+    key: KeyOption = None,
+) -> None:
+    """Erase a person from all files of a data folder, without confirmation, and print the certificate as JSON.
+
+    Later deliveries of the person are rejected for EMBEDSINK_ERASURE_BLOCK_DAYS. Hashed viewers are found too. An
+    interrupted erasure continues at the next start of the server.
+
+    Use --data while no server has the folder open. Otherwise use --url and an admin key.
+    """
+    if not viewer:
+        raise UsageError("--viewer: is empty. Give the id that the host page sends.")
+    if url is not None:
+        body = json.dumps({"viewer": viewer, "tenant": tenant, "deployment": deployment}).encode()
+        result = _count_on_server(url, key, body) if dry_run else _erase_on_server(url, key, body)
+    else:
+        from embedsink.privacy.person import Person
+
+        person = Person(
+            viewer,
+            deployments=None if deployment is None else frozenset({deployment}),
+            tenants=None if tenant is None else frozenset({tenant}),
+        )
+        with suggesting_url():
+            result = asyncio.run(_erase_in_folder(DataFolder(require_folder(data)), person, is_dry_run=dry_run))
+    if output is None:
+        print_json(result)
+    else:
+        with atomic_write(output) as temporary:
+            temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        print_message(f"{output}: written.")
+    if result.get("foundIn"):
+        paths = ", ".join(found["path"] for found in result["foundIn"])
+        print_message(f"Warning: {paths} still has texts of this person. docs/privacy.md says what to do.")
+
+
+def _count_on_server(url: str, key: str | None, body: bytes) -> dict[str, Any]:
+    """Return how many rows an erasure would remove from a server."""
+    return connect(url, key).post("erasures", "dry-run", required_members=("wouldRemove",), body=body)
+
+
+def _erase_on_server(url: str, key: str | None, body: bytes) -> dict[str, Any]:
+    """Request an erasure from a server, and return the certificate when it is finished."""
+    client = connect(url, key)
+    erasure = client.post("erasures", required_members=_MEMBERS, body=body)
+    print_message(f"Erasure {erasure['id']} is requested. Waiting for its certificate.")
+    while erasure["status"] == "pending":
+        time.sleep(_POLL_S)
+        erasure = client.get_object("erasures", erasure["id"], required_members=_MEMBERS)
+    return erasure
+
+
+async def _erase_in_folder(folder: DataFolder, person: "Person", *, is_dry_run: bool) -> dict[str, Any]:
+    """Erase a person from a data folder, and return the certificate."""
+    from embedsink.engine import Engine
+    from embedsink.erasure.erasures import count_rows
+    from embedsink.settings import read_settings
+
+    async with Engine(folder, read_settings()) as engine:
+        if is_dry_run:
+            await engine.erasures.wait_until_loaded()
+            with engine.store.reader(person.variables(engine.privacy)) as reader:
+                return {"wouldRemove": count_rows(reader)}
+        with recorded(folder, Action.ERASURE, target="erasures"):
+            erasure = await engine.erasures.request(person, key_id=None)
+            return (await engine.erasures.wait_until_finished(erasure.id)).certificate()

@@ -1,0 +1,119 @@
+"""Erased people, whose deliveries are rejected for some days. Only digests of their ids are stored."""
+
+import hmac
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+_VIEWER = re.compile(rb'"viewer"\s*:\s*("(?:[^"\\]|\\.)*+")')
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedPerson:
+    """A person whose deliveries are rejected.
+
+    Args:
+        viewers: the digests of all forms of the viewer: as sent, and hashed.
+        deployments: the deployments in which the person was erased; None for all.
+        tenants: the digests of all forms of the tenants in which the person was erased; None for all.
+    """
+
+    viewers: frozenset[str]
+    deployments: frozenset[int] | None = None
+    tenants: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class ErasedPeople:
+    """The people whose deliveries are rejected.
+
+    Args:
+        salt: the secret of the digests.
+        people: the people.
+    """
+
+    salt: bytes = b""
+    people: tuple[ErasedPerson, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no person is erased."""
+        return not self.people
+
+    def includes(self, viewers: Iterable[str], deployments: Collection[int], tenants: Iterable[str]) -> bool:
+        """Return whether a delivery is of an erased person.
+
+        Args:
+            viewers: all forms of its viewer.
+            deployments: the deployments that it names.
+            tenants: all forms of the tenants that it names.
+        """
+        found = self._find(viewers)
+        if not found:
+            return False
+        tenant_digests = {self.digest(tenant) for tenant in tenants}
+        return any(
+            (person.deployments is None or not person.deployments.isdisjoint(deployments))
+            and (person.tenants is None or not person.tenants.isdisjoint(tenant_digests))
+            for person in found
+        )
+
+    def is_viewer(self, viewers: Iterable[str]) -> bool:
+        """Return whether one of these forms is an erased viewer, of any deployment and tenant."""
+        return bool(self._find(viewers))
+
+    def digest(self, text: str) -> str:
+        """Return the digest of a text: HMAC-SHA256 (RFC 2104), in hexadecimal digits."""
+        return hmac.digest(self.salt, text.encode(errors="surrogatepass"), "sha256").hex()
+
+    def _find(self, viewers: Iterable[str]) -> list[ErasedPerson]:
+        return [person for viewer in viewers for person in self._by_digest.get(self.digest(viewer), ())]
+
+    @cached_property
+    def _by_digest(self) -> dict[str, list[ErasedPerson]]:
+        by_digest: dict[str, list[ErasedPerson]] = {}
+        for person in self.people:
+            for digest in person.viewers:
+                by_digest.setdefault(digest, []).append(person)
+        return by_digest
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the people for `from_json`."""
+        return {"salt": self.salt.hex(), "people": [person_to_json(person) for person in self.people]}
+
+    @classmethod
+    def from_json(cls, members: dict[str, Any]) -> "ErasedPeople":
+        """Return the people of `to_json`."""
+        return cls(bytes.fromhex(members["salt"]), tuple(person_from_json(person) for person in members["people"]))
+
+
+def person_to_json(person: ErasedPerson) -> dict[str, Any]:
+    """Return a person for `person_from_json`."""
+    return {
+        "viewers": sorted(person.viewers),
+        "deployments": None if person.deployments is None else sorted(person.deployments),
+        "tenants": None if person.tenants is None else sorted(person.tenants),
+    }
+
+
+def person_from_json(members: dict[str, Any]) -> ErasedPerson:
+    """Return the person of `person_to_json`."""
+    deployments, tenants = members["deployments"], members["tenants"]
+    return ErasedPerson(
+        viewers=frozenset(members["viewers"]),
+        deployments=None if deployments is None else frozenset(deployments),
+        tenants=None if tenants is None else frozenset(tenants),
+    )
+
+
+def viewers_in(raw: bytes) -> Iterable[str]:
+    """Yield each text that input, which may be invalid, has as the value of a member `viewer`."""
+    for match in _VIEWER.finditer(raw):
+        try:
+            yield orjson.loads(match[1])
+        except ValueError:
+            continue  # It has an invalid escape or is not UTF-8.

@@ -1,0 +1,310 @@
+"""The erasure of a person on a live server: afterwards, no file of the data folder names them."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from embedsink.journal.segment import trailer
+from tests.support.envelopes import event_or_action, view
+from tests.support.servers import RunningServer, fetch, running_server, wait_until
+from tests.support.stores import make_folder
+
+ANN = "ann-Xq7@example.com"
+QUESTION = "Which of my own customers in Ulm left us last spring?"
+ERASURES = "/api/v1/erasures"
+
+
+def delivery(viewer: str | None, session: str, *envelopes: dict[str, Any], **context: Any) -> dict[str, Any]:
+    return {"context": {"deployment": 1, "session": session, "viewer": viewer, **context}, "events": list(envelopes)}
+
+
+def question(text: str) -> dict[str, Any]:
+    return event_or_action("event:ai-query", {"query": text, "status": "submitted"})
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        yield server
+
+
+def wait_for_snapshot(server: RunningServer, count: int) -> None:
+    wait_until(lambda: len(reported(server)) >= count, description=f"{count} sessions are in a report")
+
+
+def reported(server: RunningServer) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = server.get("/api/v1/reports/sessions.json", key=server.key("read")).json()
+    return rows
+
+
+def erase(server: RunningServer, key: str | None = None, **person: Any) -> dict[str, Any]:
+    """Erase a person, and return the certificate."""
+    key = key or server.key("admin")
+    response = server.post({"viewer": ANN, **person}, path=ERASURES, key=key)
+    assert response.status == 202, response.body
+    path = response.headers["location"]
+    assert path == f"{ERASURES}/{response.json()['id']}"
+    wait_until(lambda: server.get(path, key=key).json()["status"] == "finished", description="the erasure is finished")
+    certificate: dict[str, Any] = server.get(path, key=key).json()
+    return certificate
+
+
+def files_with(data: Path, *texts: str) -> set[str]:
+    """Return the names of the files of a data folder, and its server's log, that contain one of the texts."""
+    files = [path for path in [*data.rglob("*"), data.parent / f"{data.name}.log"] if path.is_file()]
+    return {path.name for path in files if any(text.encode() in path.read_bytes() for text in texts)}
+
+
+def rows_with(data: Path, *texts: str) -> list[str]:
+    """Return the tables of the snapshot that contain one of the texts. DuckDB compresses the texts in its file."""
+    copy = data.parent / "copy.duckdb"  # A server may replace the snapshot at any moment.
+    shutil.copyfile(data / "analytics.duckdb", copy)
+    with duckdb.connect(str(copy), read_only=True) as connection:
+        tables = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
+        return [
+            name
+            for name in tables
+            if any(text in str(connection.execute(f'from "{name}"').fetchall()) for text in texts)
+        ]
+
+
+def test_no_file_names_an_erased_person(server: RunningServer) -> None:
+    ingest = server.key()
+    for viewer, session, text in ((ANN, "ann-session-1", QUESTION), ("bob", "bob-session-1", "What did we sell?")):
+        body = delivery(viewer, session, view(), question(text), event_or_action("action:refresh"), {"type": "x"})
+        assert server.post(body, key=ingest).status == 202
+    assert server.post(delivery(None, "ann-session-1", view()), key=ingest).status == 202
+    wait_for_snapshot(server, 2)
+    wait_until(lambda: rows_with(server.data, ANN) != [], description="the snapshot has the events")
+    before = reported(server)
+    admin = server.key("admin")
+    would_remove = server.post({"viewer": ANN}, path=f"{ERASURES}/dry-run", key=admin).json()["wouldRemove"]
+    certificate = erase(server, admin)
+    assert would_remove == {"events": 3, "actions": 1, "rejections": 1, "losses": 0, "directoryUsers": 0}
+    assert certificate["removed"] == {**would_remove, "damagedLines": 0}
+    assert certificate["foundIn"] == []
+    assert certificate["searchedTextCount"] == 2  # the viewer and the question; the session is too short
+    assert {"store.duckdb", "analytics.duckdb", "analytics.previous.duckdb", "keys.json"} <= {
+        file["path"] for file in certificate["searchedFiles"]
+    }
+    assert files_with(server.data, ANN, QUESTION, "ann-session-1") == set()
+    assert rows_with(server.data, ANN, QUESTION, "ann-session-1") == []
+    assert reported(server) == [row for row in before if row["session"] == "bob-session-1"]
+    entries = [
+        json.loads(line) for file in (server.data / "audit").glob("*.ndjson") for line in file.read_text().splitlines()
+    ]
+    assert [entry["action"] for entry in entries if entry["action"].startswith("eras")] == ["erasure", "erased"]
+
+
+def test_deliveries_of_an_erased_person_are_rejected(server: RunningServer) -> None:
+    erase(server)
+    ingest = server.key()
+    response = server.post(delivery(ANN, "s9", view(), question(QUESTION), tenant="acme"), key=ingest)
+    assert response.status == 422
+    assert [one["reason"] for one in response.json()["rejected"]] == ["erased"] * 2
+    large = delivery(ANN, "s9", *[question(f"{QUESTION} {number}") for number in range(300)])
+    assert server.post(large, key=ingest).status == 422
+    unreadable = f'{{"context": {{"viewer": "{ANN}"}}, "events": ['.encode()
+    assert server.post(unreadable, key=ingest).status == 400
+    assert server.post(delivery("bob", "s9", view()), key=ingest).status == 202
+    wait_for_snapshot(server, 1)
+    wait_until(
+        lambda: len(server.get("/api/v1/quarantine", key=server.key("read")).json()) == 100, description="are loaded"
+    )
+    assert files_with(server.data, ANN, QUESTION) == set()
+    assert rows_with(server.data, ANN, QUESTION) == []
+    [row] = [
+        row for row in server.get("/api/v1/quarantine?limit=1000", key=server.key("read")).json() if row["tenant"]
+    ][:1]
+    assert (row["deployment"], row["tenant"], row["reason"], row["raw"]) == (1, "acme", "erased", "")
+
+
+def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
+    ingest = server.key()
+    for deployment in (1, 2):
+        assert server.post(delivery(ANN, f"s{deployment}", view(), deployment=deployment), key=ingest).status == 202
+    wait_for_snapshot(server, 2)
+    limited = server.key("admin", deployments={2})
+    refused = server.post({"viewer": ANN, "deployment": 1}, path=ERASURES, key=limited)
+    assert (refused.status, refused.json()["reason"]) == (403, "out_of_scope")
+    certificate = erase(server, limited)
+    assert (certificate["deployments"], certificate["removed"]["events"]) == ([2], 1)
+    assert [row["session"] for row in reported(server)] == ["s1"]
+    assert server.post(delivery(ANN, "s3", view(), deployment=2), key=ingest).status == 422
+    assert server.post(delivery(ANN, "s3", view(), deployment=1), key=ingest).status == 202
+    # It sees only its own requests.
+    other = erase(server, viewer="bob-Xq7@example.com")
+    assert [one["id"] for one in server.get(ERASURES, key=limited).json()] == [certificate["id"]]
+    assert server.get(f"{ERASURES}/{other['id']}", key=limited).status == 404
+    assert len(server.get(ERASURES, key=server.key("admin")).json()) == 2
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2])
+def test_an_erasure_continues_after_a_kill(tmp_path: Path, pause_s: float) -> None:
+    data = tmp_path / "data"
+    # A kill may leave a new store without its views, which the next start creates.
+    with running_server(data, checks_store=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        ingest = server.key()
+        for viewer in (ANN, "bob"):
+            assert server.post(delivery(viewer, f"session-{viewer}", view()), key=ingest).status == 202
+        wait_for_snapshot(server, 2)
+        admin = server.key("admin")
+        path = server.post({"viewer": ANN}, path=ERASURES, key=admin).headers["location"]
+        time.sleep(pause_s)
+        server.kill()
+    with running_server(data, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        assert server.post(delivery(ANN, "s9", view()), key=ingest).status == 422
+        wait_until(lambda: server.get(path, key=admin).json()["status"] == "finished", description="it is finished")
+        certificate = server.get(path, key=admin).json()
+        assert certificate["removed"]["events"] == 1
+        assert certificate["foundIn"] == []
+        assert files_with(data, ANN) == set()
+        assert [row["session"] for row in reported(server)] == ["session-bob"]
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "embedsink", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "", **env})
+
+
+def test_a_command_erases_from_a_folder_and_from_a_server(tmp_path: Path) -> None:
+    events, folder = tmp_path / "events.ndjson", make_folder(tmp_path / "data").path
+    events.write_text("".join(json.dumps(delivery(name, f"session-{name}", view())) + "\n" for name in (ANN, "bob")))
+    assert run("import", str(events), "--data", str(folder)).returncode == 0
+    counted = run("erase", "--viewer", ANN, "--dry-run", "--data", str(folder))
+    assert json.loads(counted.stdout)["wouldRemove"]["events"] == 1
+    assert files_with(folder, ANN) != set()
+    erased = run("erase", "--viewer", ANN, "-o", str(tmp_path / "certificate.json"), "--data", str(folder))
+    assert erased.returncode == 0, erased.stderr
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert (certificate["removed"]["events"], certificate["foundIn"]) == (1, [])
+    assert files_with(folder, ANN) == set()
+    # An import of the same file rejects the person's events.
+    imported = run("import", str(events), "--data", str(folder))
+    assert "context.viewer: The viewer was erased" in imported.stdout + imported.stderr
+    assert files_with(folder, ANN) == set()
+    with running_server(folder) as server:
+        refused = run("erase", "--viewer", "bob", "--data", str(folder))
+        assert "Use that server with --url" in refused.stderr
+        remote = {"EMBEDSINK_KEY": server.key("admin")}
+        counted = run("erase", "--viewer", "bob", "--dry-run", "--url", server.url, **remote)
+        assert json.loads(counted.stdout)["wouldRemove"]["events"] == 1
+        erased = run("erase", "--viewer", "bob", "--url", server.url, **remote)
+        assert json.loads(erased.stdout)["removed"]["events"] == 1
+    assert run("erase", "--viewer", "", "--data", str(folder)).returncode == 2
+
+
+def test_an_invalid_request_erases_nothing(server: RunningServer) -> None:
+    admin = server.key("admin")
+    for body, field in (
+        ({}, "viewer"),
+        ({"viewer": ""}, "viewer"),
+        ({"viewer": 7}, "viewer"),
+        ({"viewer": ANN, "tenants": ["acme"]}, "tenants"),
+        ({"viewer": ANN, "deployment": "1"}, "deployment"),
+        ({"viewer": "a\0b"}, "body"),
+        ([], "body"),
+    ):
+        for path in (ERASURES, f"{ERASURES}/dry-run"):
+            response = server.post(body, path=path, key=admin)
+            assert (response.status, response.json()["errors"][0]["field"]) == (422, field)
+    assert server.post({"viewer": ANN}, path=ERASURES, key=server.key("read")).json()["reason"] == "wrong_kind"
+    assert server.get(ERASURES, key=admin).json() == []
+    assert not (server.data / "erasures").exists()
+
+
+def test_people_are_blocked_for_some_days_only(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running_server(data, EMBEDSINK_ERASURE_BLOCK_DAYS="0") as server:
+        ingest = server.key()
+        certificate = erase(server)
+        assert certificate["blockedUntil"] == certificate["requestedAt"]
+    with running_server(data) as server:
+        assert server.post(delivery(ANN, "s1", view()), key=ingest).status == 202
+        [path] = (data / "erasures").glob("*.json")
+        assert json.loads(path.read_text())["blocked"] is None
+        server.stop()
+    content = json.loads(path.read_text())
+    content["result"]["finished_at"] -= 401 * 86_400_000
+    path.write_text(json.dumps(content))
+    with running_server(data):
+        wait_until(lambda: not path.exists(), description="the certificate is deleted")
+
+
+def test_segments_in_damaged_lose_the_lines_of_the_person(server: RunningServer) -> None:
+    def line(viewer: str | None, session: str, text: str, **more: Any) -> bytes:
+        context = {"deployment": 1, "session": session} | ({} if viewer is None else {"viewer": viewer})
+        return json.dumps({"kind": "event", "key_id": "k", "context": context, "text": text, **more}).encode() + b"\n"
+
+    groups = [
+        [line(ANN, "s1", "a"), line("bob", "s2", "b"), line(None, "s1", "c"), line(None, "s2", "d")],
+        [line("bob", "s3", "e"), line(ANN, "s3", "f"), line(None, "s3", "g")],
+    ]
+    torn = line(ANN, "s4", "h")[:-9] + b"\n"
+    content = b"".join(b"".join(group) + trailer(b"".join(group)) for group in groups) + torn
+    path = server.data / "damaged" / f"000000000001-1a2b3c4d-{len(content) + 100}.ndjson"
+    path.write_bytes(content)
+    certificate = erase(server)
+    assert certificate["removed"]["damagedLines"] == 4
+    [remaining] = (server.data / "damaged").iterdir()
+    kept = [[groups[0][1], groups[0][3]], [groups[1][0], groups[1][2]]]
+    assert remaining.read_bytes() == b"".join(b"".join(group) + trailer(b"".join(group)) for group in kept)
+    # The size in the name still says how much the damage took.
+    assert remaining.name == f"000000000001-1a2b3c4d-{remaining.stat().st_size + 100}.ndjson"
+
+
+def test_a_user_who_is_deleted_over_scim_is_erased(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_ERASE_ON_SCIM_DELETE="on") as server:
+        ingest, scim, admin = server.key(), server.key("scim"), server.key("admin")
+        assert server.post(delivery("e-42-Xq7", "session-e-42", view()), key=ingest).status == 202
+        user = {"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": ANN, "externalId": "e-42-Xq7"}
+        created = server.post(user, path="/api/scim/v2/Users", key=scim)
+        assert created.status == 201
+        wait_for_snapshot(server, 1)
+        response = fetch(f"{server.url}/api/scim/v2/Users/{created.json()['id']}", key=scim, method="DELETE")
+        assert response.status == 204
+        [erasure] = server.get(ERASURES, key=admin).json()
+        path = f"{ERASURES}/{erasure['id']}"
+        wait_until(lambda: server.get(path, key=admin).json()["status"] == "finished", description="it is finished")
+        assert server.get(path, key=admin).json()["removed"]["events"] == 1
+        assert files_with(server.data, "e-42-Xq7", ANN) == set()
+        assert rows_with(server.data, "e-42-Xq7", ANN) == []
+
+
+def test_an_erasure_deletes_the_user_in_the_directory(server: RunningServer) -> None:
+    scim = server.key("scim")
+    user = {"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": "Ann-Xq7 Archer", "externalId": ANN}
+    assert server.post(user, path="/api/scim/v2/Users", key=scim).status == 201
+    certificate = erase(server)
+    assert certificate["removed"]["directoryUsers"] == 1
+    assert server.get("/api/scim/v2/Users", key=scim).json()["totalResults"] == 0
+    assert files_with(server.data, ANN, "Ann-Xq7 Archer") == set()
+    assert rows_with(server.data, ANN, "Ann-Xq7 Archer") == []
+    assert len(server.get(ERASURES, key=server.key("admin")).json()) == 1
+
+
+def test_several_requests_are_erased_together(server: RunningServer) -> None:
+    ingest, admin = server.key(), server.key("admin")
+    viewers = [f"viewer-Xq7-{number}" for number in range(25)]
+    for viewer in (*viewers, "bob"):
+        assert server.post(delivery(viewer, f"session-{viewer}", view()), key=ingest).status == 202
+    wait_for_snapshot(server, 26)
+    for viewer in (*viewers, viewers[0]):
+        assert server.post({"viewer": viewer}, path=ERASURES, key=admin).status == 202
+
+    def are_finished() -> bool:
+        return all(one["status"] == "finished" for one in server.get(ERASURES, key=admin).json())
+
+    wait_until(are_finished, description="all are finished")
+    removed = [one["removed"]["events"] for one in server.get(ERASURES, key=admin).json()]
+    assert removed == [0, *[1] * 25]
+    assert files_with(server.data, *viewers) == set()
+    assert [row["session"] for row in reported(server)] == ["session-bob"]

@@ -1,0 +1,102 @@
+"""Deliveries of erased people: all envelopes are rejected, and nothing of their content remains."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from embedsink.privacy.erased_people import ErasedPeople, ErasedPerson, viewers_in
+from embedsink.privacy.hashing import hash_text
+from embedsink.privacy.redaction import Privacy
+from embedsink.privacy.rules import PrivacyRules
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
+from embedsink.reasons import Reason
+from tests.support.envelopes import event_or_action, parse_body, view
+
+SECRETS = [bytes(range(32)), bytes(range(1, 33))]
+SALT = bytes(32)
+
+
+def privacy(
+    viewer: str = "ann", *, deployments: set[int] | None = None, tenants: set[str] | None = None, preset: Any = None
+) -> Privacy:
+    """Return rules with an erased person."""
+    rules = Privacy(PrivacyRules(preset=preset), SECRETS)
+    digest = ErasedPeople(SALT).digest
+    person = ErasedPerson(
+        frozenset(map(digest, rules.stored_forms("viewer", viewer))),
+        None if deployments is None else frozenset(deployments),
+        None if tenants is None else frozenset(map(digest, rules.stored_tenants(sorted(tenants)))),
+    )
+    return replace(rules, erased=ErasedPeople(SALT, (person,)))
+
+
+def parse(*events: Any, **context: Any) -> ParsedDelivery:
+    return parse_body({"context": context, "events": list(events)})
+
+
+@pytest.mark.parametrize("preset", [None, "strict"])
+def test_an_erased_delivery_keeps_only_its_deployment_and_tenant(preset: str | None) -> None:
+    parsed = parse(view(), {"type": 1}, view(), viewer="ann", session="s", page="https://a.example/", deployment=2)
+    for redact in (privacy(preset=preset).reject_erased, privacy(preset=preset).redact):
+        delivery = redact(parsed)
+        assert delivery.context == {"deployment": 2}
+        assert delivery.accepted == []
+        assert [one.index for one in delivery.rejected] == [0, 1, 2]
+        assert [one.reason for one in delivery.rejected][::2] == [Reason.ERASED] * 2
+        assert [one.raw for one in delivery.rejected] == [b""] * 3
+        assert all(one.omitted_bytes > 0 for one in delivery.rejected)
+        assert "ann" not in delivery.rejected[0].detail
+
+
+@pytest.mark.parametrize("viewer", [None, "anne", "Ann", "bob"])
+def test_other_deliveries_are_unchanged(viewer: str | None) -> None:
+    parsed = parse(view(), {"type": 1}, **({} if viewer is None else {"viewer": viewer}))
+    assert privacy().reject_erased(parsed).accepted == parsed.accepted
+    assert privacy().reject_erased(parsed).rejected == parsed.rejected
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_hashes_are_the_same_person(secret: bytes) -> None:
+    hashed = hash_text("viewer", "ann", secret)
+    assert privacy().reject_erased(parse(view(), viewer=hashed)).accepted == []
+    assert privacy(hashed).reject_erased(parse(view(), viewer="ann")).accepted == []
+
+
+READY = event_or_action("event:ready", {"embedTenant": "acme", "mode": "signed", "surface": "app", "deploymentId": 2})
+
+
+@pytest.mark.parametrize(
+    ("limits", "context", "events", "is_erased"),
+    [
+        ({"deployments": {2}}, {"deployment": 2}, [view()], True),
+        ({"deployments": {2}}, {"deployment": 3}, [view()], False),
+        ({"deployments": {2}}, {}, [view()], False),
+        ({"deployments": {2}}, {}, [view(), READY], True),
+        ({"tenants": {"acme"}}, {"tenant": "acme"}, [view()], True),
+        ({"tenants": {"acme"}}, {"tenant": hash_text("tenant", "acme", SECRETS[1])}, [view()], True),
+        ({"tenants": {"acme"}}, {"tenant": "globex"}, [view()], False),
+        ({"tenants": {"acme"}}, {}, [READY], True),
+        ({"tenants": {"acme"}, "deployments": {2}}, {"tenant": "acme", "deployment": 3}, [view()], False),
+    ],
+)
+def test_a_limited_erasure_rejects_what_names_its_limits(
+    limits: dict[str, Any], context: dict[str, Any], events: list[dict[str, Any]], is_erased: bool
+) -> None:
+    delivery = privacy(**limits).reject_erased(parse(*events, viewer="ann", **context))
+    assert (delivery.accepted == []) is is_erased
+
+
+def test_a_rejection_that_names_the_person_loses_its_content() -> None:
+    parsed = parse(view(), viewer=["ann"], x={"viewer": "ann"})  # The context is invalid.
+    assert parsed.context == {}
+    [rejection] = privacy().reject_erased(parsed).rejected
+    assert (rejection.raw, rejection.reason) == (b"", parsed.rejected[0].reason)
+    unreadable = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", b'{"context": {"viewer" : "\\u0061nn"')
+    assert privacy().redact_unreadable(unreadable).raw == b""
+    assert privacy("bob").redact_unreadable(unreadable).raw == unreadable.raw
+
+
+def test_viewers_are_found_in_damaged_json() -> None:
+    raw = b'{"viewer": "a\\"b", "x": "viewer", "viewer":"c\xc3\xa4", "viewer": 3, "viewer": "\\x", "viewer": "d'
+    assert list(viewers_in(raw)) == ['a"b', "cä"]
