@@ -37,6 +37,7 @@ from embedsink.journal.limits import JournalLimits
 from embedsink.journal.recovery import Recovery
 from embedsink.journal.writer import Journal, OnDurable
 from embedsink.key_scope import EVERYTHING
+from embedsink.loader.event_retention import Retention
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
@@ -195,7 +196,7 @@ class Engine:
     def _open(self, closers: AsyncExitStack) -> None:
         """Open all parts. `closers` closes them in reverse order, even if opening a later part fails."""
         settings = self.settings
-        self.privacy = read_privacy(self.folder)
+        self.privacy = read_privacy(self.folder, needs_secret=settings.question_retention_days > 0)
         self.store = Store(self.folder.store, _store_limits(settings), stored_tenants=self.privacy.stored_tenants)
         self.loader = self._create_loader()
         # Don't wait for queries: the loader is closed first, and closes the store, which ends them.
@@ -290,7 +291,12 @@ class Engine:
             on_removed=lambda byte_count: self.journal.capacity.remove(byte_count),
             is_low_on_space=lambda: self.journal.capacity.is_low_on_space,
             quarantine_days=self.settings.quarantine_retention_days,
-            event_days=self.settings.retention_days,
+            retention=Retention(
+                event_days=self.settings.retention_days,
+                question_days=self.settings.question_retention_days,
+                extra_days=self.settings.extra_retention_days,
+                hash_question=lambda text: self.privacy.hashes("query", text)[0],
+            ),
         )
 
     def _open_journal(self) -> Journal:
@@ -452,8 +458,12 @@ def _exposure_message(folder: DataFolder, exposed_paths: list[Path]) -> str:
     )
 
 
-def read_privacy(folder: DataFolder) -> Privacy:
+def read_privacy(folder: DataFolder, *, needs_secret: bool = False) -> Privacy:
     """Return the privacy rules and the internal people of a data folder. The first rule that hashes creates a secret.
+
+    Args:
+        folder: the data folder.
+        needs_secret: whether to create a secret even if no rule hashes.
 
     Raises:
         Misconfigured: a file of the rules or secrets can't be read, or is invalid.
@@ -461,7 +471,7 @@ def read_privacy(folder: DataFolder) -> Privacy:
     """
     rules = read_privacy_rules(folder.privacy_rules)
     secret_file = SecretFile(folder.privacy_secrets)
-    secrets = secret_file.read_or_create() if rules.has_hashes else secret_file.read()
+    secrets = secret_file.read_or_create() if rules.has_hashes or needs_secret else secret_file.read()
     return Privacy(rules, secrets, read_internal_people(folder.internal_people))
 
 

@@ -126,6 +126,20 @@ class Settings(BaseModel):
         description="How many days events are stored after they were loaded. 0 means no limit. At least "
         "`EMBEDSINK_DEDUP_DAYS`.",
     )
+    question_retention_days: int = Field(
+        0,
+        ge=0,
+        le=36_500,
+        description="How many days the texts of AI questions are stored. Hashes replace them. 0 means no limit. At "
+        "least `EMBEDSINK_DEDUP_DAYS`.",
+    )
+    extra_retention_days: int = Field(
+        0,
+        ge=0,
+        le=36_500,
+        description="How many days fields that are not in the protocol are stored. 0 means no limit. At least "
+        "`EMBEDSINK_DEDUP_DAYS`.",
+    )
     erasure_block_days: int = Field(
         30, ge=0, le=3_650, description="How many days deliveries of an erased person are rejected."
     )
@@ -251,12 +265,17 @@ class Settings(BaseModel):
             )
 
     def check_retention_days(self) -> None:
-        """Raise Misconfigured if events are deleted while their ids are remembered: a retry would count twice."""
-        if 0 < self.retention_days < self.dedup_days:
-            raise Misconfigured(
-                f"{PREFIX}RETENTION_DAYS: {self.retention_days} is less than {PREFIX}DEDUP_DAYS ({self.dedup_days}), "
-                f"so an event that is sent again would count twice. Raise it to at least {self.dedup_days}."
-            )
+        """Raise Misconfigured if events are changed while their ids are remembered.
+
+        A retry would count twice, or would have other content than the stored event.
+        """
+        for name in ("retention_days", "question_retention_days", "extra_retention_days"):
+            days = getattr(self, name)
+            if 0 < days < self.dedup_days:
+                raise Misconfigured(
+                    f"{_variable_name(name)}: {days} is less than {PREFIX}DEDUP_DAYS ({self.dedup_days}), so an event "
+                    f"that is sent again would not be recognized. Raise it to at least {self.dedup_days}."
+                )
 
     def variables(self) -> dict[str, object]:
         """Return the settings that SQL views read as variables of the DuckDB session."""

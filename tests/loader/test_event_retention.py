@@ -1,5 +1,6 @@
 """The retention of events on a real server, which is killed meanwhile."""
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.envelopes import view
+from embedsink.privacy.hashing import SecretFile, hash_text
+from tests.support.envelopes import event_or_action, view
 from tests.support.servers import offending_rows, running_server, wait_until
 from tests.support.stores import make_folder
 
@@ -117,3 +119,27 @@ def test_events_within_the_retention_stay(data: Path) -> None:
         # The run after the start may exchange the file.
         wait_until(lambda: viewers(server, admin) != {}, description="the store is open")
         assert viewers(server, admin) == {OLD: 3_000, NEW: 10}
+
+
+def test_questions_and_unknown_fields_are_deleted_while_events_stay(tmp_path: Path) -> None:
+    data = make_folder(tmp_path / "data").path
+    question = event_or_action(
+        "event:ai-query", {"query": "Which customers left?", "status": "submitted", "mood": "sad"}
+    )
+    with running_server(data) as server:
+        assert server.post(question, key=server.key()).status == 202
+        server.stop()
+    make_old(data, days=8)
+    limits: dict[str, Any] = {"EMBEDSINK_QUESTION_RETENTION_DAYS": "7", "EMBEDSINK_EXTRA_RETENTION_DAYS": "7"}
+    with running_server(data, injected=OFTEN, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2", **limits) as server:
+        admin = server.key("admin")
+
+        def stored() -> list[Any]:
+            response = server.get("/api/v1/events.ndjson?columns=query,extra", key=admin)
+            return [json.loads(line) for line in response.body.splitlines()] if response.status == 200 else []
+
+        [secret] = SecretFile(data / "privacy_secrets.json").read()
+        remaining = {"query": hash_text("query", "Which customers left?", secret)}
+        wait_until(lambda: stored() == [remaining], description="the text and the unknown field are deleted")
+        wait_until(lambda: b'"fields_expired"' in server.log.read_bytes(), description="it is logged")
+        assert b"events_expired" not in server.log.read_bytes()

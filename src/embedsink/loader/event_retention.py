@@ -1,7 +1,9 @@
-"""The deletion of events after the retention."""
+"""The deletion of events and of some of their fields, after their retention."""
 
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from embedsink.clock_watch import ClockWatch
@@ -16,36 +18,65 @@ from embedsink.store.timezones import naive_utc
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many days events and some of their fields are stored; 0 for no limit.
+
+    Args:
+        event_days: events, actions and losses.
+        question_days: the texts of AI questions, which hashes replace.
+        extra_days: fields that are not in the protocol.
+        hash_question: returns the hash of the text of a question.
+    """
+
+    event_days: int = 0
+    question_days: int = 0
+    extra_days: int = 0
+    hash_question: Callable[[str], str] = str
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is something to delete."""
+        return self.event_days + self.question_days + self.extra_days > 0
+
+
 class EventRetention:
-    """Deletion of old events in bounded steps. It belongs to the loader's thread.
+    """Deletion of old events and fields in bounded steps. It belongs to the loader's thread.
 
     Args:
         folder: the data folder.
         store: the store.
         publisher: the publisher of snapshots.
         disk_space: the check of the free disk space.
-        days: the retention in days; 0 for no limit.
+        retention: how many days events and fields are stored.
     """
 
     def __init__(
-        self, folder: DataFolder, store: Store, publisher: Publisher, disk_space: StoreDiskSpace, *, days: int
+        self,
+        folder: DataFolder,
+        store: Store,
+        publisher: Publisher,
+        disk_space: StoreDiskSpace,
+        *,
+        retention: Retention,
     ) -> None:
         self._draft = folder.rebuilt
         self._store = store
         self._publisher = publisher
         self._disk_space = disk_space
-        self._days = days
+        self._retention = retention
         self._clock_watch = ClockWatch()
-        self._expired_count = 0  # by the present run, which has several steps
+        self._expired_count = 0  # events, by the present run, which has several steps
+        self._changed_count = 0  # events whose fields were deleted
         self._must_finish = True  # A killed process may not have finished its run.
         self._schedule()
 
     def seconds_to_next(self) -> float | None:
         """Return the seconds until the next run is due; None if there is no retention limit."""
-        return max(0.0, self._due_at - time.monotonic()) if self._days else None
+        return max(0.0, self._due_at - time.monotonic()) if self._retention.has_limits else None
 
     def expire_when_due(self) -> bool:
-        """Delete a batch of the events beyond the retention if a run is due. Return whether more may remain.
+        """Delete a batch of what is beyond the retention if a run is due. Return whether more may remain.
 
         A run is due one hour after the start, and then after each hour in which the clock did not jump. A clock that is
         wrong at the start is usually corrected soon, and must not empty the store.
@@ -65,30 +96,55 @@ class EventRetention:
         return count > 0
 
     def _expire(self) -> int:
-        """Delete a batch of events, or finish the run if none remains. Return the number of deleted rows."""
+        """Delete a batch of events, or else of fields, or else finish the run. Return the number of changed rows."""
         self._disk_space.require()
-        loaded_before = naive_utc(datetime.now(UTC)) - timedelta(days=self._days)
         try:
-            count = self._store.expire(loaded_before=loaded_before)
-            if not count and self._must_finish:
-                self._store.finish_expiry()
+            expired_count = self._expire_events()
+            changed_count = 0 if expired_count else self._expire_fields()
+            if not expired_count and not changed_count and self._must_finish:
+                if self._retention.event_days:
+                    self._store.finish_expiry()
                 self._give_space_back()
         except Exception:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
-        if count:
+        if expired_count or changed_count:
             self._publisher.is_dirty = True
             self._publisher.checkpoint_when_due()
-            self._expired_count += count
+            self._expired_count += expired_count
+            self._changed_count += changed_count
             self._must_finish = True
         elif self._must_finish:
             self._publisher.is_dirty = True
-            if self._expired_count:
-                detail = f"older than {self._days} days"
-                log.info("events_expired", extra={"count": self._expired_count, "detail": detail})
-            self._expired_count = 0
+            self._log_run()
             self._must_finish = False
-        return count
+        return expired_count + changed_count
+
+    def _expire_events(self) -> int:
+        """Delete a batch of events. Return their number."""
+        before = _days_ago(self._retention.event_days)
+        return 0 if before is None else self._store.expire(loaded_before=before)
+
+    def _expire_fields(self) -> int:
+        """Delete the fields of a batch of events. Return the number of events."""
+        question_before = _days_ago(self._retention.question_days)
+        extra_before = _days_ago(self._retention.extra_days)
+        if question_before is None and extra_before is None:
+            return 0
+        return self._store.expire_fields(
+            question_before=question_before,
+            extra_before=extra_before,
+            hash_question=self._retention.hash_question,
+        )
+
+    def _log_run(self) -> None:
+        """Log what the run has deleted, and begin to count again."""
+        if self._expired_count:
+            detail = f"older than {self._retention.event_days} days"
+            log.info("events_expired", extra={"count": self._expired_count, "detail": detail})
+        if self._changed_count:
+            log.info("fields_expired", extra={"count": self._changed_count})
+        self._expired_count = self._changed_count = 0
 
     def _give_space_back(self) -> None:
         """Rewrite the store's file if much of it is free. Without space for that, the next run tries again."""
@@ -100,3 +156,8 @@ class EventRetention:
     def _schedule(self) -> None:
         """Schedule the next run."""
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
+
+
+def _days_ago(days: int) -> datetime | None:
+    """Return the time before this number of days, in UTC; None for 0."""
+    return naive_utc(datetime.now(UTC)) - timedelta(days=days) if days else None

@@ -16,7 +16,7 @@ from embedsink.journal.segment import Segment, number_of
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.erasure import StoreErasure
-from embedsink.loader.event_retention import EventRetention
+from embedsink.loader.event_retention import EventRetention, Retention
 from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import QuarantinePurge
@@ -52,7 +52,7 @@ class Loader:
         closing_s_max: how long `close` may spend on loading, in seconds; None for no limit.
         is_low_on_space: returns whether the journal needs space, so that one snapshot suffices to delete a segment.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
-        event_days: the retention of events in days; 0 for no limit.
+        retention: how many days events and some of their fields are stored; None for no limit.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Loader:
         closing_s_max: float | None = None,
         is_low_on_space: Callable[[], bool] = lambda: False,
         quarantine_days: int = 0,
-        event_days: int = 0,
+        retention: Retention | None = None,
     ) -> None:
         self.status = LoaderStatus()
         self.last_number = 0  # All segments up to this number are loaded, in damaged/ or lost.
@@ -87,7 +87,9 @@ class Loader:
         self._publisher = self._create_publisher(snapshot_interval_s, is_low_on_space)
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
-        self.retention = EventRetention(folder, store, self._publisher, self._disk_space, days=event_days)
+        self.retention = EventRetention(
+            folder, store, self._publisher, self._disk_space, retention=retention or Retention()
+        )
         self.erasure = StoreErasure(
             folder,
             store,

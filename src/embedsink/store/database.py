@@ -27,6 +27,7 @@ from embedsink.store.duckdb_errors import (
 )
 from embedsink.store.erasure import SelectedRows, select_people
 from embedsink.store.expiry import expire_events, finish_expiry
+from embedsink.store.field_expiry import clear_extra, hash_questions
 from embedsink.store.insert import (
     changed_deployments,
     changes_directory,
@@ -390,6 +391,42 @@ class Store:
         finally:
             # Events of sessions whose `ready` event was deleted may have lost their deployment.
             self.revisions.renew()
+
+    def expire_fields(
+        self,
+        *,
+        question_before: datetime | None,
+        extra_before: datetime | None,
+        hash_question: Callable[[str], str],
+    ) -> int:
+        """Delete fields of the oldest events that were loaded before a time (UTC), in one transaction.
+
+        Args:
+            question_before: for the texts of AI questions, which hashes replace; None to keep them.
+            extra_before: for fields that are not in the protocol; None to keep them.
+            hash_question: returns the hash of the text of a question.
+
+        Returns:
+            The number of changed events and actions; 0 if nothing remains to delete.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
+        """
+        count = 0
+        try:
+            with self._raised_memory(), transaction(self._load_connection()):
+                connection = self._load_connection()
+                if question_before is not None:
+                    count += hash_questions(connection, loaded_before=question_before, hash_question=hash_question)
+                if extra_before is not None:
+                    count += clear_extra(connection, loaded_before=extra_before)
+        except (StoreRefused, StoreBroken):
+            self.revisions.renew()  # The commit may have succeeded.
+            raise
+        if count:
+            self.revisions.renew()
+            self._unwritten_bytes += count * _EXPIRED_ROW_BYTES
+        return count
 
     def has_much_free_space(self) -> bool:
         """Return whether so much of the file is free that `rewrite` is worth its time, as of the last checkpoint."""

@@ -24,7 +24,7 @@ def expire_events(connection: duckdb.DuckDBPyConnection, *, loaded_before: datet
     Returns:
         The number of deleted rows, and their deployments. If the number is 0, nothing remains to delete.
     """
-    limit = _first_ingest_seq_to_keep(connection, loaded_before)
+    limit = first_ingest_seq_to_keep(connection, loaded_before)
     # Rows are stored in the order of ingest_seq, so these are the oldest ones.
     oldest = "select ingest_seq from {} where ingest_seq < $1 limit $2"
     ends = [
@@ -48,7 +48,7 @@ def finish_expiry(connection: duckdb.DuckDBPyConnection) -> None:
     fill_session_ready(connection)
 
 
-def _first_ingest_seq_to_keep(connection: duckdb.DuckDBPyConnection, loaded_before: datetime) -> int:
+def first_ingest_seq_to_keep(connection: duckdb.DuckDBPyConnection, loaded_before: datetime) -> int:
     """Return the first ingest_seq of the segments that were loaded at or after a time, or else of the next segment."""
     query = f"select min(coalesce(first_number, {SEGMENT_NUMBER_SQL})) from loaded_segment where loaded_at >= $1"  # noqa: S608
     [(number,)] = connection.execute(query, [loaded_before]).fetchall()
