@@ -17,6 +17,7 @@ from embedsink.dashboards.files import dashboard_files, read_dashboards
 from embedsink.dashboards.lint import lint
 from embedsink.data_folder import LOSS_NOTE_PREFIX, DataFolder, nested_message
 from embedsink.durable_files import free_bytes
+from embedsink.erasure.request import ErasureFolder
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of, number_of_identity
@@ -383,19 +384,21 @@ def _examine_identity(folder: DataFolder) -> Finding:
 
 
 def _examine_privacy(folder: DataFolder) -> Finding:
-    """Check that `privacy.toml`, `internal.toml` and the secrets of hashes can be read, and count what they have."""
+    """Check that the files of rules, secrets, internal people and erasures can be read, and count what they have."""
     try:
         rules = read_privacy_rules(folder.privacy_rules).of_all_fields()
         secret_count = len(SecretFile(folder.privacy_secrets).read())
         internal = read_internal_people(folder.internal_people)
+        erasures = ErasureFolder(folder.erasures).read()
     except EmbedsinkError as error:
         return _problem("privacy", str(error))
     counts = Counter(rules.values())
     pattern_count = len(internal.viewers) + len(internal.tenants) + len(internal.deployments)
+    pending_count = sum(erasure.result is None for erasure in erasures)
     return _ok(
         "privacy",
         f"fields kept: {counts[Rule.KEEP]} of {len(rules)}. Secrets of hashes: {secret_count}. Patterns of internal "
-        f"people: {pattern_count:,}.",
+        f"people: {pattern_count:,}. Erasures: {len(erasures):,}, pending: {pending_count:,}.",
     )
 
 
