@@ -2,7 +2,8 @@
 -- `seq`, which start at 0. Events outside the scope and actions fill gaps too. A gap before an action counts at the next
 -- event. A gap before several events with one number counts at the first of them. Numbers of a million or more are
 -- ignored: no session has that many events, and a sender could claim any number of losses. Numbers up to the
--- highest one that was deleted after its retention are not missing.
+-- highest one that was deleted after its retention are not missing. Numbers more than 30 days outside the period don't count,
+-- so that the cost does not grow with history (docs/decisions/0032).
 create or replace view seq_gap as
 -- For speed, first exclude most sessions without a gap: in a bit mask of their numbers, all bits are ones.
 with session_with_possible_gap as (
@@ -26,6 +27,11 @@ gap as (
     from numbered_envelope
     left join expired_session using (key_id, session)
     where seq between 0 and 999999
+      and is_between(
+          occurred_at,
+          getvariable('since')::timestamp - interval 30 days,
+          getvariable('until')::timestamp + interval 30 days
+      )
       and session in (select session from session_with_possible_gap)
     window numbers as (partition by key_id, session order by seq, occurred_at, ingest_seq)
     qualify missing_count > 0

@@ -1,8 +1,9 @@
 -- One row per AI query in scope. The protocol has no query id, so stages are paired by their order: within a deployment,
--- session, chat and text, each end (completed or error) closes the oldest open question (submitted). An end without an open
--- question is a separate row, without submitted_at. Stages at any time, on any surface and of any tenant are paired, and the
--- pairs are filtered afterwards. So a question before midnight with an answer after it is one row. A queue is the stages of
--- one deployment, session, chat and text.
+-- session, chat and text, each end (completed or error) closes the oldest open question (submitted) of the 24 hours before it.
+-- Whether a question is open depends only on the stages of these 24 hours. So the rows of a period depend only on the stages
+-- at most 24 hours outside it (docs/decisions/0032). An end without an open question is a separate row, without submitted_at.
+-- Stages on any surface and of any tenant are paired, and the pairs are filtered afterwards. So a question before midnight with
+-- an answer after it is one row. A queue is the stages of one deployment, session, chat and text.
 create or replace view ai_pair as
 with counted as (
     select
@@ -11,27 +12,34 @@ with counted as (
         -- Without `filter`: sql/README.md.
         count(if(status = 'submitted', 1, null)) over so_far as question_count,
         count(if(status = 'submitted', null, 1)) over so_far as end_count,
-        lead(status) over so_far = 'submitted' as is_before_question
+        count(*) over older as older_count,
+        lead(if(status = 'submitted', occurred_at, null)) over so_far <= occurred_at + interval 24 hour as is_before_question,
+        -- Questions minus ends before this stage.
+        question_count - end_count - if(is_question, 1, -1) as balance
     from ai_stage
-    window so_far as (
-        partition by queue_key order by occurred_at, seq, ingest_seq
-        rows between unbounded preceding and current row
-    )
+    window
+        so_far as (
+            partition by queue_key order by occurred_at, seq, ingest_seq
+            rows between unbounded preceding and current row
+        ),
+        older as (
+            partition by queue_key order by occurred_at
+            range between unbounded preceding and interval '24:00:00.000001' preceding
+        )
 ),
--- The running minimum of (questions − ends) falls with each end that has no open question.
+-- The balance falls with each end that has no open question. So the questions that are open before a stage are the balance
+-- above its minimum in the 24 hours.
 matched as (
     select
         *,
-        greatest(0, -min(question_count - end_count) over before) as unmatched_before,
-        question_count - end_count + unmatched_before as open_count -- -1 for an end without an open question
+        balance - min(balance) over (
+            partition by queue_key order by occurred_at, seq, ingest_seq
+            rows between question_count + end_count - 1 - older_count preceding and current row
+        ) as open_count
     from counted
-    window before as (
-        partition by queue_key order by occurred_at, seq, ingest_seq
-        rows between unbounded preceding and 1 preceding
-    )
 ),
--- The nth question of a queue and the nth end that closes a question are one group. Every other end is a group, with
--- a negative number.
+-- An end closes the oldest of the latest open_count questions: they are one group. Every other end is a group, with a negative
+-- number.
 paired as (
     select
         any_value(deployment) as deployment,
@@ -45,14 +53,14 @@ paired as (
         any_value(occurred_at) filter (not is_question) as finished_at,
         any_value(status) filter (not is_question) as finished_status,
         bool_or(has_no_session)
-            or coalesce(bool_or(is_question and (open_count > 1 or is_before_question)), false) as is_ambiguous
+            or coalesce(bool_or(is_question and (open_count > 0 or is_before_question)), false) as is_ambiguous
     from matched
     group by
         queue_key,
         case
             when is_question then question_count
-            when open_count < 0 then -1 - unmatched_before
-            else end_count - unmatched_before
+            when open_count > 0 then question_count - open_count + 1
+            else -end_count
         end
 )
 select

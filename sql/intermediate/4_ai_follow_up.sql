@@ -52,6 +52,8 @@ action_slot as (
     from event_of_any_tenant
     where type in ('drilldown', 'download')
       and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp)
+      -- An answer is at most 24 hours later than its question.
+      and (getvariable('until') is null or occurred_at <= getvariable('until')::timestamp + interval '24:10:00')
       and session in (select session from question)
     group by all
 )

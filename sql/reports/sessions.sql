@@ -28,8 +28,7 @@ with session_summary as (
         coalesce(bool_or(fatal), false) as has_fatal_error,
         bool_or(type = 'ready') as has_ready,
         min(ingest_seq) as ingest_seq
-    from event_in_scope
-    where session is not null
+    from session_event
     group by deployment, session
 )
 select

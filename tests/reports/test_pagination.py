@@ -4,7 +4,7 @@ import base64
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,14 @@ from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
 from embedsink.reports.format_writers import json_chunks, write_rows
 from embedsink.reports.pagination import LIMIT_MAX, Cursor, PageRequest
+from embedsink.store import reader as reader_module
 from embedsink.store.database import Store
+from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
+from embedsink.store.rollups import roll_up
 from tests.support.given import write_segment
+from tests.support.histories import NOW, Event, Scope, histories, scopes
+from tests.support.rows import replace_events
 from tests.support.stores import open_copy, open_store
 
 # One session with an event of each type that adds a row to a report.
@@ -125,6 +130,39 @@ def test_a_page_of_a_windowed_view_is_computed_once(
         last_page, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
         all_rows, _ = page(reader, "ai_query", replace(page_request, limit=None))
     assert (len(last_page), len(all_rows), last) == (1, 3, None)
+
+
+@given(
+    history=histories,
+    scope=scopes,
+    limit=st.integers(1, 4),
+    events_per_row=st.integers(1, 3),
+    rollup=st.integers(1, 20),
+)
+def test_the_pages_of_any_history_have_the_rows_of_the_report(
+    opened: Store, history: list[Event], scope: Scope, limit: int, events_per_row: int, rollup: int
+) -> None:
+    """A page reads the events up to an ingest_seq that is too low at first, before and after a rollup."""
+    connection = opened._load_connection()
+    for table in ("session_15min", "question_stage", "rollup_batch"):
+        connection.execute(f"truncate {table}")
+    numbered = [asdict(event) | {"ingest_seq": number} for number, event in enumerate(history)]
+    replace_events(connection, numbered)
+    roll_up(connection, event_count_min=1, event_count_max=rollup)
+    with pytest.MonkeyPatch.context() as patch, opened.reader({**EVERYTHING.variables(), "now": NOW} | scope) as reader:
+        patch.setattr(reader_module, "_EVENTS_PER_ROW", events_per_row)
+        for view in ("sessions", "ai_query", "download_audit", EVENT_VIEW):
+            names = visible_columns(reader, view)
+            reader.set_variables(after=None, up_to=None)
+            rows = [row for rows in reader.rows(SelectQuery(view, names, is_by_ingest_seq=True)) for row in rows]
+            found, cursor = [], None
+            for _ in range(len(rows) + 1):
+                selection, next_cursor = PageRequest(limit=str(limit), cursor=cursor).select(reader, view)
+                found += [row for rows in reader.rows(selection) for row in rows]
+                if next_cursor is None:
+                    break
+                cursor = next_cursor.encode("")
+            assert found == rows
 
 
 def test_windowed_views_are_detected_in_their_sql(store: Store) -> None:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 from time import process_time
@@ -23,6 +23,9 @@ from tests.support.rows import replace_events, variables
 
 START = datetime(2026, 11, 2, 10)
 NOW = START + timedelta(minutes=30)
+PAIRED_WITHIN = timedelta(hours=24)
+# Few instants, so that stages coincide. Some are 24 hours apart, or a minute less or more.
+MINUTES = (1, 2, 20, 21, 1_440, 1_441, 1_442, 1_461, 2_881)
 
 
 @dataclass(frozen=True)
@@ -90,20 +93,32 @@ def _is_row_in_scope(tenant: str | None, row: Row, scope: dict[str, object]) -> 
 
 
 def _pair_queue(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]:
-    open_now: list[Stage] = []
+    ends: dict[int, Stage] = {}
     crowded: set[int] = set()
-    for stage in queue:
+    for number, stage in enumerate(queue):
+        open_questions = _open_questions(queue[:number], stage.occurred_at - PAIRED_WITHIN)
         if stage.status == "submitted":
-            open_now.append(stage)
-            if len(open_now) > 1:
-                crowded |= {id(one) for one in open_now}
-        elif open_now:
-            question = open_now.pop(0)
-            yield _row(question, stage, id(question) in crowded, now)
+            crowded |= {id(one) for one in [stage, *open_questions] if open_questions}
+        elif open_questions:
+            assert id(open_questions[0]) not in ends, "two ends close one question"
+            ends[id(open_questions[0])] = stage
         else:
             yield _row(None, stage, False, now)
-    for question in open_now:
-        yield _row(question, None, id(question) in crowded, now)
+    for question in queue:
+        if question.status == "submitted":
+            yield _row(question, ends.get(id(question)), id(question) in crowded, now)
+
+
+def _open_questions(earlier: list[Stage], since: datetime) -> list[Stage]:
+    """Return the open questions after these stages of a queue, regardless of the stages before `since`."""
+    open_questions: list[Stage] = []
+    for stage in earlier:
+        if stage.occurred_at >= since:
+            if stage.status == "submitted":
+                open_questions.append(stage)
+            elif open_questions:
+                open_questions.pop(0)
+    return open_questions
 
 
 def _row(question: Stage | None, ended: Stage | None, is_crowded: bool, now: datetime) -> tuple[str | None, Row]:
@@ -169,7 +184,7 @@ stages = st.builds(
     lambda queue, **said: Stage(**said, **queue),
     queue=st.sampled_from([{}] * 6 + OTHER_QUEUES),
     status=st.sampled_from(["submitted", "submitted", "completed", "error"]),
-    minute=st.sampled_from([1, 2, 20, 21]),
+    minute=st.sampled_from(MINUTES),
     seq=st.sampled_from([None, 0, 1]),
     surface=st.sampled_from(["chat", "chat", "app"]),
     tenant=st.sampled_from([None, "acme"]),
@@ -177,7 +192,7 @@ stages = st.builds(
     agent_id=st.sampled_from([None, "a1", "a2"]),
 )
 histories = st.lists(stages, min_size=6, max_size=30)
-instants = st.sampled_from([1, 2, 20, 21]).map(lambda minute: START + timedelta(minutes=minute))
+instants = st.sampled_from(MINUTES).map(lambda minute: START + timedelta(minutes=minute))
 scopes = st.fixed_dictionaries(
     {},
     optional={
@@ -191,7 +206,9 @@ scopes = st.fixed_dictionaries(
 
 
 # Instants before, at and after the end of each question's ten minutes.
-clocks = st.sampled_from([2, 10, 11, 12, 13, 30, 31, 45]).map(lambda minute: START + timedelta(minutes=minute))
+clocks = st.sampled_from([2, 10, 11, 12, 13, 30, 31, 45, 1_451, 1_452]).map(
+    lambda minute: START + timedelta(minutes=minute)
+)
 
 
 @given(history=histories, scope=scopes, now=clocks)
@@ -208,7 +225,7 @@ def test_the_pairs_of_thousands_of_histories_agree_row_by_row(connection: duckdb
     history = [
         Stage(
             status=rng.choice(["submitted", "submitted", "completed", "error"]),
-            minute=rng.choice([1, 2, 20, 21]),
+            minute=rng.choice(MINUTES),
             seq=rng.choice([None, 0, 1]),
             session=f"s{number}",
             chat_id=rng.choice([None, None, "c1"]),
@@ -222,6 +239,23 @@ def test_the_pairs_of_thousands_of_histories_agree_row_by_row(connection: duckdb
     rng.shuffle(history)
     now = START + timedelta(minutes=rng.choice([11, 12, 30, 31]))
     assert query_rows(connection, history, {}, now) == expected_rows(history, {}, now)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_period_of_long_histories_agrees_with_the_oracle(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
+    """Check queues without a quiet day: their stages depend on each other across the bounds of each period."""
+    rng = Random(seed)
+    history = [
+        Stage(rng.choice(["submitted", "completed"]), rng.randrange(0, 8 * 1_440, 60), session=f"s{number}")
+        for number in range(100)
+        for _ in range(rng.randint(10, 60))
+    ]
+    days = [START + timedelta(days=number) for number in range(9)]
+    now = days[-1]
+    periods: list[dict[str, object]] = [{"since": first, "until": end} for first, end in pairwise(days)]
+    scopes = [{}, *periods]
+    expected = [expected_rows(history, scope, now) for scope in scopes]
+    assert [query_rows(connection, history, scope, now) for scope in scopes] == expected
 
 
 @pytest.fixture

@@ -20,8 +20,15 @@ from embedsink.store.temp_table import TempTable
 from embedsink.store.view_catalog import Column, View, read_catalog
 
 ROWS_AT_ONCE = 2_048
+# The number of events that are read first for each row of a page. Sessions have about ten.
+_EVENTS_PER_ROW = 16
+# The views with a row per session, whose pages read only the events in the period of their sessions.
+_SESSION_VIEWS = ("sessions", "sessions_by_directory")
+_SESSION_PAGE_PERIOD = "session_page_period"
 # The rows of a Parquet row group and of an Arrow batch. Writers and readers have this many in memory.
 ROWS_OF_BATCH = 20_480
+# The variables that limit a view to the rows that a page needs, while its temporary table is created.
+_PAGE_VARIABLES = ("page_after", "page_up_to", "page_since", "page_until")
 # The variables that a scope may set. Views read them.
 VARIABLES = (
     "deployments",
@@ -38,6 +45,7 @@ VARIABLES = (
     "quarantine_id",
     "after",
     "up_to",
+    *_PAGE_VARIABLES,
     "row_limit",
     "sync_job_ids",
     "key_deployments",
@@ -182,15 +190,39 @@ class Reader:
         """
         row_count = selection.limit or 1  # A page ends at its last row, so it needs one.
         self.set_variables(requested_columns=None)  # Undo the selection of columns of an earlier query.
-        if selection.is_expensive:
-            self._create_temp_page(selection, row_count=row_count + 1)  # with the first row of the next page
-        # Select the last row of the page, and the first row of the next page.
-        sql = f"select ingest_seq from {page_from_clause(page_source(selection))} limit 2 offset $1"  # noqa: S608
-        ingest_seqs = [ingest_seq for (ingest_seq,) in self._fetch_all(sql, [row_count - 1])]
+        # Read only the first events, so that the page does not cost as much as all of history. If they have too few
+        # rows of the view, read more.
+        event_count = row_count * _EVENTS_PER_ROW
+        while True:
+            is_limited = self._limit_page(selection.view, event_count)
+            if selection.is_expensive:
+                self._create_temp_page(selection, row_count=row_count + 1)  # with the first row of the next page
+            # Select the last row of the page, and the first row of the next page.
+            sql = f"select ingest_seq from {page_from_clause(page_source(selection))} limit 2 offset $1"  # noqa: S608
+            ingest_seqs = [ingest_seq for (ingest_seq,) in self._fetch_all(sql, [row_count - 1])]
+            has_next_page = len(ingest_seqs) == 2
+            if has_next_page or not is_limited:
+                break
+            event_count *= 8
         last_ingest_seq = ingest_seqs[0] if ingest_seqs else None  # None: the page has fewer rows, and no next page.
-        self.set_variables(up_to=last_ingest_seq)
-        has_next_page = len(ingest_seqs) == 2
+        self.set_variables(up_to=last_ingest_seq, **dict.fromkeys(_PAGE_VARIABLES))
         return last_ingest_seq if has_next_page else None
+
+    def _limit_page(self, view: str, event_count: int) -> bool:
+        """Limit a page to this number of events in scope, by variables. Return False if fewer events follow `after`."""
+        self.set_variables(up_to=None, **dict.fromkeys(_PAGE_VARIABLES))
+        up_to = self._nth_event(event_count)
+        self.set_variables(up_to=up_to, page_after=self.variable("after"), page_up_to=up_to)
+        if view in _SESSION_VIEWS and self.has(_SESSION_PAGE_PERIOD):
+            [(first_at, last_at)] = self._fetch_all(f"from {_SESSION_PAGE_PERIOD}")
+            self.set_variables(page_since=first_at, page_until=last_at)
+        return up_to is not None
+
+    def _nth_event(self, number: int) -> int | None:
+        """Return the ingest_seq of the nth event in scope after the variable `after`; None with fewer events."""
+        sql = f"select ingest_seq from {page_from_clause('event_in_scope')} limit 1 offset $1"  # noqa: S608
+        rows = self._fetch_all(sql, [number - 1])
+        return rows[0][0] if rows else None
 
     def _create_temp_page(self, selection: SelectQuery, *, row_count: int) -> None:
         """Store the first rows of a page in a temporary table, which exists until the connection is closed."""

@@ -1,4 +1,4 @@
--- One row per deployment and session with an event in scope: the time between its consecutive events, without long gaps (macro
+-- One row per deployment and session of session_event: the time between its consecutive events, without long gaps (macro
 -- active_us).
 create or replace view session_duration as
 with spent as (
@@ -6,8 +6,7 @@ with spent as (
         deployment,
         session,
         active_us(lag(occurred_at) over (partition by session, deployment order by occurred_at), occurred_at) as spent_us
-    from event_in_scope
-    where session is not null
+    from session_event
 )
 select deployment, session, sum(spent_us) / 1e6 as duration_s
 from spent
