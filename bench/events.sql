@@ -1,6 +1,6 @@
 -- The events of a year of growing use: eleven events per session, a few deployments with most of the viewers, and many
--- dashboards with few views. Variables: event_count, ends_at (timestamp). The random numbers a to d, from 0 to 1, are
--- hashes, so that all runs have equal events.
+-- dashboards with few views. Variables: event_count, ends_at (timestamp), and day_count instead of a year. The random numbers a
+-- to d, from 0 to 1, are hashes, so that all runs have equal events.
 
 -- One row per session, in the order of their start.
 create temp table visit as
@@ -10,7 +10,7 @@ with random_number as (
 )
 select
     i as number,
-    getvariable('ends_at')::timestamp - to_seconds(86400 * 365 * (1 - sqrt((i + 1) / (getvariable('event_count')::bigint // 11)))) as began_at,
+    getvariable('ends_at')::timestamp - to_seconds(86400 * coalesce(getvariable('day_count')::bigint, 365) * (1 - sqrt((i + 1) / (getvariable('event_count')::bigint // 11)))) as began_at,
     1 + (40 * a ^ 3)::bigint as deployment,
     'tenant ' || (1 + (40 * a ^ 3)::bigint) || '-' || (6 * b)::bigint as tenant,
     'viewer ' || (60000 * b ^ 2)::bigint as viewer,
