@@ -27,10 +27,13 @@ gap as (
     from numbered_envelope
     left join expired_session using (key_id, session)
     where seq between 0 and 999999
-      and is_between(
-          occurred_at,
-          getvariable('since')::timestamp - interval 30 days,
-          getvariable('until')::timestamp + interval 30 days
+      and (
+          occurred_at is null -- Erased numbers have no time.
+          or is_between(
+              occurred_at,
+              getvariable('since')::timestamp - interval 30 days,
+              getvariable('until')::timestamp + interval 30 days
+          )
       )
       and session in (select session from session_with_possible_gap)
     window numbers as (partition by key_id, session order by seq, occurred_at, ingest_seq)
