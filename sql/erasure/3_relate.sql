@@ -23,31 +23,43 @@ join loaded_segment as ledger
         and split_part(ledger.segment, '-', 1)::bigint
 group by ledger.segment;
 
--- Up to 10 long texts of each person that no other row contains. Afterwards, the files are searched for them.
+-- Up to 10 long texts of each person that no other event contains. Afterwards, the files are searched for them.
 create or replace temp table erased_text as
-with text as (
-    select
-        ingest_seq,
-        unnest([session, page, path, previous_path, title, value ->> '$', query, chat_id, message, error_context]) as text
-    from event
-    union all
-    select ingest_seq, unnest([session, page, path, filter_url_parameter]) as text
-    from action
+with candidate as (
+    select person, text
+    from (
+        select person, unnest([title, value ->> '$', query, chat_id, message]) as text
+        from event
+        join erased_envelope using (ingest_seq)
+    )
+    where length(text) >= 16
+    group by person, text
+    qualify row_number() over (partition by person order by length(text) desc, text) <= 200
 ),
-candidate as (
-    select erased_envelope.person, text.text
-    from text
-    join erased_envelope using (ingest_seq)
-    where length(text.text) >= 16
-    group by erased_envelope.person, text.text
-    qualify row_number() over (partition by erased_envelope.person order by length(text.text) desc, text.text) <= 200
+-- Most events have none of these texts, so that their texts need not be compared one by one.
+event_with_candidate as (
+    select ingest_seq, title, value, query, chat_id, message
+    from event
+    where title in (select text from candidate)
+       or query in (select text from candidate)
+       or message in (select text from candidate)
+       or chat_id in (select text from candidate)
+       or (value is not null and value ->> '$' in (select text from candidate))
 )
 select person, text
 from candidate
 where text not in (
     select text
-    from text
-    where text in (select text from candidate)
-      and ingest_seq not in (select ingest_seq from erased_envelope)
+    from (
+        select unnest([title, value ->> '$', query, chat_id, message]) as text
+        from event_with_candidate
+        where ingest_seq not in (select ingest_seq from erased_envelope)
+    )
+    where text is not null
 )
-qualify row_number() over (partition by person order by length(text) desc, text) <= 10;
+qualify row_number() over (partition by person order by length(text) desc, text) <= 10
+union all
+select erased_envelope.person, min(session)
+from erased_envelope
+where length(session) >= 16 and (key_id, session) in (from erased_session)
+group by erased_envelope.person;
