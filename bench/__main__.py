@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import abuse, deliveries, ingest, pages, reports, size, start, tokens, visible, watched
+from bench import abuse, deliveries, growth, ingest, pages, reports, size, start, tokens, visible, watched
 from bench.results import Result, results_table, write_json
 from embedsink.errors import EmbedsinkError
 
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Result]]] = {
     "start": start.measure,
     "reports": reports.measure,
     "pages": pages.measure,
+    "growth": growth.measure,
 }
 
 
