@@ -14,10 +14,16 @@ with session_with_possible_gap as (
     having max(seq) > 62 or bit_or(1::ubigint << least(seq, 62)::ubigint) <> (1::ubigint << (max(seq) + 1)::ubigint) - 1
 ),
 numbered_envelope as (
-    select key_id, session, seq, occurred_at, ingest_seq, ingest_seq as event_ingest_seq from event
+    from (
+        select key_id, session, seq, occurred_at, ingest_seq, ingest_seq as event_ingest_seq from event
+        union all
+        select key_id, session, seq, occurred_at, ingest_seq, null from action
+    )
+    where is_between(
+        occurred_at, getvariable('since')::timestamp - interval 30 days, getvariable('until')::timestamp + interval 30 days
+    )
     union all
-    select key_id, session, seq, occurred_at, ingest_seq, null from action
-    union all
+    -- Erased numbers have no time. They are not filtered by it, because row groups are only skipped without `or`.
     select key_id, session, seq, null, null, null from erased_seq
 ),
 gap as (
@@ -27,14 +33,6 @@ gap as (
     from numbered_envelope
     left join expired_session using (key_id, session)
     where seq between 0 and 999999
-      and (
-          occurred_at is null -- Erased numbers have no time.
-          or is_between(
-              occurred_at,
-              getvariable('since')::timestamp - interval 30 days,
-              getvariable('until')::timestamp + interval 30 days
-          )
-      )
       and session in (select session from session_with_possible_gap)
     window numbers as (partition by key_id, session order by seq, occurred_at, ingest_seq)
     qualify missing_count > 0
