@@ -188,6 +188,26 @@ def test_a_load_that_failed_after_its_commit_is_reported_and_published(
     assert events_in(folder.snapshot) == expected(1)
 
 
+@pytest.mark.parametrize(
+    ("closing_s_max", "last_duration_s", "is_published"),
+    [(3.0, 0.1, True), (3.0, 4.0, False), (None, 4.0, True)],
+)
+def test_a_closing_server_publishes_no_snapshot_that_would_take_too_long(
+    folder: DataFolder, closing_s_max: float | None, last_duration_s: float, is_published: bool
+) -> None:
+    loader = Loader(folder, Store(folder.store), closing_s_max=closing_s_max)
+    loader.open_store()
+    loader.run_once(is_last=True)
+    loader._publisher.last_duration_s = last_duration_s
+    add_segment(folder, 1)
+    loader.run_once(is_last=True)
+    loader.close()
+    assert events_in(folder.snapshot) == (expected(1) if is_published else [])
+    with opened(folder) as loader:
+        loader.run_once(is_last=True)
+    assert events_in(folder.snapshot) == expected(1)
+
+
 def test_a_segment_that_was_not_committed_is_loaded_by_the_next_attempt(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

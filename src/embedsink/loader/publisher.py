@@ -65,6 +65,7 @@ class Publisher:
         is_low_on_space: Callable[[], bool],
     ) -> None:
         self.is_dirty = False  # whether the last snapshot is older than the store
+        self.last_duration_s = 0.0  # how long the last snapshot took
         self._folder = folder
         self._store = store
         self._pending = pending
@@ -235,7 +236,8 @@ class Publisher:
         # Count disk time only: the process of a small copy may wait a while for a CPU, which delays no other work.
         self.postpone(max(self._interval_s, disk_busy_s / DISK_SHARE_MAX))
         self._status.snapshot_count += 1
-        self._status.snapshot_duration_s += time.monotonic() - self._started_at
+        self.last_duration_s = time.monotonic() - self._started_at
+        self._status.snapshot_duration_s += self.last_duration_s
         self._status.snapshot_at = self._folder.snapshot.stat().st_mtime
 
     def _abandon_stalled(self) -> None:
