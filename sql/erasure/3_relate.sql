@@ -44,7 +44,7 @@ event_with_candidate as (
        or query in (select text from candidate)
        or message in (select text from candidate)
        or chat_id in (select text from candidate)
-       or (value is not null and value ->> '$' in (select text from candidate))
+       or (value ->> '$') in (select text from candidate)
 )
 select person, text
 from candidate

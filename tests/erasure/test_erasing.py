@@ -308,3 +308,19 @@ def test_several_requests_are_erased_together(server: RunningServer) -> None:
     assert removed == [0, *[1] * 25]
     assert files_with(server.data, *viewers) == set()
     assert [row["session"] for row in reported(server)] == ["session-bob"]
+
+
+def test_texts_of_others_are_not_found(server: RunningServer) -> None:
+    ingest = server.key()
+    for viewer in ("viewer-7", "viewer-77", f"{ANN} and Bob"):
+        question_ = question(f"What does {viewer} ask about the year?")
+        assert server.post(delivery(viewer, f"session of {viewer}", view(), question_), key=ingest).status == 202
+    wait_for_snapshot(server, 3)
+    for viewer in ("viewer-7", ANN):
+        certificate = erase(server, viewer=viewer)
+        assert certificate["foundIn"] == []
+    (server.data / "dashboards").mkdir(exist_ok=True)
+    (server.data / "dashboards" / "own.txt").write_text(f'{{"viewer": "{ANN}"}}, viewer-77')
+    assert erase(server)["foundIn"] == [{"path": "dashboards/own.txt", "textCount": 1}]
+    assert erase(server, viewer="viewer-7")["foundIn"] == []
+    assert erase(server, viewer="viewer-77")["foundIn"] == [{"path": "dashboards/own.txt", "textCount": 1}]

@@ -28,6 +28,7 @@ KINDS: list[dict[str, Any]] = [
     {"type": "view", "tenant": "globex"},
     {"type": "ai-query"},
     {"type": "ai-query", "status": "completed"},
+    {"type": "drilldown", "member": "orders.plan", "value": "Free of charge, until May"},
     {"type": "refresh", "direction": "action"},
     {"lost": {"queue_overflow": 2}},
     {"type": "scroll", "rejected": "unknown_type"},

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -25,9 +25,10 @@ from embedsink.directory.directory import Directory
 from embedsink.erasure import search_files
 from embedsink.erasure.damaged_segments import lines_of_person, remove_lines
 from embedsink.erasure.request import Erasure, ErasureFolder, Result
-from embedsink.erasure.search_files import patterns_of
+from embedsink.erasure.search_files import patterns_of, quoted_patterns_of
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.journal.writer import Journal
+from embedsink.key_scope import EVERYTHING
 from embedsink.loader.loader import Loader
 from embedsink.privacy.erased_people import ErasedPeople, ErasedPerson
 from embedsink.privacy.person import Person
@@ -52,6 +53,14 @@ _DAY_MS = 86_400_000
 _KINDS = ("events", "actions", "rejections", "losses", "directoryUsers", "damagedLines")
 # The attributes of a user of the directory that identify a person.
 _IDENTIFYING = ("userName", "externalId", "displayName")
+
+
+class _SearchedFile(NamedTuple):
+    """A file that was searched: its path, its size in bytes, and the texts of erased people that it still has."""
+
+    path: str
+    byte_count: int
+    texts: frozenset[str]
 
 
 class Erasures:
@@ -306,14 +315,13 @@ class Erasures:
             is_limited = erasure.person is not None and erasure.person.is_limited
             texts[erasure_id] = erasure.texts if is_limited else [*dict.fromkeys([*viewers, *erasure.texts])]
         all_texts = list(dict.fromkeys(text for ones in texts.values() for text in ones))
-        files = await run_in_daemon_thread(partial(_search, self._folder, all_texts), name="erasures")
+        files = await run_in_daemon_thread(partial(self._search, all_texts), name="erasures")
         for erasure_id, own_texts in texts.items():
-            numbers = {all_texts.index(text) for text in own_texts}
-            found = {path: len(numbers.intersection(found)) for path, _, found in files}
+            found = {file.path: len(file.texts.intersection(own_texts)) for file in files}
             result = Result(
                 finished_at=time.time_ns() // 1_000_000,
                 text_count=len(own_texts),
-                searched={path: size for path, size, _ in files},
+                searched={file.path: file.byte_count for file in files},
                 found={path: count for path, count in found.items() if count},
             )
             finished = self._erasures[erasure_id].finished(result)
@@ -322,6 +330,34 @@ class Erasures:
                 "person_erased", extra={"detail": f"erasure {erasure_id}", "count": sum(finished.removed.values())}
             )
             await self._on_finished(finished)
+
+    def _search(self, texts: Sequence[str]) -> list["_SearchedFile"]:
+        """Search all files of the data folder for texts.
+
+        Of a text that other people's rows contain too, only occurrences as a whole text in JSON count. Databases have
+        no quotation marks, but the rows in them are known.
+
+        Raises:
+            OSError: the search has failed.
+            Unavailable: the store can't be read now.
+        """
+        # First the patterns of all texts, then those with quotation marks.
+        files = _search_files(self._folder, [*map(patterns_of, texts), *map(quoted_patterns_of, texts)])
+        found = {texts[number] for _, _, numbers in files for number in numbers if number < len(texts)}
+        shared: set[str] = set()
+        if found:
+            with self._store.reader({**EVERYTHING.variables(), "texts": sorted(found)}) as reader:
+                shared = {row["text"] for row in reader.dicts("shared_text")}
+        searched = []
+        for path, size, numbers in files:
+            is_database = ".duckdb" in path
+            remaining = {
+                text
+                for number, text in enumerate(texts)
+                if number in numbers and (text not in shared or (not is_database and number + len(texts) in numbers))
+            }
+            searched.append(_SearchedFile(path, size, frozenset(remaining)))
+        return searched
 
     async def _save(self, erasure: Erasure) -> None:
         """Write a request durably."""
@@ -359,16 +395,16 @@ def _texts_of(user: dict[str, Any]) -> Iterable[str]:
             yield str(email["value"])
 
 
-def _search(folder: DataFolder, texts: Sequence[str]) -> list[tuple[str, int, list[int]]]:
-    """Search all files of a data folder for texts, in a child process. Return what `search_files.search` returns.
+def _search_files(folder: DataFolder, patterns: Sequence[Sequence[bytes]]) -> list[tuple[str, int, list[int]]]:
+    """Search all files of a data folder in a child process. Return what `search_files.search` returns.
 
     Raises:
         OSError: the search has failed.
     """
     # -P: don't import modules from the working directory.
     command = [sys.executable, "-P", "-m", search_files.__name__, str(folder.path)]
-    patterns = [[pattern.hex() for pattern in patterns_of(text)] for text in texts]
-    child = subprocess.run(command, input=orjson.dumps(patterns), capture_output=True, check=False)
+    encoded = orjson.dumps([[pattern.hex() for pattern in forms] for forms in patterns])
+    child = subprocess.run(command, input=encoded, capture_output=True, check=False)
     if child.returncode:
         error_lines = child.stderr.decode(errors="replace").strip().splitlines()
         raise OSError(f"searching {folder.path}: {error_lines[-1] if error_lines else 'its process was killed'}")

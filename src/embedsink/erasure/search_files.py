@@ -4,7 +4,8 @@
 
 The server runs this as a child process, because closing any descriptor of `store.duckdb` inside the server would drop
 DuckDB's POSIX lock. The standard input is JSON: lists of patterns, in hexadecimal digits. A text has several patterns,
-its forms in files. The output is JSON: for each file the path, the size, and the numbers of the texts that it contains.
+its forms in files. The output is JSON: for each file the path, the size, and the numbers of the lists of which it
+contains a pattern.
 """
 
 import json
@@ -25,10 +26,17 @@ EXCLUDED = "erasures"
 
 def patterns_of(text: str) -> list[bytes]:
     """Return the forms of a text in files: as it is, and within JSON, where some characters are escaped."""
-    plain, quoted = text.encode(errors="surrogatepass"), json.dumps(text, ensure_ascii=False).encode(errors="replace")
+    plain = text.encode(errors="surrogatepass")
     if len(plain) < _WHOLE_BYTES_MIN:
-        return [quoted, quoted.replace(b'"', b'\\"')]
+        return quoted_patterns_of(text)
+    [quoted, _] = quoted_patterns_of(text)
     return list(dict.fromkeys([plain, quoted[1:-1]]))
+
+
+def quoted_patterns_of(text: str) -> list[bytes]:
+    """Return the forms of a text in JSON with its quotation marks, and in JSON within a text of JSON."""
+    quoted = json.dumps(text, ensure_ascii=False).encode(errors="replace")
+    return [quoted, json.dumps(quoted.decode(), ensure_ascii=False)[1:-1].encode()]
 
 
 def search(folder: Path, texts: Sequence[Sequence[bytes]]) -> list[tuple[str, int, list[int]]]:
@@ -36,7 +44,7 @@ def search(folder: Path, texts: Sequence[Sequence[bytes]]) -> list[tuple[str, in
 
     Args:
         folder: the folder. Links are not followed.
-        texts: the patterns of each text. A text is in a file if one of its patterns is.
+        texts: lists of patterns.
     """
     found = []
     for path in _files(folder):

@@ -61,6 +61,7 @@ VARIABLES = (
     "shows_names",
     "internal",
     "viewers",
+    "texts",
     # of the audit trail
     "audit_files",
     "action",
