@@ -7,7 +7,6 @@ kept as ids, and a change of a group records only the members that it adds or re
 import math
 import re
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from scim2_models import (
     InvalidValueException,
     Meta,
     NotFoundException,
+    Path,
     PayloadTooLargeException,
     PreconditionFailedException,
     Resource,
@@ -30,7 +30,7 @@ from scim2_models import (
     TooManyException,
     UniquenessException,
 )
-from scim2_models.path import CompareOperator, Comparison
+from scim2_models.path import AttributeBinding, CompareOperator, Comparison
 from scim2_server.storage import ScimStorage, SearchPage
 
 from embedsink.directory.limits import check_value_count
@@ -96,6 +96,11 @@ class DirectoryStorage(ScimStorage):
     ) -> None:
         self._models: dict[str, type[Resource[Any]]] = {
             str(one.name): cast(type[Resource[Any]], provider.model_for(one)) for one in provider.resource_types
+        }
+        self._bindings = {  # the rules of equality of the indexed attributes
+            (name, attribute): cast(AttributeBinding, Path(attribute).resolve(self._models[name]))
+            for name, attributes in _INDEXED_ATTRIBUTES.items()
+            for attribute in attributes
         }
         self._schemas = {str(one.name): _schemas_of(one) for one in provider.resource_types}
         self._bytes_max = bytes_max
@@ -381,7 +386,7 @@ class DirectoryStorage(ScimStorage):
     def _check_unique(self, name: str, document: dict[str, Any]) -> None:
         """Raise UniquenessException if another user has the same `userName` (RFC 7643, section 4.1.1)."""
         if name == USER:
-            owners = self._index.get((USER, "userName", _comparable(document["userName"])), set())
+            owners = self._ids_with(USER, "userName", document["userName"])
             if owners - {document["id"]}:
                 raise UniquenessException(detail="Another user has this userName.")
 
@@ -420,8 +425,12 @@ class DirectoryStorage(ScimStorage):
             attribute = str(comparison.attr_path).rpartition(":")[2].lower()
             for indexed in _INDEXED_ATTRIBUTES[name]:
                 if attribute == indexed.lower() and isinstance(comparison.value, str):
-                    return self._index.get((name, indexed, _comparable(comparison.value)), set())
+                    return self._ids_with(name, indexed, comparison.value)
         return self._documents[name]
+
+    def _ids_with(self, name: str, attribute: str, value: str) -> set[str]:
+        """Return the ids of the resources whose indexed attribute equals a value, as in a filter with `eq`."""
+        return self._index.get((name, attribute, self._bindings[name, attribute].comparable(value)), set())
 
     def _read_all(self, found: Iterable[tuple[str, str]], *, with_members: bool) -> Iterator[Resource[Any]]:
         """Yield the resources with these types and ids. Raise TooManyException if that takes too long."""
@@ -475,12 +484,11 @@ class DirectoryStorage(ScimStorage):
             return len(self._groups.get(resource_id, ()))
         return len(self._members[resource_id]) if with_members else 0
 
-    @staticmethod
-    def _index_keys(name: str, document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    def _index_keys(self, name: str, document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         """Yield the keys of a resource in the index."""
         for attribute in _INDEXED_ATTRIBUTES[name]:
             if document.get(attribute):
-                yield name, attribute, _comparable(document[attribute])
+                yield name, attribute, self._bindings[name, attribute].comparable(document[attribute])
 
 
 def _name_of(resource_type: ResourceType) -> str:
@@ -512,8 +520,3 @@ def _wants_members(parameters: ResponseParameters[Any] | None) -> bool:
         return any(path.parts[:1] and path.parts[0].lower() == _MEMBERS for path in parameters.attributes)
     # Excluding a part of the members, such as members.type, leaves the others.
     return not any([part.lower() for part in path.parts] == [_MEMBERS] for path in parameters.excluded_attributes or ())
-
-
-def _comparable(text: str) -> str:
-    """Return a form of a text that is equal for all texts that a filter may regard as equal."""
-    return unicodedata.normalize("NFKC", text).casefold()
