@@ -1,9 +1,11 @@
 """The directory in memory follows the rules of scim2-server, and undoes changes that did not become durable."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
+import orjson
 import pytest
 from scim2_models import (
     InvalidValueException,
@@ -197,40 +199,43 @@ def test_a_full_directory_accepts_only_what_makes_it_smaller() -> None:
     assert [change.resource_type for change in storage.changes] == [USER, USER, USER]
 
 
-def test_a_full_directory_accepts_a_deactivation() -> None:
+def test_a_full_directory_accepts_only_deactivations() -> None:
     full = DirectoryStorage(shared_provider(), bytes_max=1)
-    full.apply(
-        DirectoryChange(USER, "1", {"userName": "ann", "active": True, "meta": {"version": 'W/"1"', "created": NOW}})
-    )
+    for number in range(3):
+        resource = {"schemas": [USER_SCHEMA], "id": str(number), "userName": f"u{number}", "active": True}
+        full.apply(DirectoryChange(USER, str(number), resource | {"meta": {"version": 'W/"1"', "created": NOW}}))
+    for number in range(3):
+        name, id = f"u{number}", str(number)
+        with pytest.raises(DirectoryFull):
+            full.update(type_of(USER), user(name, id=id, title="x" * 100))
+        with pytest.raises(DirectoryFull):
+            full.update(type_of(USER), user(name, id=id, active=False, title="x"))
+        full.update(type_of(USER), user(name, id=id, active=False))
+        with pytest.raises(DirectoryFull):
+            full.update(type_of(USER), user(name, id=id, active=False, title="x" * 100))
     with pytest.raises(DirectoryFull):
-        full.update(type_of(USER), user("ann", id="1", title="x" * 100))
-    with pytest.raises(DirectoryFull):
-        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 2_000))
-    with pytest.raises(DirectoryFull):
-        create(full, USER, user("bob", active=False))
-    full.update(type_of(USER), user("ann", id="1", active=False))
-    assert [change.deactivated_at is not None for change in full.changes] == [True]
-    with pytest.raises(DirectoryFull):
-        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 100))
-    # Deactivating again and again does not make the directory larger than its reserve.
-    full.update(type_of(USER), user("ann", id="1", active=True))
-    full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 500))
-    full.update(type_of(USER), user("ann", id="1", active=True, title="x" * 490))
-    with pytest.raises(DirectoryFull):
-        full.update(type_of(USER), user("ann", id="1", active=False, title="x" * 1_400))
+        create(full, USER, user("v", active=False))
+    assert [change.deactivated_at is not None for change in full.changes] == [True] * 3
 
 
-def test_a_directory_beyond_a_lowered_maximum_accepts_deactivations() -> None:
-    storage = DirectoryStorage(shared_provider(), bytes_max=1_000)
-    for number in range(20):
-        resource = {"userName": f"u{number}", "active": True, "meta": {"version": 'W/"1"', "created": NOW}}
-        storage.apply(DirectoryChange(USER, str(number), resource))
-    storage.finish_reading()
-    for number in range(20):
-        storage.update(type_of(USER), user(f"u{number}", id=str(number), active=False))
-    assert len(storage.changes) == 20
-    with pytest.raises(DirectoryFull):
-        create(storage, USER, user("v"))
+def test_deactivations_keep_the_maximum_size_of_a_directory() -> None:
+    def restarted(versions: dict[str, DirectoryChange]) -> DirectoryStorage:
+        storage = DirectoryStorage(shared_provider(), bytes_max=4_000)
+        for change in versions.values():
+            storage.apply(change)
+        return storage
+
+    storage = restarted({})
+    ids = [create(storage, USER, user(f"u{number}")) for number in range(10)]
+    versions = {change.resource_id: change for change in storage.changes}
+    for _ in range(3):
+        storage = restarted(versions)
+        for number, resource_id in enumerate(ids):
+            storage.update(type_of(USER), user(f"u{number}", id=resource_id, active=True))
+            with suppress(DirectoryFull):
+                storage.update(type_of(USER), user(f"u{number}", id=resource_id, active=False, title="x" * 900))
+        versions |= {change.resource_id: change for change in storage.changes}
+        assert sum(len(orjson.dumps(change.resource)) for change in versions.values()) <= 4_000
 
 
 def test_members_must_exist(storage: DirectoryStorage) -> None:

@@ -172,7 +172,6 @@ class Directory:
             for ingest_seq, change in _read_segment(segment):
                 if ingest_seq > stored_seqs.get(change.resource_id, -1):
                     storage.apply(change)
-        storage.finish_reading()
         return _OpenDirectory(DirectoryHandler(DirectoryService(provider), storage), storage)
 
 

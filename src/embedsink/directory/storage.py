@@ -60,9 +60,6 @@ _REFERENCE_BYTES = 512
 _TRANSIENT_ATTRIBUTES = ("password", "groups", "members")
 # The size of a member in memory: its id, and the entries of the group and of the user.
 _MEMBER_BYTES = 256
-# A deactivation that adds at most this number of bytes is accepted in a full directory. The total is limited to this
-# number for each user.
-_DEACTIVATION_BYTES = 1_024
 
 
 class DirectoryFull(SCIMException):
@@ -111,7 +108,6 @@ class DirectoryStorage(ScimStorage):
         self._groups: dict[str, set[str]] = {}  # by the id of the member
         self._index: dict[tuple[str, str, str], set[str]] = {}  # ids by type, attribute and compared value
         self._byte_count = 0
-        self._bytes_at_start = 0  # It may exceed a maximum that was lowered.
         self._last_version = 0
         self._ends_at = math.inf  # the deadline of the current request, in monotonic seconds
         self.changes: list[DirectoryChange] = []
@@ -151,10 +147,6 @@ class DirectoryStorage(ScimStorage):
         if change.deactivated_at is not None:
             self._deactivated_at[change.resource_id] = change.deactivated_at
         self._change_members(change)
-
-    def finish_reading(self) -> None:
-        """Record that `apply` has read the whole directory."""
-        self._bytes_at_start = self._byte_count
 
     def deleted_users(self) -> list[dict[str, Any]]:
         """Return the users that were deleted since the last `commit`, as they were before."""
@@ -344,16 +336,7 @@ class DirectoryStorage(ScimStorage):
         self.apply(change)
         is_too_large = byte_count < self._byte_count > self._bytes_max
         # A person who leaves must be deactivated even in a full directory.
-        is_deactivation = former is not None and inverse.deactivated_at is None and change.deactivated_at is not None
-        deactivated_bytes_max = max(self._bytes_max, self._bytes_at_start) + _DEACTIVATION_BYTES * len(
-            self._documents[USER]
-        )
-        is_permitted = (
-            is_deactivation
-            and self._byte_count - byte_count <= _DEACTIVATION_BYTES
-            and self._byte_count <= deactivated_bytes_max
-        )
-        if is_too_large and not is_permitted:
+        if is_too_large and not _only_deactivates(inverse, change):
             self.apply(inverse)
             raise DirectoryFull
         self.changes.append(change)
@@ -510,6 +493,16 @@ def _member_ids(group: Resource[Any]) -> set[str]:
 def _version_number(document: dict[str, Any]) -> int:
     """Return the number in the version of a resource, such as 12 in `W/"12"`."""
     return int(document["meta"]["version"][3:-1])
+
+
+def _only_deactivates(inverse: DirectoryChange, change: DirectoryChange) -> bool:
+    """Return whether a change deactivates a user and changes nothing else."""
+    if inverse.resource is None or change.resource is None or change.deactivated_at is None:
+        return False
+    return all(
+        inverse.resource.get(attribute) == change.resource.get(attribute)
+        for attribute in (inverse.resource.keys() | change.resource.keys()) - {"active", "meta"}
+    )
 
 
 def _wants_members(parameters: ResponseParameters[Any] | None) -> bool:
