@@ -26,7 +26,8 @@ from scim2_server.responses import ScimResponse
 from scim2_server.service import ScimService
 
 from embedsink.directory.limits import NO_MEMBER_ID, check_value_count
-from embedsink.directory.storage import GROUP, DirectoryStorage
+from embedsink.directory.resources import GROUP
+from embedsink.directory.storage import DirectoryStorage
 
 # A larger `startIndex` can't be written as JSON.
 START_INDEX_MAX = 2**53

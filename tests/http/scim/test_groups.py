@@ -10,8 +10,9 @@ import pytest
 
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import new_token
-from embedsink.directory import storage
+from embedsink.directory import search, storage
 from embedsink.directory.limits import ATTRIBUTES_MAX, BULK_OPERATIONS_MAX, SHORT_BODY_BYTES_MAX, VALUES_MAX
+from embedsink.directory.resources import Resources
 from embedsink.directory.storage import RESOURCE_BYTES_MAX
 from embedsink.ingest.records import DirectoryChange, directory_line
 from embedsink.journal.segment import trailer
@@ -240,9 +241,9 @@ def test_a_filter_compares_a_limited_number_of_references(
 ) -> None:
     group_id = scim("POST", "/Groups", {"displayName": "A", "members": values("u0", "u1", "u2")}).json()["id"]
     found_id, value = (group_id, "u0") if path == "/Groups" else ("u0", group_id)
-    resources = scim("GET", f"{path}?attributes={attribute}").json()["Resources"]
-    largest = max(len(one.get(attribute, ())) for one in resources)
-    monkeypatch.setattr(storage, "_REFERENCE_COMPARISONS_MAX", 2 * largest)
+    total = scim("GET", f"{path}?count=0").json()["totalResults"]
+    monkeypatch.setattr(Resources, "reference_count", lambda *_: 1)
+    monkeypatch.setattr(search, "REFERENCE_COMPARISONS_MAX", 2 * total)
     for count, status in ((2, 200), (3, 400)):
         comparison = " or ".join([f'value eq "{value}"'] * count)
         response = scim("GET", f"{path}?filter={attribute}[{comparison}]&attributes=id")
@@ -252,6 +253,66 @@ def test_a_filter_compares_a_limited_number_of_references(
     assert response.json()["scimType"] == "tooMany"
     many_names = " or ".join(['displayName eq "A"'] * 9)
     assert scim("GET", f"/Groups?filter={many_names}").status_code == 200
+
+
+def test_words_in_a_value_are_no_comparisons(scim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    group_id = scim("POST", "/Groups", {"displayName": "All members and or and", "members": values("u0")}).json()["id"]
+    monkeypatch.setattr(search, "REFERENCE_COMPARISONS_MAX", 0)
+    filter = 'displayName eq "All members and or and" or displayName eq "groups"'
+    assert [one["id"] for one in scim("GET", f"/Groups?filter={filter}").json()["Resources"]] == [group_id]
+
+
+@pytest.mark.parametrize("attribute", ["members", "groups"])
+def test_a_response_has_a_limited_number_of_references(
+    scim: Any, monkeypatch: pytest.MonkeyPatch, attribute: str
+) -> None:
+    user = {"userName": f"referenced by {attribute}"}
+    user_id = scim("POST", "/Users", user).json()["id"]
+    group = {"displayName": f"Of {attribute}", "members": values(user_id, "u0", "u1")}
+    group_ids = [scim("POST", "/Groups", group).json()["id"] for _ in range(3)]
+    collection, one, body = ("/Users", user_id, user) if attribute == "groups" else ("/Groups", group_ids[0], group)
+    name = next(iter(body))
+    found = f"{collection}?filter={name} eq {json.dumps(body[name])}"
+    path = f"{collection}/{one}"
+    monkeypatch.setattr(search, "RESPONSE_REFERENCES_MAX", 2)
+    for response in (
+        scim("GET", path),
+        scim("GET", found),
+        scim("GET", f"{found}&sortBy={attribute}.value&count=1"),
+        scim("GET", f"{path}?attributes={attribute}.value"),
+        scim("PUT", path, body),
+        scim("PATCH", f"{path}?attributes={attribute}", {"Operations": [{"op": "remove", "path": "externalId"}]}),
+    ):
+        assert_scim_error(response, 400)
+        assert response.json()["scimType"] == "tooMany"
+        assert f"Add excludedAttributes={attribute}." in response.json()["detail"]
+    without = f"excludedAttributes={attribute}"
+    patch = {"Operations": [{"op": "replace", "path": "externalId", "value": "x"}]}
+    assert scim("PATCH", path, patch).status_code == 204
+    assert scim("PATCH", f"{path}?attributes=externalId", patch).json()["externalId"] == "x"
+    assert scim("GET", f"{path}?{without}").json()["externalId"] == "x"
+    for query in (without, f"{without}&sortBy={attribute}.value", "attributes=externalId"):
+        assert scim("GET", f"{found}&{query}").json()["Resources"][0]["externalId"] == "x"
+    assert scim("DELETE", path).status_code == 204
+
+
+def test_large_resources_are_compared_first(scim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_ids: list[str] = []
+    read = Resources.read
+
+    def recorded(self: Resources, name: str, resource_id: str, **options: bool) -> Any:
+        read_ids.append(resource_id)
+        return read(self, name, resource_id, **options)
+
+    monkeypatch.setattr(Resources, "read", recorded)
+    response = scim("POST", "/.search", {"filter": 'members.value eq "missing"'})
+    assert (response.json()["totalResults"], read_ids[0]) == (0, "large")
+
+
+def test_the_urn_of_a_schema_requests_all_of_its_attributes(scim: Any) -> None:
+    group = scim("POST", "/Groups", {"displayName": "Urn", "members": values("u0")}).json()
+    found = scim("GET", f"/Groups/{group['id']}?attributes={SCHEMA}").json()
+    assert (found["displayName"], found["members"]) == ("Urn", group["members"])
 
 
 def test_filters_and_paths_have_a_limited_length(scim: Any) -> None:
@@ -269,7 +330,7 @@ def test_a_page_has_a_limited_size(scim: Any, monkeypatch: pytest.MonkeyPatch) -
     group = {"displayName": "x" * 256, "members": values("u0", "u1", "u2")}
     ids = [scim("POST", "/Groups", group).json()["id"] for _ in range(5)]
     assert_scim_error(scim("POST", "/Groups", group | {"displayName": "x" * 257}), 400)
-    monkeypatch.setattr(storage, "PAGE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(search, "PAGE_BYTES_MAX", 5_000)
     found, start = [], 1
     while start <= 5:
         query = f"filter=displayName eq {json.dumps(group['displayName'])}&startIndex={start}"
