@@ -185,7 +185,7 @@ def _normalize(request: "ScimRequest") -> "ScimRequest":
 
 
 def _redacted(body: bytes) -> bytes:
-    """Return a body without keys and JWTs. A body that is not UTF-8 is unchanged: the library refuses it."""
+    """Return a body without keys and JWTs. A body that is not UTF-8 is unchanged: `check_request` refuses it."""
     try:
         return redact_keys(body.decode()).encode()
     except UnicodeDecodeError:

@@ -13,8 +13,8 @@ def normalize_patch(body: bytes) -> bytes:
     """Return the body of a PATCH request in the form of RFC 7644, section 3.5.2. An invalid body is unchanged.
 
     - A manager may be the id as a text instead of an object with `value`.
-    - A name in a value without a path may be a path with a filter, which becomes an operation of its own. The library
-      would ignore it.
+    - If an operation has no path, a name in its value may be a path with a filter. It becomes a separate operation,
+      because the library ignores such names.
     - An entry of a list may have members that are null, such as `{"$ref": null, "value": "12"}`.
     """
     try:
@@ -48,7 +48,8 @@ def _operations_name(request: dict[str, Any]) -> str:
 def _normalize_operations(patch: dict[str, Any]) -> dict[str, Any]:
     """Return a PATCH in the form of the RFC."""
     name = _operations_name(patch)
-    return patch | {name: [one for operation in patch[name] for one in _split(_normalize(operation))]}
+    operations = [{key.lower(): value for key, value in operation.items()} for operation in patch[name]]
+    return patch | {name: [one for operation in operations for one in _split(_normalize(operation))]}
 
 
 def _normalize(operation: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from scim2_models import (
     InvalidValueException,
     PatchOp,
     PatchOperation,
+    Path,
     Resource,
     ResourceType,
     SCIMException,
@@ -111,7 +112,7 @@ def _split_operations(
         if not is_group:
             others.append(operation)
         elif path.lower() not in ("", _SCHEMA):
-            (on_members if _is_on_members(path) else others).append(operation)
+            (on_members if _names_members(operation.path) else others).append(operation)
         elif not isinstance(operation.value, dict):
             others.append(operation)
         else:
@@ -125,6 +126,13 @@ def _split_operations(
                 if _is_members(name)
             ]
     return on_members, others
+
+
+def _names_members(path: Path[Any] | None) -> bool:
+    """Return whether a path begins with the attribute `members` of the schema of groups."""
+    if path is None or [part.lower() for part in path.parts[:1]] != [_MEMBERS]:
+        return False
+    return path.schema is None or path.schema.lower() == _SCHEMA
 
 
 def _flattened(value: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -141,15 +149,15 @@ def _is_members(name: str) -> bool:
     Raises:
         InvalidPathException: the name is a path into the members.
     """
-    if _is_on_members(name) and name.lower().removeprefix(f"{_SCHEMA}:") != _MEMBERS:
+    try:
+        path = Path[Any](name)
+    except InvalidPathException:
+        return False  # The library ignores or refuses the name.
+    if not _names_members(path):
+        return False
+    if len(path.parts) > 1 or path.value_filter is not None:
         raise _unsupported(name)
-    return _is_on_members(name)
-
-
-def _is_on_members(path: str) -> bool:
-    """Return whether a path begins with the attribute `members` of the schema of groups."""
-    name = path.lower().strip().removeprefix(f"{_SCHEMA}:")
-    return name == _MEMBERS or name.startswith((f"{_MEMBERS}.", f"{_MEMBERS}[", f"{_MEMBERS} "))
+    return True
 
 
 def _apply(operation: PatchOperation[Any], members: set[str]) -> None:

@@ -23,7 +23,7 @@ BULK_OPERATIONS_MAX = 100
 URNS_MAX = 1_000
 # A response takes time for each requested attribute of each resource.
 ATTRIBUTES_MAX = 100
-# A filter or a path takes time for each comparison and each value that it is compared with.
+# A comparison of a filter or a path takes time for each value.
 TEXT_CHARACTERS_MAX = 1_000
 # The library builds an object of each value, and a PATCH compares each value that it adds or removes with each stored
 # value of the attribute. Members are not compared.
@@ -54,13 +54,14 @@ def check_request(request: ScimRequest) -> None:
         detail = f"The body has more than {SHORT_BODY_BYTES_MAX:,} bytes. Send it in parts."
         raise PayloadTooLargeException(detail=detail)
     for name, value in request.query.items():
-        _check_member(name, value.split(",") if name.lower() in _ATTRIBUTE_LISTS else value)
+        _check_member(name, value)
     if not request.body:
         return
     try:
         body = orjson.loads(request.body)
     except ValueError:
-        raise InvalidSyntaxException(detail="The body is not JSON. Send JSON (RFC 8259).") from None
+        detail = "The body is not JSON, or has a number or a text that is out of range. Send JSON (RFC 8259)."
+        raise InvalidSyntaxException(detail=detail) from None
     if endpoint == "bulk" and isinstance(body, dict):
         _check_bulk_operations(body)
     urn_count = 0
@@ -101,15 +102,19 @@ def _members(body: Any) -> Iterator[tuple[str, Any]]:
 
 def _check_member(name: str, value: Any) -> None:
     """Check a parameter of a query, or a member of a body."""
-    lower_name = name.lower()
+    # The library accepts the names of its Python attributes too, such as excluded_attributes.
+    lower_name = name.lower().replace("_", "")
     if len(name) > TEXT_CHARACTERS_MAX:
         raise _too_long_error("path")
     if lower_name in _LIMITED_TEXTS and isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
         raise _too_long_error(lower_name)
-    if lower_name in _ATTRIBUTE_LISTS and isinstance(value, list):
-        if len(value) > ATTRIBUTES_MAX:
+    if lower_name in _ATTRIBUTE_LISTS:
+        # The library splits texts at commas.
+        texts = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
+        paths = [path for text in texts for path in text.split(",")]
+        if len(paths) > ATTRIBUTES_MAX:
             raise InvalidValueException(detail=f"A request can name at most {ATTRIBUTES_MAX} attributes. Name fewer.")
-        if any(isinstance(one, str) and len(one) > TEXT_CHARACTERS_MAX for one in value):
+        if any(len(path) > TEXT_CHARACTERS_MAX for path in paths):
             raise _too_long_error("path")
 
 

@@ -182,5 +182,11 @@ def test_a_version_is_required_by_if_match(server: Server) -> None:
     assert server.request("PUT", path, key=key, json=change, headers={"if-match": tag}).status_code == 200
     stale = server.request("PUT", path, key=key, json=change | {"title": "x"}, headers={"if-match": tag})
     assert_scim_error(stale, 412)
+    patch = {"Operations": [{"op": "replace", "path": "title", "value": "x"}]}
+    for method, body in (("PATCH", patch), ("DELETE", None)):
+        assert_scim_error(server.request(method, path, key=key, json=body, headers={"if-match": tag}), 412)
+        operation = {"method": method, "path": path.removeprefix("/api/scim/v2"), "version": tag, "data": body}
+        bulk = server.request("POST", "/api/scim/v2/Bulk", key=key, json={"Operations": [operation]})
+        assert [one["status"] for one in bulk.json()["Operations"]] == ["412"], bulk.text
     assert server.request("GET", path, key=key).json()["title"] == "Analyst"
     assert server.request("DELETE", path, key=key).status_code == 204
