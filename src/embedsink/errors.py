@@ -49,7 +49,7 @@ _ESCAPE_START = re.compile(r"\\u[0-9a-fA-F]{3}")
 _JWT_HEADER_CHARACTERS_MIN = 16
 _JWT_HEADER_CHARACTERS_MAX = 8_192
 _JWT_HEADER_START = re.compile(rb'\{[ \t\r\n]*"[ -~\t\r\n]*')
-# A header has one mark, and others only by chance. Decoding a text at each mark would take quadratic time.
+# A header contains one mark; further marks are coincidences. Decoding a text at each mark would take quadratic time.
 _JWT_HEADERS_DECODED_MAX = 8
 _JWT_HEADER = re.compile(r"[0-9A-Za-z_-]++")
 # The payload and the signature of a JWT (RFC 7515, section 3.1). The quantifiers don't backtrack.

@@ -35,7 +35,7 @@ def run_in_daemon_thread(call: Callable[[], T], *, name: str) -> asyncio.Future[
 
 
 def _as_exception(error: BaseException) -> Exception:
-    """Return an error that a future can raise. It refuses StopIteration, and SystemExit would end the event loop."""
+    """Return an error that a future can raise. A future refuses StopIteration. SystemExit would end the event loop."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     exception = RuntimeError(f"{type(error).__name__}: {error}")
