@@ -247,6 +247,7 @@ def test_a_filter_compares_a_limited_number_of_references(
     group_id = scim("POST", "/Groups", {"displayName": "A", "members": values("u0", "u1", "u2")}).json()["id"]
     found_id, value = (group_id, "u0") if path == "/Groups" else ("u0", group_id)
     total = scim("GET", f"{path}?count=0").json()["totalResults"]
+    monkeypatch.setattr(storage, "REQUEST_S_MAX", 60.0)
     monkeypatch.setattr(Resources, "reference_count", lambda *_: 1)
     monkeypatch.setattr(search, "REFERENCE_COMPARISONS_MAX", 2 * total)
     for count, status in ((2, 200), (3, 400)):
