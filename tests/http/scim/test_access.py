@@ -1,7 +1,8 @@
 """Who may use the SCIM API, and the format of its errors (spec 5.4, RFC 7644, section 3.12)."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.issuer import Issuer, running_issuer
 from tests.support.stores import make_folder
 
 ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 USERS = "/api/scim/v2/Users"
 
 
@@ -50,6 +52,36 @@ def test_both_schemes_of_authorization_are_accepted(server: Server) -> None:
         for scheme in ("Bearer", "bearer", "Api-Key", "api-key"):
             assert users(server, f"{scheme} {key}").status_code == 200
     assert server.request("GET", "/api/v1/reports", headers={"authorization": f"Api-Key {key}"}).status_code == 401
+
+
+def test_a_key_that_is_revoked_while_its_request_waits_changes_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = server.key("scim")
+    waiting_slot = server.engine.limiters.directory.slot
+
+    @asynccontextmanager
+    async def slow_slot(key_id: str) -> AsyncIterator[None]:
+        async with waiting_slot(key_id):
+            server.revoke(key)
+            yield
+
+    monkeypatch.setattr(server.engine.limiters.directory, "slot", slow_slot)
+    created = server.request("POST", USERS, key=key, json={"schemas": [USER], "userName": "waiting"})
+    assert_scim_error(created, 401)
+    monkeypatch.undo()
+    found = users(server, f"Bearer {server.key('scim')}", params={"filter": 'userName eq "waiting"'})
+    assert found.json()["totalResults"] == 0
+
+
+@pytest.mark.parametrize("ending", ["%0D%0A", "%0A", "%09"])
+def test_a_path_with_a_control_character_does_not_exist(server: Server, ending: str) -> None:
+    key = server.key("scim")
+    created = server.request("POST", USERS, key=key, json={"schemas": [USER], "userName": f"path {ending}"})
+    path = f"{USERS}/{created.json()['id']}"
+    for method in ("GET", "DELETE"):
+        assert_scim_error(server.request(method, path + ending, key=key), 404)
+    assert server.request("DELETE", path, key=key).status_code == 204
 
 
 def test_an_access_token_needs_the_scope(server: Server, issuer: Issuer) -> None:

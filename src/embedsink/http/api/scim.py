@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
+from embedsink.errors import Refused
 from embedsink.http.authentication import check_unlimited, require_scim_key
 from embedsink.http.base_url import base_url_of
 from embedsink.http.client_address import client_address
@@ -28,11 +29,13 @@ from embedsink.http.openapi.parts import TEXT, Schema, ref
 from embedsink.http.problems import SCIM_MEDIA_TYPE, SCIM_PREFIX
 from embedsink.http.rate_limiter import Sender
 from embedsink.http.security_headers import NO_STORE
+from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
 if TYPE_CHECKING:
     from embedsink.auth.login_provider import LoginProvider
 
+_SPACE = 0x20
 _MEDIA_TYPES = (SCIM_MEDIA_TYPE, "application/json")
 
 
@@ -40,11 +43,15 @@ async def scim(request: Request) -> Response:
     """Answer a request to the directory. A change is durable before the response."""
     key = require_scim_key(request)
     check_unlimited(key, "directory: belongs to all deployments and tenants")
+    if any(ord(character) < _SPACE for character in request.scope["path"]):
+        # The library would ignore a line break after an id.
+        raise Refused(Reason.NOT_FOUND, "path: contains a control character. Correct the URL.")
     admission: Admission = request.state.admission
     body, encoding = await admission.read_body(request, Sender(client_address(request.scope), key.key_id))
     decode = partial(admission.bodies.decode, body, encoding=encoding)
     engine: Engine = request.state.engine
     async with engine.limiters.directory.slot(key.key_id):
+        require_scim_key(request)  # The key may have been revoked during the wait.
         content = await run_in_threadpool(decode)
         from scim2_server.requests import ScimRequest
 
