@@ -23,7 +23,7 @@ join loaded_segment as ledger
         and split_part(ledger.segment, '-', 1)::bigint
 group by ledger.segment;
 
--- Up to 10 long texts of each person that no other event contains. Afterwards, the files are searched for them.
+-- Up to 3 long texts of each person that no other event contains. Afterwards, the files are searched for them.
 create or replace temp table erased_text as
 with candidate as (
     select person, text
@@ -57,7 +57,7 @@ where text not in (
     )
     where text is not null
 )
-qualify row_number() over (partition by person order by length(text) desc, text) <= 10
+qualify row_number() over (partition by person order by length(text) desc, text) <= 3
 union all
 select erased_envelope.person, min(session)
 from erased_envelope

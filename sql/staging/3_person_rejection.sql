@@ -11,16 +11,27 @@ rejection as (
     from quarantine
     left join rest using (quarantine_id)
 ),
+rejection_with_text as (
+    select
+        *,
+        -- Input in base64 has NULs and bytes that are not ASCII. DuckDB shows them, and quotation marks, as \x and two digits.
+        if(
+            raw_encoding = 'base64',
+            replace(replace(replace(try(from_base64(raw))::varchar, '\x00', ''), '\x22', '"'), '\x5C', '\'),
+            raw
+        ) as text
+    from rejection
+),
 rejection_with_names as (
     select
         *,
         list_transform(
-            regexp_extract_all(raw, '"viewer"\s*:\s*("(?:[^"\\]|\\.)*")', 1),
+            regexp_extract_all(text, '"viewer"\s*:\s*("(?:[^"\\]|\\.)*")', 1),
             lambda name: try_cast(name as json) ->> '$'
         ) as viewers_in_raw,
-        try_cast(try_cast(raw as json) ->> '$.context.deployment' as bigint) as deployment_in_raw,
-        try_cast(raw as json) ->> '$.context.tenant' as tenant_in_raw
-    from rejection
+        try_cast(try_cast(text as json) ->> '$.context.deployment' as bigint) as deployment_in_raw,
+        try_cast(text as json) ->> '$.context.tenant' as tenant_in_raw
+    from rejection_with_text
 )
 select
     rejection.quarantine_id,

@@ -275,9 +275,11 @@ class Engine:
     async def _erase_deleted_users(self, users: list[dict[str, Any]]) -> None:
         """Request the erasure of people whom the identity provider deletes."""
         attribute = self.settings.viewer_attribute
-        for viewer in filter(None, (viewer_of(user, attribute) for user in users)):
-            await self.audit.record(Entry(action=Action.ERASURE, actor=SERVER, via=Via.SERVER, target="erasures"))
-            await self.erasures.request(Person(viewer), key_id=None)
+        for user in users:
+            viewer = viewer_of(user, attribute)
+            if viewer:
+                await self.audit.record(Entry(action=Action.ERASURE, actor=SERVER, via=Via.SERVER, target="erasures"))
+                await self.erasures.request(Person(viewer), key_id=None, deleted_user=user)
 
     def _create_loader(self) -> Loader:
         # The journal is opened after the loader is created, so the lambdas read `self.journal` when they are called.

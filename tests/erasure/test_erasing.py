@@ -137,6 +137,8 @@ def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
     assert (refused.status, refused.json()["reason"]) == (403, "out_of_scope")
     certificate = erase(server, limited)
     assert (certificate["deployments"], certificate["removed"]["events"]) == ([2], 1)
+    assert "searchedFiles" not in certificate  # The names of files are not in its scope.
+    assert (certificate["searchedFileCount"] > 0, certificate["foundFileCount"]) == (True, 0)
     assert [row["session"] for row in reported(server)] == ["s1"]
     assert server.post(delivery(ANN, "s3", view(), deployment=2), key=ingest).status == 422
     assert server.post(delivery(ANN, "s3", view(), deployment=1), key=ingest).status == 202
@@ -274,7 +276,9 @@ def test_a_user_who_is_deleted_over_scim_is_erased(tmp_path: Path) -> None:
         [erasure] = server.get(ERASURES, key=admin).json()
         path = f"{ERASURES}/{erasure['id']}"
         wait_until(lambda: server.get(path, key=admin).json()["status"] == "finished", description="it is finished")
-        assert server.get(path, key=admin).json()["removed"]["events"] == 1
+        certificate = server.get(path, key=admin).json()
+        assert (certificate["removed"]["events"], certificate["removed"]["directoryUsers"]) == (1, 1)
+        assert certificate["searchedTextCount"] == 2
         assert files_with(server.data, "e-42-Xq7", ANN) == set()
         assert rows_with(server.data, "e-42-Xq7", ANN) == []
 
@@ -324,3 +328,84 @@ def test_texts_of_others_are_not_found(server: RunningServer) -> None:
     assert erase(server)["foundIn"] == [{"path": "dashboards/own.txt", "textCount": 1}]
     assert erase(server, viewer="viewer-7")["foundIn"] == []
     assert erase(server, viewer="viewer-77")["foundIn"] == [{"path": "dashboards/own.txt", "textCount": 1}]
+
+
+def test_rejections_in_base64_are_erased(server: RunningServer) -> None:
+    ingest, read = server.key(), server.key("read")
+    body = f'{{"context": {{"viewer": "{ANN}"}}, "events": [{{"x": "'.encode()
+    for end in (b"\xff", b"\0"):
+        assert server.post(body + end, key=ingest).status == 400
+    assert server.post(body.decode().encode("utf-16"), key=ingest).status == 400
+    wait_until(lambda: len(server.get("/api/v1/quarantine", key=read).json()) == 3, description="they are loaded")
+    assert erase(server)["removed"]["rejections"] == 3
+    assert server.get("/api/v1/quarantine", key=read).json() == []
+
+
+def test_lines_of_any_shape_in_damaged_stop_no_erasure(server: RunningServer) -> None:
+    records: list[Any] = [
+        {"kind": "quarantined", "raw": "abc", "raw_encoding": "base64"},
+        {"context": [1]},
+        {"context": {"viewer": ["x"], "session": ["s"]}},
+        {"context": {"deployment": [1], "viewer": ANN}},
+        {"raw": 7},
+        [ANN],
+        7,
+    ]
+    content = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    (server.data / "damaged" / "000000000001-1a2b3c4d-9.ndjson").write_bytes(content)
+    assert erase(server)["removed"]["damagedLines"] == 2
+    [path] = (server.data / "damaged").iterdir()
+    assert ANN.encode() not in path.read_bytes()
+
+
+def test_drafts_of_a_killed_process_are_deleted(tmp_path: Path) -> None:
+    data = make_folder(tmp_path / "data").path
+    (data / "erasures").mkdir()
+    draft = data / "erasures" / "019ab9f0-6a00-7c4e-8000-000000000000.json.new"
+    draft.write_text(ANN)
+    with running_server(data) as server:
+        assert not draft.exists()
+        assert server.get(ERASURES, key=server.key("admin")).json() == []
+
+
+def test_rows_that_a_rebuild_brings_back_are_erased_again(tmp_path: Path) -> None:
+    """Between the copy of the store and the next snapshots, the former snapshot still has the rows."""
+    injected = """
+import embedsink.erasure.erasures as erasures
+erasures.RETRY_AFTER_S = 0.2
+publish = erasures.Erasures._publish
+rebuilt = []
+def rebuild(loader):
+    loader._publisher.reset()
+    loader._store.close()
+    loader._rebuild("is damaged")
+async def publish_after_rebuild(self):
+    if not rebuilt:
+        rebuilt.append(True)
+        await self._in_loader(lambda: rebuild(self._loader))
+    await publish(self)
+erasures.Erasures._publish = publish_after_rebuild
+"""
+    with running_server(tmp_path / "data", injected=injected, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        assert server.post(delivery(ANN, "session-ann-Xq7", view()), key=server.key()).status == 202
+        wait_for_snapshot(server, 1)
+        wait_until(lambda: rows_with(server.data, ANN) != [], description="the snapshot has the events")
+        certificate = erase(server)
+        assert (certificate["removed"]["events"], certificate["foundIn"]) == (1, [])
+        assert rows_with(server.data, ANN) == []
+        assert b"rows of the person again" in server.log.read_bytes()
+
+
+def test_a_command_ends_when_the_erasure_cannot_continue(tmp_path: Path) -> None:
+    data = make_folder(tmp_path / "data").path
+    (data / "damaged").mkdir(exist_ok=True)
+    script = (
+        "import embedsink.store.database as database; database.free_bytes = lambda path: 10;"
+        f"import sys; sys.argv = ['embedsink', 'erase', '--viewer', 'ann', '--data', {str(data)!r}];"
+        "from embedsink.cli.app import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 1
+    assert "needs" in result.stderr
+    assert "The request is stored." in result.stderr
+    assert json.loads(run("erase", "--viewer", "bob", "--data", str(data)).stdout)["status"] == "finished"

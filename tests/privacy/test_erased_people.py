@@ -43,9 +43,10 @@ def test_an_erased_delivery_keeps_only_its_deployment_and_tenant(preset: str | N
         assert delivery.context == {"deployment": 2}
         assert delivery.accepted == []
         assert [one.index for one in delivery.rejected] == [0, 1, 2]
-        assert [one.reason for one in delivery.rejected][::2] == [Reason.ERASED] * 2
+        assert [one.reason for one in delivery.rejected] == [Reason.ERASED] * 3
         assert [one.raw for one in delivery.rejected] == [b""] * 3
         assert all(one.omitted_bytes > 0 for one in delivery.rejected)
+        assert {one.detail for one in delivery.rejected} == {delivery.rejected[0].detail}
         assert "ann" not in delivery.rejected[0].detail
 
 
@@ -92,9 +93,23 @@ def test_a_rejection_that_names_the_person_loses_its_content() -> None:
     assert parsed.context == {}
     [rejection] = privacy().reject_erased(parsed).rejected
     assert (rejection.raw, rejection.reason) == (b"", parsed.rejected[0].reason)
+    assert "ann" not in rejection.detail
     unreadable = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", b'{"context": {"viewer" : "\\u0061nn"')
     assert privacy().redact_unreadable(unreadable).raw == b""
     assert privacy("bob").redact_unreadable(unreadable).raw == unreadable.raw
+    utf_16 = Rejection(None, Reason.NOT_UTF8, "body: is not UTF-8.", '{"viewer": "ann"}'.encode("utf-16"))
+    assert privacy().redact_unreadable(utf_16).raw == b""
+
+
+def test_a_limited_erasure_empties_only_rejections_that_name_its_limits() -> None:
+    limited = privacy(deployments={2})
+    for deployment, is_emptied in ((2, True), (3, False)):
+        parsed = parse({"type": 1, "viewer": "ann"}, deployment=deployment)
+        assert (limited.reject_erased(parsed).rejected[0].raw == b"") is is_emptied
+        parsed = parse(view(), viewer="ann", page=7, deployment=deployment)  # The context is invalid.
+        assert (limited.reject_erased(parsed).rejected[0].raw == b"") is is_emptied
+    nameless = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", b'{"viewer": "ann"')
+    assert limited.redact_unreadable(nameless).raw == nameless.raw
 
 
 def test_viewers_are_found_in_damaged_json() -> None:

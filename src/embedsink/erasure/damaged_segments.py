@@ -2,7 +2,8 @@
 
 import base64
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from embedsink.durable_files import sync_folder, write_durably
 from embedsink.erasure.search_files import patterns_of
 from embedsink.journal.segment import SEALED, sealed_bytes_of, trailer
 from embedsink.loader.damage import is_segment_or_part
-from embedsink.privacy.erased_people import viewers_in
+from embedsink.privacy.erased_people import context_in, viewers_in
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 
@@ -45,56 +46,63 @@ def lines_of_person(person: Person, privacy: Privacy) -> SelectLines:
     """Return a function that selects the journal lines of a person."""
     viewers = frozenset(privacy.stored_forms("viewer", person.viewer))
     tenants = None if person.tenants is None else frozenset(privacy.stored_tenants(sorted(person.tenants)))
-    # A line that is not JSON is removed if it has the viewer as a text of its own.
     patterns = [pattern for viewer in viewers for pattern in patterns_of(viewer)]
 
-    def is_in_scope(context: dict[str, Any]) -> bool:
+    def is_in_scope(context: Mapping[str, Any]) -> bool:
         return (person.deployments is None or context.get("deployment") in person.deployments) and (
             tenants is None or context.get("tenant") in tenants
         )
 
-    def names_person(line: bytes, record: dict[str, Any] | None) -> bool:
-        if record is None:
-            return any(pattern in line for pattern in patterns)
-        if record.get("kind") == "directory":
+    def names_person(line: bytes, record: _Record | None) -> bool:
+        if record is None or record.is_directory:
+            # It may have the viewer anywhere, and names no deployment and no tenant.
             return not person.is_limited and any(pattern in line for pattern in patterns)
-        context = record.get("context") or {}
-        raw = record.get("raw") or ""
-        content = base64.b64decode(raw) if record.get("raw_encoding") == "base64" else raw.encode()
-        return is_in_scope(context) and (
-            context.get("viewer") in viewers or not viewers.isdisjoint(viewers_in(content))
+        return (record.viewer in viewers and is_in_scope(record.context)) or (
+            not viewers.isdisjoint(viewers_in(record.raw)) and is_in_scope({**context_in(record.raw), **record.context})
         )
 
     def select(lines: Sequence[bytes]) -> set[int]:
         records = [_record_of(line) for line in lines]
         selected = {index for index, record in enumerate(records) if names_person(lines[index], record)}
         # The other lines of the person's sessions name no viewer.
-        own, shared = set(), set()
-        for index, record in enumerate(records):
-            session = _session_of(record)
-            if index in selected:
-                own.add(session)
-            elif record is not None and (record.get("context") or {}).get("viewer") is not None:
-                shared.add(session)
-        own_sessions = own - shared - {None}
-        return selected | {index for index, record in enumerate(records) if _session_of(record) in own_sessions}
+        sessions = {record.session for index, record in enumerate(records) if record and index in selected}
+        shared = {
+            record.session for index, record in enumerate(records) if record and record.viewer and index not in selected
+        }
+        own_sessions = sessions - shared - {None}
+        return selected | {index for index, record in enumerate(records) if record and record.session in own_sessions}
 
     return select
 
 
-def _record_of(line: bytes) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A journal line: its context, the rejected input, and the key id and the session; None without a session."""
+
+    is_directory: bool
+    context: dict[str, Any]
+    viewer: str | None
+    raw: bytes
+    session: tuple[str, str] | None
+
+
+def _record_of(line: bytes) -> _Record | None:
     """Return the record in a journal line; None if the line is damaged."""
     try:
-        record = orjson.loads(line)
-    except ValueError:
+        members = orjson.loads(line)
+        context = members.get("context") or {}
+        viewer, session = context.get("viewer"), context.get("session")
+        hash((viewer, session, context.get("deployment"), context.get("tenant")))  # A list raises TypeError.
+        raw = (members.get("raw") or "").encode()
+        return _Record(
+            is_directory=members.get("kind") == "directory",
+            context=context,
+            viewer=viewer,
+            raw=base64.b64decode(raw) if members.get("raw_encoding") == "base64" else raw,
+            session=None if session is None else (str(members.get("key_id")), session),
+        )
+    except (ValueError, AttributeError, TypeError):
         return None
-    return record if isinstance(record, dict) else None
-
-
-def _session_of(record: dict[str, Any] | None) -> tuple[str, str] | None:
-    """Return the key id and the session of a record; None if it has no session."""
-    session = None if record is None else (record.get("context") or {}).get("session")
-    return None if record is None or session is None else (str(record.get("key_id")), session)
 
 
 def _remove_from(path: Path, select: SelectLines) -> int:

@@ -7,6 +7,7 @@ Each step can be repeated, so an erasure that a kill interrupts begins again at 
 """
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import orjson
@@ -25,7 +26,7 @@ from embedsink.directory.directory import Directory
 from embedsink.erasure import search_files
 from embedsink.erasure.damaged_segments import lines_of_person, remove_lines
 from embedsink.erasure.request import Erasure, ErasureFolder, Result
-from embedsink.erasure.search_files import patterns_of, quoted_patterns_of
+from embedsink.erasure.search_files import SearchedFile
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.journal.writer import Journal
 from embedsink.key_scope import EVERYTHING
@@ -53,14 +54,6 @@ _DAY_MS = 86_400_000
 _KINDS = ("events", "actions", "rejections", "losses", "directoryUsers", "damagedLines")
 # The attributes of a user of the directory that identify a person.
 _IDENTIFYING = ("userName", "externalId", "displayName")
-
-
-class _SearchedFile(NamedTuple):
-    """A file that was searched: its path, its size in bytes, and the texts of erased people that it still has."""
-
-    path: str
-    byte_count: int
-    texts: frozenset[str]
 
 
 class Erasures:
@@ -104,8 +97,10 @@ class Erasures:
         self._on_erased_people = on_erased_people
         self._on_finished = on_finished
         self._files = ErasureFolder(folder.erasures)
+        self._files.delete_drafts()
         self._erasures = {erasure.id: erasure for erasure in self._files.read()}
         self._blocking: set[str] = set()  # the ids of the erasures whose people are blocked
+        self._failure: str | None = None  # why the last attempt failed
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -128,12 +123,15 @@ class Erasures:
         """Return all requests, the newest first."""
         return list(reversed(self._erasures.values()))
 
-    async def request(self, person: Person, *, key_id: str | None) -> Erasure:
+    async def request(
+        self, person: Person, *, key_id: str | None, deleted_user: dict[str, Any] | None = None
+    ) -> Erasure:
         """Store a request durably, and begin to reject the person's deliveries.
 
         Args:
             person: the person.
             key_id: the id of the key that requests it; None for a command and for the directory.
+            deleted_user: the user whose deletion from the directory is the request.
 
         Raises:
             Unavailable: too many requests are pending (`overloaded`), or the request can't be written (`storage_low`).
@@ -144,6 +142,8 @@ class Erasures:
         try:
             salt = await run_in_daemon_thread(self._files.salt, name="erasures")
             erasure = self._create(person, salt, key_id)
+            if deleted_user is not None:
+                erasure = erasure.with_removed({"directoryUsers": 1}, _texts_of(deleted_user))
             await run_in_daemon_thread(partial(self._files.write, erasure), name="erasures")
         except OSError as error:
             detail = f"erasures: {error.strerror}. Free space on the disk, then retry."
@@ -154,8 +154,15 @@ class Erasures:
         return erasure
 
     async def wait_until_finished(self, erasure_id: str) -> Erasure:
-        """Return a request when it is finished."""
-        await _until(lambda: self._erasures[erasure_id].result is not None)
+        """Return a request when it is finished.
+
+        Raises:
+            Unavailable: the erasure can't continue now. The request remains.
+        """
+        await _until(lambda: self._erasures[erasure_id].result is not None or self._failure is not None)
+        if self._failure is not None:
+            detail = f"{self._failure}. The request is stored. The next start of the server continues with it."
+            raise Unavailable(Reason.NOT_READY, detail)
         return self._erasures[erasure_id]
 
     async def wait_until_loaded(self) -> None:
@@ -211,9 +218,11 @@ class Erasures:
                 await self._expire()
                 if pending := self._pending()[:PEOPLE_AT_ONCE]:
                     await self._erase(pending)
+                    self._failure = None
                     continue
             except (EmbedsinkError, OSError) as error:
-                detail = f"{error}. The erasure is retried in {RETRY_AFTER_S:g} s"
+                self._failure = str(error).removesuffix(".")
+                detail = f"{self._failure}. The erasure is retried in {RETRY_AFTER_S:g} s"
                 log.warning("erasure_delayed", extra={"detail": detail})
                 await asyncio.sleep(RETRY_AFTER_S)
                 continue
@@ -262,7 +271,7 @@ class Erasures:
             clean = partial(remove_lines, self._folder.damaged, select)
             count = await run_in_daemon_thread(clean, name="erasures")
             self._erasures[erasure_id] = self._erasures[erasure_id].with_removed({"damagedLines": count}, ())
-        await self._finish(ids)
+        await self._finish(ids, people)
 
     async def _delete_from_directory(self, erasure_id: str, person: Person) -> None:
         """Delete the users of the directory who are the person. They belong to no deployment and no tenant."""
@@ -305,8 +314,25 @@ class Erasures:
         await self._in_loader(self._loader.erasure.request_snapshot)
         await _until(lambda: status.snapshot_count > count)
 
-    async def _finish(self, ids: Sequence[str]) -> None:
-        """Search all files for the people, and write the certificates."""
+    def _check_erased(self, people: Sequence[Person]) -> None:
+        """Check that the store has no rows of people. A rebuild from a former snapshot brings them back.
+
+        Raises:
+            Unavailable: it has rows of them.
+        """
+        for person in people:
+            with self._store.reader(person.variables(self._privacy)) as reader:
+                if any(count_rows(reader).values()):
+                    raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
+
+    async def _finish(self, ids: Sequence[str], people: Sequence[Person]) -> None:
+        """Check that nothing remains, search all files for the people, and write the certificates.
+
+        Raises:
+            Unavailable: rows remain, or the store can't be read now.
+            OSError: the search has failed, or a certificate can't be written.
+        """
+        await run_in_daemon_thread(partial(self._check_erased, people), name="erasures")
         texts = {}
         for erasure_id in ids:
             erasure = self._erasures[erasure_id]
@@ -315,13 +341,13 @@ class Erasures:
             is_limited = erasure.person is not None and erasure.person.is_limited
             texts[erasure_id] = erasure.texts if is_limited else [*dict.fromkeys([*viewers, *erasure.texts])]
         all_texts = list(dict.fromkeys(text for ones in texts.values() for text in ones))
-        files = await run_in_daemon_thread(partial(self._search, all_texts), name="erasures")
+        files = await self._search(all_texts)
         for erasure_id, own_texts in texts.items():
-            found = {file.path: len(file.texts.intersection(own_texts)) for file in files}
+            found = {file.path: len(remaining.intersection(own_texts)) for file, remaining in files}
             result = Result(
                 finished_at=time.time_ns() // 1_000_000,
                 text_count=len(own_texts),
-                searched={file.path: file.byte_count for file in files},
+                searched={file.path: file.byte_count for file, _ in files},
                 found={path: count for path, count in found.items() if count},
             )
             finished = self._erasures[erasure_id].finished(result)
@@ -331,8 +357,8 @@ class Erasures:
             )
             await self._on_finished(finished)
 
-    def _search(self, texts: Sequence[str]) -> list["_SearchedFile"]:
-        """Search all files of the data folder for texts.
+    async def _search(self, texts: Sequence[str]) -> list[tuple[SearchedFile, set[str]]]:
+        """Search all files of the data folder for texts. Return each file with the texts that it still has.
 
         Of a text that other people's rows contain too, only occurrences as a whole text in JSON count. Databases have
         no quotation marks, but the rows in them are known.
@@ -341,23 +367,19 @@ class Erasures:
             OSError: the search has failed.
             Unavailable: the store can't be read now.
         """
-        # First the patterns of all texts, then those with quotation marks.
-        files = _search_files(self._folder, [*map(patterns_of, texts), *map(quoted_patterns_of, texts)])
-        found = {texts[number] for _, _, numbers in files for number in numbers if number < len(texts)}
-        shared: set[str] = set()
-        if found:
-            with self._store.reader({**EVERYTHING.variables(), "texts": sorted(found)}) as reader:
-                shared = {row["text"] for row in reader.dicts("shared_text")}
+        files = await _search_files(self._folder, texts)
+        found = sorted({texts[number] for file in files for number in file.found})
+        shared = await run_in_daemon_thread(partial(self._read_shared, found), name="erasures") if found else set()
         searched = []
-        for path, size, numbers in files:
-            is_database = ".duckdb" in path
-            remaining = {
-                text
-                for number, text in enumerate(texts)
-                if number in numbers and (text not in shared or (not is_database and number + len(texts) in numbers))
-            }
-            searched.append(_SearchedFile(path, size, frozenset(remaining)))
+        for file in files:
+            whole = set() if ".duckdb" in file.path else {texts[number] for number in file.quoted}
+            searched.append((file, ({texts[number] for number in file.found} - shared) | whole))
         return searched
+
+    def _read_shared(self, texts: list[str]) -> set[str]:
+        """Return the texts that stored rows contain."""
+        with self._store.reader({**EVERYTHING.variables(), "texts": texts}) as reader:
+            return {row["text"] for row in reader.dicts("shared_text")}
 
     async def _save(self, erasure: Erasure) -> None:
         """Write a request durably."""
@@ -395,17 +417,22 @@ def _texts_of(user: dict[str, Any]) -> Iterable[str]:
             yield str(email["value"])
 
 
-def _search_files(folder: DataFolder, patterns: Sequence[Sequence[bytes]]) -> list[tuple[str, int, list[int]]]:
-    """Search all files of a data folder in a child process. Return what `search_files.search` returns.
+async def _search_files(folder: DataFolder, texts: Sequence[str]) -> list[SearchedFile]:
+    """Search all files of a data folder in a child process, which ends with this call.
 
     Raises:
         OSError: the search has failed.
     """
     # -P: don't import modules from the working directory.
     command = [sys.executable, "-P", "-m", search_files.__name__, str(folder.path)]
-    encoded = orjson.dumps([[pattern.hex() for pattern in forms] for forms in patterns])
-    child = subprocess.run(command, input=encoded, capture_output=True, check=False)
+    pipe = subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        output, errors = await child.communicate(json.dumps(texts).encode())
+    finally:
+        if child.returncode is None:
+            child.kill()
     if child.returncode:
-        error_lines = child.stderr.decode(errors="replace").strip().splitlines()
+        error_lines = errors.decode(errors="replace").strip().splitlines()
         raise OSError(f"searching {folder.path}: {error_lines[-1] if error_lines else 'its process was killed'}")
-    return [(path, size, numbers) for path, size, numbers in orjson.loads(child.stdout)]
+    return [SearchedFile(*file) for file in orjson.loads(output)]

@@ -21,6 +21,7 @@ from embedsink.privacy.erased_people import ErasedPerson, person_from_json, pers
 from embedsink.privacy.person import Person
 
 _NAME = re.compile(r"[0-9a-f-]{36}\.json")
+_DRAFT_SUFFIX = ".new"
 _SALT_BYTES = 32
 
 
@@ -80,8 +81,12 @@ class Erasure:
         """Return the finished request, which no longer names the person."""
         return replace(self, person=None, texts=[], result=result)
 
-    def certificate(self) -> dict[str, Any]:
-        """Return the request and its result as JSON (docs/privacy.md). It does not name the person."""
+    def certificate(self, *, with_files: bool = True) -> dict[str, Any]:
+        """Return the request and its result as JSON (docs/privacy.md). It does not name the person.
+
+        Args:
+            with_files: whether to name the files that were searched, and those that still have texts of the person.
+        """
         certificate: dict[str, Any] = {
             "id": self.id,
             "status": "pending" if self.result is None else "finished",
@@ -95,6 +100,11 @@ class Erasure:
                 "finishedAt": _time_text(self.result.finished_at),
                 "removed": self.removed,
                 "searchedTextCount": self.result.text_count,
+                "searchedFileCount": len(self.result.searched),
+                "foundFileCount": len(self.result.found),
+            }
+        if self.result is not None and with_files:
+            certificate |= {
                 "searchedFiles": [{"path": path, "bytes": size} for path, size in self.result.searched.items()],
                 "foundIn": [{"path": path, "textCount": count} for path, count in self.result.found.items()],
             }
@@ -121,6 +131,11 @@ class ErasureFolder:
             return []
         erasures = [_read(path) for path in self._path.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(erasures, key=lambda erasure: (erasure.requested_at, erasure.id))
+
+    def delete_drafts(self) -> None:
+        """Delete the files of a process that was killed while it wrote. They name people, and no request has them."""
+        for draft in self._path.glob(f"*{_DRAFT_SUFFIX}"):
+            draft.unlink()
 
     def salt(self) -> bytes:
         """Return the salt of the digests. The first call creates it.
@@ -162,12 +177,16 @@ class ErasureFolder:
         """Replace a file durably. Only its owner can read it."""
         create_folder(self._path, mode=FOLDER_MODE)
         give_to_owner(self._path, self._path.parent)
-        draft = path.with_name(f"{path.name}.new")
+        draft = path.with_name(f"{path.name}{_DRAFT_SUFFIX}")
         draft.unlink(missing_ok=True)  # of a killed process
         draft.touch(mode=0o600, exist_ok=False)
-        write_durably(draft, content)
-        give_to_owner(draft, self._path.parent)
-        draft.replace(path)
+        try:
+            write_durably(draft, content)
+            give_to_owner(draft, self._path.parent)
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
         sync_folder(self._path)
 
 

@@ -3,17 +3,18 @@
     python -m embedsink.erasure.search_files FOLDER
 
 The server runs this as a child process, because closing any descriptor of `store.duckdb` inside the server would drop
-DuckDB's POSIX lock. The standard input is JSON: lists of patterns, in hexadecimal digits. A text has several patterns,
-its forms in files. The output is JSON: for each file the path, the size, and the numbers of the lists of which it
-contains a pattern.
+DuckDB's POSIX lock. The standard input is a JSON list of texts. The output is JSON, with an item for each file: see
+`SearchedFile`.
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
+from typing import NamedTuple
 
 from embedsink.concurrency.priority import lower_priority
 
@@ -39,21 +40,32 @@ def quoted_patterns_of(text: str) -> list[bytes]:
     return [quoted, json.dumps(quoted.decode(), ensure_ascii=False)[1:-1].encode()]
 
 
-def search(folder: Path, texts: Sequence[Sequence[bytes]]) -> list[tuple[str, int, list[int]]]:
-    """Return the path, the size in bytes, and the texts of each file. Files that vanish meanwhile are left out.
+class SearchedFile(NamedTuple):
+    """A file that was searched.
 
     Args:
-        folder: the folder. Links are not followed.
-        texts: lists of patterns.
+        path: its path in the folder.
+        byte_count: its size.
+        found: the numbers of the texts that it contains.
+        quoted: the numbers of those that it contains as whole texts in JSON.
     """
-    found = []
+
+    path: str
+    byte_count: int
+    found: list[int]
+    quoted: list[int]
+
+
+def search(folder: Path, texts: Sequence[str]) -> list[SearchedFile]:
+    """Search all files in a folder for texts. Links are not followed, and files that vanish meanwhile are left out."""
+    patterns = [(patterns_of(text), quoted_patterns_of(text)) for text in texts]
+    searched = []
     for path in _files(folder):
-        try:
-            size, numbers = _search_file(path, texts)
-        except FileNotFoundError:
-            continue
-        found.append((str(path.relative_to(folder)), size, sorted(numbers)))
-    return found
+        with suppress(FileNotFoundError):
+            byte_count, found, quoted = _search_file(path, patterns)
+            name = str(path.relative_to(folder))
+            searched.append(SearchedFile(name, byte_count, sorted(found), sorted(quoted)))
+    return searched
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -72,28 +84,32 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _search_file(path: Path, texts: Sequence[Sequence[bytes]]) -> tuple[int, set[int]]:
-    """Return the size of a file, and the numbers of the texts in it."""
-    overlap = max((len(pattern) for patterns in texts for pattern in patterns), default=1) - 1
-    numbers: set[int] = set()
+def _search_file(
+    path: Path, patterns: Sequence[tuple[Sequence[bytes], Sequence[bytes]]]
+) -> tuple[int, set[int], set[int]]:
+    """Return the size of a file, and the numbers of the texts in it: anywhere, and as whole texts in JSON."""
+    overlap = max((len(form) for forms in patterns for group in forms for form in group), default=1) - 1
+    found: set[int] = set()
+    quoted: set[int] = set()
     size = 0
     rest = b""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             size += len(chunk)
             content = rest + chunk
-            for number, patterns in enumerate(texts):
-                if number not in numbers and any(pattern in content for pattern in patterns):
-                    numbers.add(number)
+            for number, (plain_forms, quoted_forms) in enumerate(patterns):
+                if number not in quoted and any(form in content for form in plain_forms):
+                    found.add(number)
+                    if any(form in content for form in quoted_forms):
+                        quoted.add(number)
             rest = content[-overlap:] if overlap else b""
-    return size, numbers
+    return size, found, quoted
 
 
 def main() -> None:
     """Search the folder in the arguments for the texts in the standard input."""
     lower_priority()
-    texts = [[bytes.fromhex(pattern) for pattern in patterns] for patterns in json.load(sys.stdin)]
-    json.dump(search(Path(sys.argv[1]), texts), sys.stdout)
+    json.dump(search(Path(sys.argv[1]), json.load(sys.stdin)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import hmac
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -52,7 +52,7 @@ class ErasedPeople:
             deployments: the deployments that it names.
             tenants: all forms of the tenants that it names.
         """
-        found = self._find(viewers)
+        found = [person for viewer in viewers for person in self._by_digest.get(self.digest(viewer), ())]
         if not found:
             return False
         tenant_digests = {self.digest(tenant) for tenant in tenants}
@@ -62,16 +62,9 @@ class ErasedPeople:
             for person in found
         )
 
-    def is_viewer(self, viewers: Iterable[str]) -> bool:
-        """Return whether one of these forms is an erased viewer, of any deployment and tenant."""
-        return bool(self._find(viewers))
-
     def digest(self, text: str) -> str:
         """Return the digest of a text: HMAC-SHA256 (RFC 2104), in hexadecimal digits."""
         return hmac.digest(self.salt, text.encode(errors="surrogatepass"), "sha256").hex()
-
-    def _find(self, viewers: Iterable[str]) -> list[ErasedPerson]:
-        return [person for viewer in viewers for person in self._by_digest.get(self.digest(viewer), ())]
 
     @cached_property
     def _by_digest(self) -> dict[str, list[ErasedPerson]]:
@@ -110,10 +103,20 @@ def person_from_json(members: dict[str, Any]) -> ErasedPerson:
     )
 
 
-def viewers_in(raw: bytes) -> Iterable[str]:
+def viewers_in(raw: bytes) -> Iterator[str]:
     """Yield each text that input, which may be invalid, has as the value of a member `viewer`."""
-    for match in _VIEWER.finditer(raw):
+    for match in _VIEWER.finditer(raw.replace(b"\0", b"")):  # UTF-16 has a NUL in each ASCII character.
         try:
             yield orjson.loads(match[1])
         except ValueError:
             continue  # It has an invalid escape or is not UTF-8.
+
+
+def context_in(raw: bytes) -> dict[str, Any]:
+    """Return the context in a rejected delivery; an empty one for other input."""
+    try:
+        value = orjson.loads(raw)
+    except ValueError:
+        return {}
+    context = value.get("context") if isinstance(value, dict) else None
+    return context if isinstance(context, dict) else {}

@@ -4,7 +4,7 @@ Without rules, nothing is changed, and the cost is one comparison for a delivery
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -13,7 +13,7 @@ from typing import Any, NewType
 import orjson
 
 from embedsink.key_scope import KeyScope
-from embedsink.privacy.erased_people import ErasedPeople, viewers_in
+from embedsink.privacy.erased_people import ErasedPeople, context_in, viewers_in
 from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.internal import InternalPeople
 from embedsink.privacy.rules import PrivacyRules, Rule
@@ -78,6 +78,7 @@ _FILTER = re.compile(r"f_[^.=]+\.[^=]+=")
 _PROTOCOL_WORD = re.compile(r"[a-z][a-z0-9:_-]{0,63}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SAFE_FORMS = {"source": _PROTOCOL_WORD, "direction": _PROTOCOL_WORD, "type": _PROTOCOL_WORD, "id": _UUID}
+_ERASED_CONTENT = "The content names an erased person, and is not stored."
 _OPTED_OUT = "optedout"  # the field `optedOut`, in lower case
 _FIELD_PATH = re.compile(r"((?:[A-Za-z]+|\[[0-9]+\])(?:\.[A-Za-z]+|\[[0-9]+\])*): ")
 _FIELD_NAMES = frozenset({*CONTEXT_FIELDS, *DELIVERY_FIELDS, *ENVELOPE_FIELDS, *PAYLOAD_RULES, *PLAIN_PAYLOAD_FIELDS})
@@ -144,28 +145,38 @@ class Privacy:
             return parsed
         contexts = self._contexts_of(parsed)
         viewer = parsed.context.get("viewer")
-        tenants = [context["tenant"] for context in contexts if context.get("tenant") is not None]
-        is_erased = viewer is not None and self.erased.includes(
-            self.stored_forms("viewer", viewer),
-            {context["deployment"] for context in contexts if context.get("deployment") is not None},
-            self.stored_tenants(tenants),
-        )
-        if is_erased:
+        if viewer is not None and self._includes_erased(viewer, contexts):
             return parsed.reject_all(Reason.ERASED, f"context.viewer: {Reason.ERASED.sentence} Don't send its events.")
         if not parsed.rejected:
             return parsed
-        return replace(parsed, rejected=[self._without_erased(rejection) for rejection in parsed.rejected])
+        return replace(parsed, rejected=[self._without_erased(rejection, contexts) for rejection in parsed.rejected])
 
-    def _without_erased(self, rejection: Rejection) -> Rejection:
-        """Return a rejection, without its content if that names an erased person."""
-        if any(self.erased.is_viewer(self.stored_forms("viewer", viewer)) for viewer in viewers_in(rejection.raw)):
-            return rejection.without_content()
+    def _includes_erased(self, viewer: str, contexts: Iterable[Mapping[str, Any]]) -> bool:
+        """Return whether a viewer is erased in one of the deployments and tenants that contexts name."""
+        deployments = {context.get("deployment") for context in contexts}
+        tenants = [context["tenant"] for context in contexts if isinstance(context.get("tenant"), str)]
+        return self.erased.includes(
+            self.stored_forms("viewer", viewer),
+            {deployment for deployment in deployments if isinstance(deployment, int)},
+            self.stored_tenants(tenants),
+        )
+
+    def _without_erased(self, rejection: Rejection, contexts: Sequence[Mapping[str, Any]]) -> Rejection:
+        """Return a rejection, without its content if that names an erased person.
+
+        Args:
+            rejection: the rejection.
+            contexts: the contexts of its delivery. It may have another one of its own.
+        """
+        viewers = list(viewers_in(rejection.raw))
+        if viewers and any(self._includes_erased(viewer, [*contexts, context_in(rejection.raw)]) for viewer in viewers):
+            return rejection.without_content(f"{rejection.reason.sentence} {_ERASED_CONTENT}")
         return rejection
 
     def redact_unreadable(self, rejection: Rejection) -> StorableRejection:
         """Return the rejection of a body that can't be read. It may be of a viewer who has opted out."""
         if not self.erased.is_empty:
-            rejection = self._without_erased(rejection)
+            rejection = self._without_erased(rejection, [])
         return StorableRejection(self._opted_out_redactor.redact_unreadable(rejection))
 
     def _redact_rejection(self, rejection: Rejection, redactor: "Redactor", catalog: Catalog) -> Rejection:
@@ -287,7 +298,7 @@ class Redactor:
         """Return a rejection without its input, because the fields of the input are unknown."""
         if self._keeps_all:
             return rejection
-        return replace(rejection.without_content(), detail=_redact_detail(rejection))
+        return rejection.without_content(_redact_detail(rejection))
 
     def redact_sync(
         self, result: dict[str, Any], extra: dict[str, Any] | None

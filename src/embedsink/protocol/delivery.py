@@ -73,9 +73,9 @@ class Rejection:
     id: str | None = None
     omitted_bytes: int = 0
 
-    def without_content(self) -> "Rejection":
-        """Return the rejection without its input, only with the size of the input."""
-        return replace(self, raw=b"", omitted_bytes=self.omitted_bytes or len(self.raw))
+    def without_content(self, detail: str) -> "Rejection":
+        """Return the rejection without its input, of which only the size remains. `detail` replaces the explanation."""
+        return replace(self, detail=detail, raw=b"", omitted_bytes=self.omitted_bytes or len(self.raw))
 
     def response_entry(self) -> dict[str, Any]:
         """Return the entry for the `rejected` list of the response (docs/wire.md)."""
@@ -163,10 +163,10 @@ class ParsedDelivery:
     def reject_all(self, reason: Reason, detail: str) -> "ParsedDelivery":
         """Return the delivery with all envelopes rejected, without content. Only the deployment and tenant remain."""
         accepted = [
-            Rejection(index, reason, detail, encode(envelope), echoed_id(envelope)).without_content()
+            Rejection(index, reason, detail, encode(envelope), echoed_id(envelope)).without_content(detail)
             for index, envelope in self._indexed_accepted()
         ]
-        rejected = [rejection.without_content() for rejection in self.rejected]
+        rejected = [replace(rejection, reason=reason).without_content(detail) for rejection in self.rejected]
         context = {name: value for name, value in self.context.items() if name in (_DEPLOYMENT.name, _TENANT.name)}
         return replace(self, context=context, accepted=[], rejected=_in_order([*accepted, *rejected]))
 

@@ -27,7 +27,7 @@ class SelectedRows:
         action_count: the number of actions.
         rejection_count: the number of quarantined rejections.
         loss_count: the number of losses in the person's sessions.
-        texts: up to 10 long texts that only this person's events and actions contain.
+        texts: a session and up to 3 long texts that only this person's events contain.
     """
 
     event_count: int

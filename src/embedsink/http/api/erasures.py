@@ -66,7 +66,8 @@ async def _list_erasures(request: Request) -> Response:
     check_parameters(request.query_params, allowed=())
     engine: Engine = request.state.engine
     visible = [erasure for erasure in engine.erasures.all() if _is_visible(key, erasure.key_id)]
-    return JSONResponse([erasure.certificate() for erasure in visible[:LISTED_MAX]], headers=NO_STORE)
+    certificates = [erasure.certificate(with_files=False) for erasure in visible[:LISTED_MAX]]
+    return JSONResponse(certificates, headers=NO_STORE)
 
 
 async def show_erasure(request: Request) -> Response:
@@ -78,7 +79,8 @@ async def show_erasure(request: Request) -> Response:
     erasure = engine.erasures.find(erasure_id)
     if erasure is None or not _is_visible(key, erasure.key_id):
         raise Refused(Reason.NOT_FOUND, f"erasureId: {preview(erasure_id)} does not exist. Correct the URL.")
-    return JSONResponse(erasure.certificate(), headers=NO_STORE)
+    # The names of files, such as dashboards, are not in the scope of a limited key.
+    return JSONResponse(erasure.certificate(with_files=not key.scope.is_limited), headers=NO_STORE)
 
 
 async def _request_erasure(request: Request) -> Response:

@@ -143,7 +143,7 @@ def _erasure_schemas() -> dict[str, Schema]:
     result = {
         "finishedAt": time,
         "removed": counts,
-        "searchedTextCount": _COUNT,
+        **dict.fromkeys(("searchedTextCount", "searchedFileCount", "foundFileCount"), _COUNT),
         "searchedFiles": array(object_of({"path": TEXT, "bytes": _COUNT})),
         "foundIn": array(object_of({"path": TEXT, "textCount": _COUNT})),
     }
