@@ -26,7 +26,7 @@ rejection_with_names as (
     select
         *,
         list_transform(
-            regexp_extract_all(text, '"viewer"\s*:\s*("(?:[^"\\]|\\.)*")', 1),
+            regexp_extract_all(text, '"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+)', 1),
             lambda name: try_cast(name as json) ->> '$'
         ) as viewers_in_raw,
         try_cast(try_cast(text as json) ->> '$.context.deployment' as bigint) as deployment_in_raw,
@@ -52,7 +52,16 @@ left join session_context_between(null, null) as context using (key_id, session)
 where is_of_person(
     coalesce(
         rejection.viewer,
-        list_filter(viewers_in_raw, lambda name: list_contains(getvariable('viewers')::varchar[], name))[1]
+        list_filter(viewers_in_raw, lambda name: list_contains(getvariable('viewers')::varchar[], name))[1],
+        -- Input that is not JSON may have the viewer anywhere.
+        if(
+            try_cast(text as json) is null,
+            list_filter(
+                getvariable('viewers')::varchar[],
+                lambda name: contains(text, concat('"', name, '"')) or contains(text, concat('''', name, ''''))
+            )[1],
+            null
+        )
     ),
     coalesce(rejection.deployment, deployment_in_raw, context.deployment),
     coalesce(rejection.tenant, tenant_in_raw, context.tenant)

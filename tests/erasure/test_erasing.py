@@ -341,6 +341,22 @@ def test_rejections_in_base64_are_erased(server: RunningServer) -> None:
     assert server.get("/api/v1/quarantine", key=read).json() == []
 
 
+def test_rejections_that_name_the_person_in_another_form_are_erased(server: RunningServer) -> None:
+    ingest, read = server.key(), server.key("read")
+    assert server.post({"context": {"viewer": 4217}, "events": [view()]}, key=ingest).status == 422
+    assert server.post(b"{'context': {'viewer': '4217'}}", key=ingest).status == 400
+    assert server.post(b"{'context': {'viewer': '42170'}}", key=ingest).status == 400
+    wait_until(lambda: len(server.get("/api/v1/quarantine", key=read).json()) == 3, description="they are loaded")
+    assert erase(server, viewer="4217")["removed"]["rejections"] == 2
+    [other] = server.get("/api/v1/quarantine", key=read).json()
+    assert "42170" in other["raw"]
+    assert server.post({"context": {"viewer": 4217}, "events": [view()]}, key=ingest).status == 422
+    wait_until(lambda: len(server.get("/api/v1/quarantine", key=read).json()) == 2, description="it is loaded")
+    assert [row["raw"] for row in server.get("/api/v1/quarantine", key=read).json() if "42170" not in row["raw"]] == [
+        ""
+    ]
+
+
 def test_lines_of_any_shape_in_damaged_stop_no_erasure(server: RunningServer) -> None:
     records: list[Any] = [
         {"kind": "quarantined", "raw": "abc", "raw_encoding": "base64"},

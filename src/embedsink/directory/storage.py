@@ -41,8 +41,8 @@ RESOURCE_BYTES_MAX = 65_536
 REQUEST_S_MAX = 5.0
 # The JSON of a user has the names of the user's groups.
 GROUP_NAME_CHARACTERS_MAX = 256
-# What is not stored: a password, and attributes that are computed from the members of groups.
-_TRANSIENT_ATTRIBUTES = ("password", "groups", "members")
+# What is not stored: a password, attributes that are computed from the members of groups, and a `meta` that was sent.
+_TRANSIENT_ATTRIBUTES = ("password", "groups", "members", "meta")
 
 
 class DirectoryFull(SCIMException):

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-_VIEWER = re.compile(rb'"viewer"\s*:\s*("(?:[^"\\]|\\.)*+")')
+_VIEWER = re.compile(rb'"viewer"\s*:\s*("(?:[^"\\]|\\.)*+"|-?[0-9]+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ def person_from_json(members: dict[str, Any]) -> ErasedPerson:
 
 
 def viewers_in(raw: bytes) -> Iterator[str]:
-    """Yield each text that input, which may be invalid, has as the value of a member `viewer`."""
+    """Yield each text or integer that input, which may be invalid, has as the value of a member `viewer`."""
     for match in _VIEWER.finditer(raw.replace(b"\0", b"")):  # UTF-16 has a NUL in each ASCII character.
         try:
-            yield orjson.loads(match[1])
+            yield str(orjson.loads(match[1]))
         except ValueError:
             continue  # It has an invalid escape or is not UTF-8.
 

@@ -475,3 +475,23 @@ def test_a_large_start_index_is_beyond_the_last_resource(scim: Any, index: int) 
         scim("POST", "/.search", {"startIndex": index}),
     ):
         assert (response.status_code, response.json().get("Resources", [])) == (200, [])
+
+
+def test_a_change_that_stores_nothing_keeps_the_version(scim: Any) -> None:
+    person = {"schemas": [SCHEMA.replace("Group", "User")], "userName": "same"}
+    user_path = f"/Users/{scim('POST', '/Users', person).json()['id']}"
+    group = {"schemas": [SCHEMA], "displayName": "Same", "members": [{"value": user_path.rpartition("/")[2]}]}
+    group_path = f"/Groups/{scim('POST', '/Groups', group).json()['id']}"
+    password = {"op": "replace", "path": "password", "value": "hunter2"}
+    patch = {"schemas": ["urn:ietf:params:scim:api:messages:2.0:PatchOp"], "Operations": [password]}
+    for method, path, body in (
+        ("PUT", user_path, person | {"password": "hunter2"}),
+        ("PATCH", user_path, patch),
+        ("PUT", group_path, group),
+        ("PUT", group_path, scim("GET", group_path).json()),
+    ):
+        before = scim("GET", path).json()["meta"]
+        assert scim(method, path, body).status_code in (200, 204)
+        assert scim("GET", path).json()["meta"] == before
+    for path in (user_path, group_path):
+        assert scim("DELETE", path).status_code == 204
