@@ -444,56 +444,14 @@ class Store:
         Raises:
             StoreRefused, StoreBroken, OSError: the file is unchanged. The store may be closed.
         """
-        self._replace_by_copy(draft)
-
-    def erase(
-        self,
-        people: Sequence[Mapping[str, object]],
-        draft: Path,
-        *,
-        on_selected: Callable[[Sequence[SelectedRows]], None] = lambda rows: None,
-    ) -> None:
-        """Replace the file by a copy without the rows of people.
-
-        After a kill at any moment, the old or the new file is complete.
-
-        Args:
-            people: the variables that select each person, as `Person.variables` returns them.
-            draft: the path of the copy until it is complete, in the same folder.
-            on_selected: called with the rows of each person before anything is written.
-
-        Raises:
-            StoreRefused, StoreBroken, OSError: no row was erased, unless the error occurred after the exchange. The
-                store may be closed. Another call is safe.
-        """
-        try:
-            self._replace_by_copy(draft, people=people, on_selected=on_selected)
-            # The remaining `ready` events of shared sessions may name other deployments.
-            with self._raised_memory(), transaction(self._load_connection()):
-                fill_session_ready(self._load_connection())
-            self.checkpoint()
-        finally:
-            self.revisions.renew()
-
-    def _replace_by_copy(
-        self,
-        draft: Path,
-        *,
-        people: Sequence[Mapping[str, object]] = (),
-        on_selected: Callable[[Sequence[SelectedRows]], None] = lambda rows: None,
-    ) -> None:
-        """Replace the file by a copy without the rows of these people. See `rewrite` and `erase`."""
         delete_copy(draft)
         self.checkpoint()
-        with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
-            connection.execute("use store")
-            needed_bytes = used_bytes(connection)
+        with self._raised_memory():
+            needed_bytes = used_bytes(self._load_connection())
             if free_bytes(draft.parent) < needed_bytes + _REWRITE_SPARE_BYTES:
                 raise StoreRefused(f"a copy without free space needs {needed_bytes:,} bytes on the disk")
-            if people:  # The cursor has temporary tables and variables of its own.
-                on_selected(select_people(connection, people))
             try:
-                write_copy(connection, draft, remaining=read_sql("remaining") if people else None)
+                write_copy(self._load_connection(), draft)
             except BaseException:
                 delete_copy(draft)  # It takes the space that other work needs.
                 raise
@@ -502,6 +460,38 @@ class Store:
         draft.replace(self.path)
         sync_folder(self.path.parent)
         self.open()
+
+    def erase(
+        self,
+        people: Sequence[Mapping[str, object]],
+        draft: Path,
+        *,
+        on_selected: Callable[[Sequence[SelectedRows]], None] = lambda rows: None,
+    ) -> None:
+        """Delete the rows of people, and replace the file by a copy, whose blocks don't have them.
+
+        After a kill at any moment, either no row or all of them are deleted, and another call is needed.
+
+        Args:
+            people: the variables that select each person, as `Person.variables` returns them.
+            draft: the path of the copy until it is complete, in the same folder.
+            on_selected: called with the rows of each person before any is deleted.
+
+        Raises:
+            StoreRefused, StoreBroken, OSError: no row or all of them are deleted. The file may still have them in free
+                blocks, so call this again. The store may be closed.
+        """
+        try:
+            # The cursor has temporary tables and variables of its own.
+            with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
+                connection.execute("use store")
+                with transaction(connection):
+                    on_selected(select_people(connection, people))
+                    connection.execute(read_sql("erasure")["delete"])
+                    fill_session_ready(connection)  # The `ready` events of shared sessions may name other deployments.
+            self.rewrite(draft)  # Free blocks of the old file have the rows.
+        finally:
+            self.revisions.renew()
 
     def reset_derived_tables(self) -> None:
         """Delete the rollups, which the loader recomputes. Recompute `session_ready` from the `ready` events."""

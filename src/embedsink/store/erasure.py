@@ -1,4 +1,4 @@
-"""The selection of the rows of people to erase. A copy of the store without them replaces it (`store/rewrite.py`)."""
+"""The selection of the rows of people to erase."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class SelectedRows:
 
 
 def select_people(connection: duckdb.DuckDBPyConnection, people: Sequence[Mapping[str, object]]) -> list[SelectedRows]:
-    """Fill the temporary tables that `sql/remaining/` reads. Return the rows of each person.
+    """Fill the temporary tables that `sql/erasure/4_delete.sql` reads. Return the rows of each person.
 
     A row of two people counts for the first of them.
 

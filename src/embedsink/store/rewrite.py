@@ -1,6 +1,5 @@
 """A copy of the database without free space. DuckDB reuses the space of deleted rows, but does not shrink its file."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,15 +26,12 @@ def has_much_free_space(connection: duckdb.DuckDBPyConnection) -> bool:
     return free_blocks >= _FREE_BLOCKS_MIN and free_blocks >= FREE_SHARE_MIN * total_blocks
 
 
-def write_copy(
-    connection: duckdb.DuckDBPyConnection, path: Path, *, remaining: Mapping[str, str] | None = None
-) -> None:
-    """Write the rows of the store to a new file, in their order. The views are created when it is opened.
+def write_copy(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Write all rows of the store to a new file, in their order. The views are created when it is opened.
 
     Args:
         connection: a connection to the store, without a transaction.
         path: the path of the new file, which does not exist.
-        remaining: a query for the rows of some tables to write. Of other tables, all rows are written.
     """
     escaped_path = str(path).replace("'", "''")  # ATTACH has no parameters.
     connection.execute(f"attach '{escaped_path}' as {_COPY} ({file_options(path)})")
@@ -49,8 +45,7 @@ def write_copy(
         for (table,) in tables:
             if table != "migration":
                 connection.execute(f'truncate {_COPY}."{table}"')  # A migration may have inserted rows.
-                query = (remaining or {}).get(table, f'from "{table}"')
-                connection.execute(f'insert into {_COPY}."{table}" by name {query}')
+                connection.execute(f'insert into {_COPY}."{table}" by name from "{table}"')
         connection.execute(f"checkpoint {_COPY}")
     except BaseException:
         with suppress(duckdb.Error):  # The first error says what is wrong.
