@@ -283,6 +283,23 @@ def test_a_user_who_is_deleted_over_scim_is_erased(tmp_path: Path) -> None:
         assert rows_with(server.data, "e-42-Xq7", ANN) == []
 
 
+def test_a_user_who_is_created_again_stays(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_ERASE_ON_SCIM_DELETE="on") as server:
+        scim, admin = server.key("scim"), server.key("admin")
+        user = {"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": ANN, "externalId": "e-42-Xq7"}
+        path = "/api/scim/v2/Users"
+        user_id = server.post(user, path=path, key=scim).json()["id"]
+        assert fetch(f"{server.url}{path}/{user_id}", key=scim, method="DELETE").status == 204
+        created = server.post(user, path=path, key=scim)
+        assert created.status == 201
+
+        def are_finished() -> bool:
+            return [one["status"] for one in server.get(ERASURES, key=admin).json()] == ["finished"]
+
+        wait_until(are_finished, description="the erasure is finished")
+        assert server.get(f"{path}/{created.json()['id']}", key=scim).status == 200
+
+
 def test_an_erasure_deletes_the_user_in_the_directory(server: RunningServer) -> None:
     scim = server.key("scim")
     user = {"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": "Ann-Xq7 Archer", "externalId": ANN}

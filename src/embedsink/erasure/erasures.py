@@ -143,6 +143,8 @@ class Erasures:
             salt = await run_in_daemon_thread(self._files.salt, name="erasures")
             erasure = self._create(person, salt, key_id)
             if deleted_user is not None:
+                # The provider may create the user again, or have another one with the same viewer.
+                erasure = replace(erasure, keeps_users=True)
                 erasure = erasure.with_removed({"directoryUsers": 1}, _texts_of(deleted_user))
             await run_in_daemon_thread(partial(self._files.write, erasure), name="erasures")
         except OSError as error:
@@ -275,7 +277,7 @@ class Erasures:
 
     async def _delete_from_directory(self, erasure_id: str, person: Person) -> None:
         """Delete the users of the directory who are the person. They belong to no deployment and no tenant."""
-        if person.is_limited:
+        if person.is_limited or self._erasures[erasure_id].keeps_users:
             return
         variables = person.variables(self._privacy)
         users = await run_in_daemon_thread(partial(self._read_users, variables), name="erasures")
@@ -314,16 +316,18 @@ class Erasures:
         await self._in_loader(self._loader.erasure.request_snapshot)
         await _until(lambda: status.snapshot_count > count)
 
-    def _check_erased(self, people: Sequence[Person]) -> None:
-        """Check that the store has no rows of people. A rebuild from a former snapshot brings them back.
+    def _check_erased(self, person: Person, *, keeps_users: bool) -> None:
+        """Check that the store has no rows of a person. A rebuild from a former snapshot brings them back.
 
         Raises:
-            Unavailable: it has rows of them.
+            Unavailable: it has rows of the person.
         """
-        for person in people:
-            with self._store.reader(person.variables(self._privacy)) as reader:
-                if any(count_rows(reader).values()):
-                    raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
+        with self._store.reader(person.variables(self._privacy)) as reader:
+            counts = count_rows(reader)
+        if keeps_users:
+            del counts["directoryUsers"]
+        if any(counts.values()):
+            raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
 
     async def _finish(self, ids: Sequence[str], people: Sequence[Person]) -> None:
         """Check that nothing remains, search all files for the people, and write the certificates.
@@ -332,7 +336,9 @@ class Erasures:
             Unavailable: rows remain, or the store can't be read now.
             OSError: the search has failed, or a certificate can't be written.
         """
-        await run_in_daemon_thread(partial(self._check_erased, people), name="erasures")
+        for erasure_id, person in zip(ids, people, strict=True):
+            check = partial(self._check_erased, person, keeps_users=self._erasures[erasure_id].keeps_users)
+            await run_in_daemon_thread(check, name="erasures")
         texts = {}
         for erasure_id in ids:
             erasure = self._erasures[erasure_id]

@@ -57,6 +57,7 @@ class Erasure:
         blocked: the digests of the person; None after `blocked_until`.
         removed: the number of removed rows by kind.
         texts: texts that only the person's rows contain, for the search of the files.
+        keeps_users: whether users of the directory stay, because the identity provider decides about them.
         result: the result; None while the request is pending.
     """
 
@@ -70,6 +71,7 @@ class Erasure:
     blocked: ErasedPerson | None
     removed: dict[str, int] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
+    keeps_users: bool = False
     result: Result | None = None
 
     def with_removed(self, counts: dict[str, int], texts: Iterable[str]) -> "Erasure":
