@@ -335,3 +335,12 @@ def test_two_user_names_are_equal_if_a_filter_says_so(storage: DirectoryStorage,
             create(storage, USER, user(second))
     else:
         create(storage, USER, user(second))
+
+
+def test_deleted_users_are_returned_as_they_were_committed(storage: DirectoryStorage) -> None:
+    ann = create(storage, USER, user("ann", title="a"))
+    storage.commit()
+    storage.update(type_of(USER), user("anna", id=ann, title="b"))
+    storage.delete(type_of(USER), ann)
+    storage.delete(type_of(USER), create(storage, USER, user("bob")))
+    assert [one["userName"] for one in storage.deleted_users()] == ["ann"]

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,13 +91,15 @@ class Directory:
         """Delete a user durably, without a call of `on_deleted`. A user who does not exist is ignored.
 
         Raises:
-            Unavailable: see `answer`.
+            Unavailable: see `answer`; or the user can't be deleted, because it is in too many large groups.
         """
         from scim2_server.requests import ScimRequest
 
         path = f"/Users/{user_id}"
         request = ScimRequest(method="DELETE", base_url="", path=path, query={}, headers=[], body=b"")
-        await asyncio.shield(asyncio.create_task(self._answer_in_turn(request, None)))
+        response = await asyncio.shield(asyncio.create_task(self._answer_in_turn(request, None)))
+        if response.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_FOUND):
+            raise _retry_later(f"user {user_id} can't be deleted (status {response.status})")
 
     async def _answer_in_turn(
         self, request: "ScimRequest", on_deleted: Callable[[list[dict[str, Any]]], Awaitable[None]] | None

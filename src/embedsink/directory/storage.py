@@ -101,10 +101,11 @@ class DirectoryStorage(ScimStorage):
         self._resources.apply(change)
 
     def deleted_users(self) -> list[dict[str, Any]]:
-        """Return the users that were deleted since the last `commit`, as they were before."""
+        """Return the users that were deleted since the last `commit`, as they were then."""
         deleted = {one.resource_id for one in self.changes if one.resource_type == USER and one.resource is None}
-        former = {one.resource_id: one.resource for one in self._inverse_changes if one.resource is not None}
-        return [former[user_id] for user_id in sorted(deleted & former.keys())]
+        # Of several changes of a user, the inverse of the first one has the committed user.
+        former = {one.resource_id: one.resource for one in reversed(self._inverse_changes)}
+        return [user for user_id in sorted(deleted) if (user := former[user_id]) is not None]
 
     def commit(self) -> None:
         """Keep the changes since the last call: they are durable."""
