@@ -66,6 +66,7 @@ def files_with(data: Path, *texts: str) -> set[str]:
 def rows_with(data: Path, *texts: str) -> list[str]:
     """Return the tables of the snapshot that contain one of the texts. DuckDB compresses the texts in its file."""
     copy = data.parent / "copy.duckdb"  # A server may replace the snapshot at any moment.
+    wait_until((data / "analytics.duckdb").exists, description="a snapshot is published")
     shutil.copyfile(data / "analytics.duckdb", copy)
     with duckdb.connect(str(copy), read_only=True) as connection:
         tables = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]

@@ -95,7 +95,7 @@ class Credential:
 def paths_of(operation: Operation) -> list[str]:
     """Return paths of an operation, with values for its parameters."""
     path = operation.path.replace("{deploymentId}", str(OWN)).replace("{syncJobId}", "job").replace("{section}", "use")
-    path = path.replace("{id}", "missing")
+    path = path.replace("{id}", "missing").replace("{erasureId}", "missing")
     values = VALUES.get(operation.path, ["overview"])
     names = [name for name in ("{name}", "{suffix}") if name in path]
     query = QUERIES.get(operation.path, "")
@@ -105,6 +105,10 @@ def paths_of(operation: Operation) -> list[str]:
 def body_of(operation: Operation) -> bytes:
     if operation.path == "/api/v1/events":
         return json.dumps({"context": {"deployment": OWN, "tenant": "acme"}, "events": [view()]}).encode()
+    if operation.path == "/api/v1/erasures":
+        return b"{}"  # An erasure would close the store for a moment.
+    if operation.path == "/api/v1/erasures/dry-run":
+        return json.dumps({"viewer": "missing", "deployment": OWN, "tenant": "acme"}).encode()
     return json.dumps(sync_result(OWN, "job") | {"completedAt": "2026-11-20T00:00:00Z"}).encode()
 
 
@@ -119,10 +123,14 @@ def expected_reason(operation: Operation, credential: Credential) -> str:
         return "bad_credential"
     if credential.kind not in {*operation.key_kinds, KeyKind.ADMIN}:
         return "wrong_kind"
+    if (operation.method, operation.path) == ("post", "/api/v1/erasures"):
+        return "invalid_body"
     is_for_one_place = operation.method in ("post", "put") or "{deploymentId}" in operation.path
     is_limited = bool(SCOPES[credential.scope])
     if is_scim or (operation.method, operation.path) in NEEDS_EVERYTHING:
         return "out_of_scope" if is_limited else ""
+    if "{erasureId}" in operation.path:
+        return "not_found"
     if operation.path in NO_TENANT and "tenants" in SCOPES[credential.scope]:
         return "out_of_scope"
     if is_for_one_place and (OWN, "acme") not in credential.places:

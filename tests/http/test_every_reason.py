@@ -185,7 +185,7 @@ STORED_BEFORE = {Reason.RATE_LIMITED: 2, Reason.CONFLICT: 1}
 
 
 def test_every_reason_has_a_case() -> None:
-    assert set(BODIES) | set(ENVELOPES) | set(REQUESTS) | {Reason.ID_CONFLICT} == set(Reason)
+    assert set(BODIES) | set(ENVELOPES) | set(REQUESTS) | {Reason.ID_CONFLICT, Reason.ERASED} == set(Reason)
 
 
 @pytest.mark.parametrize("reason", REQUESTS)

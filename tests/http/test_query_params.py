@@ -63,7 +63,14 @@ def test_a_query_at_its_limits_is_accepted(server: Server) -> None:
 
 def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
     """The routes of the application are enumerated, so that new ones are tested automatically. Probes are excluded."""
-    path_values = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
+    path_values = {
+        "name": "views",
+        "suffix": "csv",
+        "deploymentId": "1",
+        "syncJobId": "job",
+        "section": "use",
+        "erasureId": "e",
+    }
     admin, routes = server.key("admin"), [route for route in server.app.routes if isinstance(route, Route)]
     requests = [
         (

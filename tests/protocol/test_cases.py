@@ -16,7 +16,7 @@ from tests.support.redaction import storable
 VALID = read_cases("valid")
 INVALID = read_cases("invalid")
 # Reasons of the loader and of the key's scope.
-REASONS_OUTSIDE_THE_PARSER = {Reason.ID_CONFLICT, Reason.OUT_OF_SCOPE}
+REASONS_OUTSIDE_THE_PARSER = {Reason.ID_CONFLICT, Reason.ERASED, Reason.OUT_OF_SCOPE}
 
 
 def rejection_in(case: Case) -> tuple[Reason, str]:
