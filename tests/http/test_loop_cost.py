@@ -33,6 +33,7 @@ IN_PATHS = {
     "suffix": "csv",
     "deploymentId": "1",
     "syncJobId": "job",
+    "erasureId": "erasure",
     "id": "u1",
     "module": "forwarder",
     "version": "x",
