@@ -23,43 +23,46 @@ join loaded_segment as ledger
         and split_part(ledger.segment, '-', 1)::bigint
 group by ledger.segment;
 
--- Up to 3 long texts of each person that no other event contains. Afterwards, the files are searched for them.
+-- A session of the person, and up to 3 long texts that no other event contains. Afterwards, the files are searched for them.
 create or replace temp table erased_text as
 with candidate as (
-    select person, text
+    select distinct text
     from (
-        select person, unnest([title, value ->> '$', query, chat_id, message]) as text
+        select unnest([title, value ->> '$', query, chat_id, message]) as text
         from event
-        join erased_envelope using (ingest_seq)
+        where ingest_seq in (select ingest_seq from erased_envelope)
     )
     where length(text) >= 16
-    group by person, text
-    qualify row_number() over (partition by person order by length(text) desc, text) <= 200
+    order by length(text) desc, text
+    limit 200
 ),
 -- Most events have none of these texts, so that their texts need not be compared one by one.
 event_with_candidate as (
     select ingest_seq, title, value, query, chat_id, message
     from event
-    where title in (select text from candidate)
-       or query in (select text from candidate)
-       or message in (select text from candidate)
-       or chat_id in (select text from candidate)
-       or (value ->> '$') in (select text from candidate)
-)
-select person, text
-from candidate
-where text not in (
-    select text
-    from (
-        select unnest([title, value ->> '$', query, chat_id, message]) as text
-        from event_with_candidate
-        where ingest_seq not in (select ingest_seq from erased_envelope)
+    where title in (from candidate)
+       or query in (from candidate)
+       or message in (from candidate)
+       or chat_id in (from candidate)
+       or (value ->> '$') in (from candidate)
+),
+own_text as (
+    from candidate
+    where text not in (
+        select text
+        from (
+            select unnest([title, value ->> '$', query, chat_id, message]) as text
+            from event_with_candidate
+            where ingest_seq not in (select ingest_seq from erased_envelope)
+        )
+        where text is not null
     )
-    where text is not null
+    order by length(text) desc, text
+    limit 3
 )
-qualify row_number() over (partition by person order by length(text) desc, text) <= 3
+from own_text
 union all
-select erased_envelope.person, min(session)
-from erased_envelope
-where length(session) >= 16 and (key_id, session) in (from erased_session)
-group by erased_envelope.person;
+select min(session)
+from erased_session
+where length(session) >= 16
+having count(*) > 0;

@@ -202,7 +202,13 @@ def test_a_command_erases_from_a_folder_and_from_a_server(tmp_path: Path) -> Non
         assert json.loads(counted.stdout)["wouldRemove"]["events"] == 1
         erased = run("erase", "--viewer", "bob", "--url", server.url, **remote)
         assert json.loads(erased.stdout)["removed"]["events"] == 1
-    assert run("erase", "--viewer", "", "--data", str(folder)).returncode == 2
+    for words in (
+        ["--viewer", ""],
+        ["--viewer", "a\udcff"],
+        ["--viewer", "a", "-o", str(tmp_path / "none" / "x.json")],
+    ):
+        result = run("erase", *words, "--data", str(folder))
+        assert (result.returncode, result.stdout, "Traceback" in result.stderr) == (2, "", False)
 
 
 def test_an_invalid_request_erases_nothing(server: RunningServer) -> None:
@@ -443,3 +449,13 @@ def test_a_command_ends_when_the_erasure_cannot_continue(tmp_path: Path) -> None
     assert "needs" in result.stderr
     assert "The request is stored." in result.stderr
     assert json.loads(run("erase", "--viewer", "bob", "--data", str(data)).stdout)["status"] == "finished"
+
+
+def test_a_server_with_digests_but_without_their_salt_does_not_start(tmp_path: Path) -> None:
+    data = make_folder(tmp_path / "data").path
+    with running_server(data) as server:
+        erase(server)
+    (data / "erasures" / "salt").unlink()
+    result = run("erase", "--viewer", "bob", "--data", str(data))
+    assert result.returncode == 1
+    assert "salt: is missing or damaged" in result.stderr

@@ -12,6 +12,7 @@ from embedsink.privacy.rules import PrivacyRules
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.reasons import Reason
 from tests.support.envelopes import event_or_action, parse_body, view
+from tests.support.redaction import redact
 
 SECRETS = [bytes(range(32)), bytes(range(1, 33))]
 SALT = bytes(32)
@@ -38,8 +39,8 @@ def parse(*events: Any, **context: Any) -> ParsedDelivery:
 @pytest.mark.parametrize("preset", [None, "strict"])
 def test_an_erased_delivery_keeps_only_its_deployment_and_tenant(preset: str | None) -> None:
     parsed = parse(view(), {"type": 1}, view(), viewer="ann", session="s", page="https://a.example/", deployment=2)
-    for redact in (privacy(preset=preset).reject_erased, privacy(preset=preset).redact):
-        delivery = redact(parsed)
+    rules = privacy(preset=preset)
+    for delivery in (rules.reject_erased(parsed), redact(rules, parsed)):
         assert delivery.context == {"deployment": 2}
         assert delivery.accepted == []
         assert [one.index for one in delivery.rejected] == [0, 1, 2]

@@ -11,6 +11,7 @@ from embedsink.privacy.internal import InternalPeople, read_internal_people
 from embedsink.privacy.redaction import Privacy
 from embedsink.privacy.rules import PrivacyRules
 from tests.support.envelopes import event_or_action, parse_body, view
+from tests.support.redaction import redact
 from tests.support.servers import running_server, wait_until
 from tests.support.stores import make_folder
 
@@ -18,7 +19,7 @@ PEOPLE = InternalPeople(viewers=["*@example.com", "Test*bot", "a.b"], tenants=["
 
 
 def is_internal(body: Any, **options: Any) -> bool:
-    return Privacy(internal=PEOPLE, **options).redact(parse_body(body)).is_internal
+    return redact(Privacy(internal=PEOPLE, **options), parse_body(body)).is_internal
 
 
 @pytest.mark.parametrize(

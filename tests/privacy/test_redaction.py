@@ -15,6 +15,7 @@ from embedsink.privacy.rules import PrivacyRules, Rule
 from embedsink.protocol.delivery import Rejection
 from embedsink.reasons import Reason
 from tests.support.envelopes import event_or_action, parse_body, view
+from tests.support.redaction import redact
 
 SECRETS = [bytes(range(32)), bytes(range(1, 33))]
 CANARY = "canary@example.com"
@@ -31,7 +32,7 @@ OPT_OUT = Privacy(PrivacyRules(honors_opt_out=True))
 def redacted(envelope: dict[str, Any], /, *, context: dict[str, Any] | None = None, **rules: Any) -> Any:
     """Return the context and the first envelope of a delivery after redaction."""
     parsed = parse_body({"context": context, "events": [envelope]})
-    delivery = privacy(**rules).redact(parsed)
+    delivery = redact(privacy(**rules), parsed)
     return delivery.context, delivery.accepted[0]
 
 
@@ -41,7 +42,7 @@ def hashed(field: str, text: str) -> str:
 
 def test_without_rules_nothing_is_changed() -> None:
     parsed = parse_body({"context": {"viewer": "ann"}, "events": [view(), {"type": 1}]})
-    assert privacy().redact(parsed) is parsed
+    assert redact(privacy(), parsed) is parsed
 
 
 def test_the_context_is_redacted() -> None:
@@ -141,8 +142,8 @@ def test_unknown_fields_fall_under_extra() -> None:
 def test_reasons_of_losses_fall_under_extra() -> None:
     lost = {"queue_overflow": 1, "http_503": 2, "ann": 3, "bob": 4}
     parsed = parse_body({"events": [], "lost": lost})
-    assert privacy(extra=Rule.DROP).redact(parsed).lost == {"queue_overflow": 1, "http_503": 2, "other": 7}
-    assert privacy(viewer=Rule.DROP).redact(parsed).lost == lost
+    assert redact(privacy(extra=Rule.DROP), parsed).lost == {"queue_overflow": 1, "http_503": 2, "other": 7}
+    assert redact(privacy(viewer=Rule.DROP), parsed).lost == lost
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_reasons_of_losses_fall_under_extra() -> None:
 def test_rejections_contain_no_value_that_a_rule_forbids(body: dict[str, Any]) -> None:
     parsed = parse_body(body)
     assert CANARY in repr(parsed)
-    delivery = STRICT.redact(parsed)
+    delivery = redact(STRICT, parsed)
     assert delivery.rejected
     for rejection in delivery.rejected:
         rejection.id = None  # It is part of the response only.
@@ -196,14 +197,14 @@ def test_rejections_contain_no_value_that_a_rule_forbids(body: dict[str, Any]) -
 def test_a_number_in_another_field_is_dropped(field: str) -> None:
     number = 491_511_234_567
     for envelope in (view(surface=1) | {field: number}, view({field: number, "path": 1}), {"type": 1, field: number}):
-        [rejection] = STRICT.redact(parse_body(envelope)).rejected
+        [rejection] = redact(STRICT, parse_body(envelope)).rejected
         assert str(number) not in repr(replace(rejection, id=None)), envelope
 
 
 def test_a_deep_unknown_field_of_a_rejected_line_is_not_stored() -> None:
     line = json.dumps(view()).replace('"payload":', f'"x": {"[" * 990}{"]" * 990}, "payload":').encode()
     parsed = parse_body(line + b"\n" + json.dumps(view()).encode(), ndjson=True)
-    [rejection] = privacy(extra=Rule.HASH).redact(parsed).rejected
+    [rejection] = redact(privacy(extra=Rule.HASH), parsed).rejected
     assert b"[[" not in rejection.raw
 
 
@@ -228,7 +229,7 @@ def test_a_deep_unknown_field_of_a_rejected_line_is_not_stored() -> None:
     ids=map(str, range(9)),
 )
 def test_an_opt_out_in_a_body_applies_to_accepted_and_rejected_envelopes(body: Any) -> None:
-    delivery = OPT_OUT.redact(parse_body(body))
+    delivery = redact(OPT_OUT, parse_body(body))
     for rejection in delivery.rejected:
         rejection.id = None
     assert CANARY not in repr(delivery)
@@ -244,7 +245,7 @@ def test_an_opt_out_in_a_body_applies_to_accepted_and_rejected_envelopes(body: A
     ids=["text", "payload", "false"],
 )
 def test_a_text_about_an_opt_out_is_none(rejected: dict[str, Any]) -> None:
-    delivery = OPT_OUT.redact(parse_body({"context": {"viewer": "ann"}, "events": [view({"title": "t"}), rejected]}))
+    delivery = redact(OPT_OUT, parse_body({"context": {"viewer": "ann"}, "events": [view({"title": "t"}), rejected]}))
     assert len(delivery.rejected) == 1
     assert delivery.context == {"viewer": "ann"}
     assert delivery.accepted[0]["payload"]["title"] == "t"
@@ -252,7 +253,7 @@ def test_a_text_about_an_opt_out_is_none(rejected: dict[str, Any]) -> None:
 
 def test_an_envelope_of_an_unknown_type_without_its_payload_cannot_be_replayed() -> None:
     envelope = view({"title": "ann"}) | {"type": "svc:event:scroll"}
-    [rejection] = privacy(extra=Rule.DROP).redact(parse_body({"events": [envelope]})).rejected
+    [rejection] = redact(privacy(extra=Rule.DROP), parse_body({"events": [envelope]})).rejected
     assert json.loads(rejection.raw)["payload"] == {}
     assert rejection.omitted_bytes > 0
 
@@ -267,7 +268,7 @@ def test_an_unreadable_body_may_be_of_a_viewer_who_has_opted_out() -> None:
 def test_a_rejected_envelope_can_be_replayed_later() -> None:
     envelope = view({"title": "ann", "zoom": 2}, id="0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b") | {"source": "later-embed"}
     parsed = parse_body({"events": [envelope]})
-    [rejection] = privacy(title=Rule.HASH, extra=Rule.KEEP).redact(parsed).rejected
+    [rejection] = redact(privacy(title=Rule.HASH, extra=Rule.KEEP), parsed).rejected
     assert json.loads(rejection.raw) == envelope | {"payload": envelope["payload"] | {"title": hashed("title", "ann")}}
     assert rejection.detail == "source: The source is not the embed. Privacy rules forbid quoting the value."
     assert rejection.omitted_bytes == 0
@@ -294,7 +295,7 @@ def test_a_rejected_envelope_can_be_replayed_later() -> None:
     ids=map(str, range(13)),
 )
 def test_a_rejection_that_redaction_could_make_valid_is_never_replayed(body: Any) -> None:
-    rejections = STRICT.redact(parse_body(body)).rejected
+    rejections = redact(STRICT, parse_body(body)).rejected
     assert rejections
     for rejection in rejections:
         assert rejection.omitted_bytes > 0
@@ -304,15 +305,15 @@ def test_a_rejection_that_redaction_could_make_valid_is_never_replayed(body: Any
 def test_a_rejected_line_that_redaction_could_make_valid_is_never_replayed(line: str) -> None:
     text = json.dumps(view())
     lines = f"{text}\n{text.replace(chr(123), chr(123) + line, 1)}".encode()
-    [rejection] = privacy(viewer=Rule.DROP, extra=Rule.DROP).redact(parse_body(lines, ndjson=True)).rejected
+    [rejection] = redact(privacy(viewer=Rule.DROP, extra=Rule.DROP), parse_body(lines, ndjson=True)).rejected
     assert rejection.omitted_bytes > 0
 
 
 def test_nothing_is_stored_of_unreadable_input() -> None:
     raw = f'{{"{CANARY}"'.encode()
-    [of_line] = (
-        privacy(viewer=Rule.HASH).redact(parse_body(raw + b"\n" + json.dumps(view()).encode(), ndjson=True)).rejected
-    )
+    [of_line] = redact(
+        privacy(viewer=Rule.HASH), parse_body(raw + b"\n" + json.dumps(view()).encode(), ndjson=True)
+    ).rejected
     body = Rejection(None, Reason.NOT_JSON, f'body: "{CANARY}" is not JSON.', raw)
     for stored in (of_line, privacy(viewer=Rule.HASH).redact_unreadable(body)):
         assert (stored.raw, stored.omitted_bytes) == (b"", len(raw))

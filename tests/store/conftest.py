@@ -5,7 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from embedsink.store.database import Store
+from embedsink.store.limits import StoreLimits
 from tests.support.loaded_store import LoadedStore
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("segments")
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Iterator[Store]:
+    """Open a store that rolls up every event. Its tests clear the tables."""
+    store = Store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
+    store.open()
+    yield store
+    store.close()
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """The erasure of people: the store is then as if they had never sent anything."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +13,7 @@ from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.database import Store
-from embedsink.store.erasure import SelectedRows
+from embedsink.store.erasure import ErasedRows
 from embedsink.store.limits import StoreLimits
 from tests.store.test_expiry import REPORTS, clear, offending, rows_of
 from tests.support.given import write_segment
@@ -44,19 +42,6 @@ PEOPLE = (
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("segments")
-
-
-@pytest.fixture(scope="module")
-def store(folder: Path) -> Iterator[Store]:
-    store = Store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
-    store.open()
-    yield store
-    store.close()
-
-
 def load(store: Store, folder: Path, given_: list[dict[str, Any]]) -> None:
     """Load events, and roll them up."""
     for number in (1, 2):
@@ -66,10 +51,10 @@ def load(store: Store, folder: Path, given_: list[dict[str, Any]]) -> None:
             store.roll_up()
 
 
-def erase(store: Store, *people: Person) -> list[SelectedRows]:
-    selected: list[SelectedRows] = []
+def erase(store: Store, *people: Person) -> list[ErasedRows]:
+    selected: list[ErasedRows] = []
     variables = [person.variables(PRIVACY) for person in people]
-    store.erase(variables, store.path.with_name("draft.duckdb"), on_selected=selected.extend)
+    store.erase(variables, store.path.with_name("draft.duckdb"), on_deleted=selected.extend)
     return selected
 
 
@@ -187,3 +172,18 @@ def test_nothing_of_a_person_is_in_the_file(tmp_path: Path) -> None:
     for text in ("ann@example.com", secret):
         assert text.encode() not in content
     store.close()
+
+
+def test_people_of_one_session_are_erased_one_after_the_other(store: Store, folder: Path) -> None:
+    clear(store)
+    kinds: list[dict[str, Any]] = [
+        {"type": "view", "viewer": "ann"},
+        {"type": "view", "viewer": "bob"},
+        {"type": "view", "viewer": None},
+        {"lost": {"queue_overflow": 2}, "viewer": None},
+    ]
+    load(store, folder, [{**kind, "session": "shared", "seq": None, "id": 100 + n} for n, kind in enumerate(kinds)])
+    first, second = erase(store, Person("ann"), Person("bob"))
+    assert (first.event_count, second.event_count, second.loss_count) == (1, 2, 1)
+    for table in ("event", "loss", "erased_seq", "session_ready"):
+        assert store._load_connection().execute(f"select count(*) from {table}").fetchall() == [(0,)]

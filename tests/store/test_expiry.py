@@ -1,11 +1,9 @@
 """The deletion of events after their retention: whole segments, oldest first, in bounded steps."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +11,6 @@ from embedsink.journal.segment import inspect
 from embedsink.key_scope import EVERYTHING
 from embedsink.store import expiry
 from embedsink.store.database import Store
-from embedsink.store.limits import StoreLimits
 from embedsink.store.rollups import roll_up
 from embedsink.store.sql_files import read_sql
 from tests.support.given import write_segment
@@ -59,19 +56,6 @@ REPORTS = (
     "activity",
     "rejections",
 )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("segments")
-
-
-@pytest.fixture(scope="module")
-def store(folder: Path) -> Iterator[Store]:
-    store = Store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
-    store.open()
-    yield store
-    store.close()
 
 
 def clear(store: Store) -> None:

@@ -1,6 +1,5 @@
 """The deletion of the texts of AI questions and of unknown fields: reports still count the events."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,25 +11,11 @@ from hypothesis import strategies as st
 from embedsink.privacy.hashing import hash_text
 from embedsink.store import field_expiry
 from embedsink.store.database import Store
-from embedsink.store.limits import StoreLimits
 from tests.store.test_expiry import LOADED, clear, load, offending, rows_of
 
 REPORTS = ("ai_queries", "sessions", "views", "totals", "tenants", "reach", "error_rates", "viewer_group")
 STATUSES = ("submitted", "completed", "error")
 TEXTS = ("How many orders?", "Why?", "", hash_text("query", "Which?", bytes(32)))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("segments")
-
-
-@pytest.fixture(scope="module")
-def store(folder: Path) -> Iterator[Store]:
-    store = Store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
-    store.open()
-    yield store
-    store.close()
 
 
 def hash_question(text: str) -> str:

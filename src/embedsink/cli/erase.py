@@ -45,19 +45,21 @@ def erase(
 
     Use --data while no server has the folder open. Otherwise use --url and an admin key.
     """
+    from embedsink.protocol.strict_json import has_bad_text
+
     if not viewer:
         raise UsageError("--viewer: is empty. Give the id that the host page sends.")
+    if has_bad_text([viewer, tenant]):
+        raise UsageError("--viewer, --tenant: a text is not UTF-8. Give the id that the host page sends.")
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(f"-o {output}: its folder does not exist. Create it first.")
     if url is not None:
         body = json.dumps({"viewer": viewer, "tenant": tenant, "deployment": deployment}).encode()
         result = _count_on_server(url, key, body) if dry_run else _erase_on_server(url, key, body)
     else:
         from embedsink.privacy.person import Person
 
-        person = Person(
-            viewer,
-            deployments=None if deployment is None else frozenset({deployment}),
-            tenants=None if tenant is None else frozenset({tenant}),
-        )
+        person = Person.within(viewer, tenant=tenant, deployment=deployment)
         with suggesting_url():
             result = asyncio.run(_erase_in_folder(DataFolder(require_folder(data)), person, is_dry_run=dry_run))
     if output is None:

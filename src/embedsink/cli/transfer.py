@@ -107,11 +107,7 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
 
     folder = DataFolder(data)
     privacy = Privacy(secrets=SecretFile(folder.privacy_secrets).read())
-    person = Person(
-        viewer,
-        deployments=None if deployment is None else frozenset({deployment}),
-        tenants=None if tenant is None else frozenset({tenant}),
-    )
+    person = Person.within(viewer, tenant=tenant, deployment=deployment)
     variables = {**person.variables(privacy), "service_name": read_settings().service_name}
     # The audit trail says that a person's data was exported, but not whose.
     with (

@@ -7,10 +7,7 @@ Each step can be repeated, so an erasure that a kill interrupts begins again at 
 """
 
 import asyncio
-import json
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
@@ -23,20 +20,18 @@ import orjson
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
 from embedsink.directory.directory import Directory
-from embedsink.erasure import search_files
 from embedsink.erasure.damaged_segments import lines_of_person, remove_lines
+from embedsink.erasure.file_search import FileSearch
 from embedsink.erasure.request import Erasure, ErasureFolder, Result
-from embedsink.erasure.search_files import SearchedFile
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.journal.writer import Journal
-from embedsink.key_scope import EVERYTHING
 from embedsink.loader.loader import Loader
 from embedsink.privacy.erased_people import ErasedPeople, ErasedPerson
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
-from embedsink.store.erasure import SelectedRows
+from embedsink.store.erasure import ErasedRows
 from embedsink.store.reader import Reader
 
 log = logging.getLogger(__name__)
@@ -96,12 +91,14 @@ class Erasures:
         self._certificate_days = certificate_days
         self._on_erased_people = on_erased_people
         self._on_finished = on_finished
+        self._search = FileSearch(folder, store)
         self._files = ErasureFolder(folder.erasures)
         self._files.delete_drafts()
         self._erasures = {erasure.id: erasure for erasure in self._files.read()}
         self._blocking: set[str] = set()  # the ids of the erasures whose people are blocked
         self._failure: str | None = None  # why the last attempt failed
         self._wake = asyncio.Event()
+        self._requesting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -139,18 +136,20 @@ class Erasures:
         if len(self._pending()) >= PENDING_MAX:
             detail = f"erasures: {PENDING_MAX:,} are pending. Retry when some are finished."
             raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=60)
-        try:
-            salt = await run_in_daemon_thread(self._files.salt, name="erasures")
-            erasure = self._create(person, salt, key_id)
-            if deleted_user is not None:
-                # The provider may create the user again, or have another one with the same viewer.
-                erasure = replace(erasure, keeps_users=True)
-                erasure = erasure.with_removed({"directoryUsers": 1}, _texts_of(deleted_user))
-            await run_in_daemon_thread(partial(self._files.write, erasure), name="erasures")
-        except OSError as error:
-            detail = f"erasures: {error.strerror}. Free space on the disk, then retry."
-            raise Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=10) from error
-        self._erasures[erasure.id] = erasure
+        async with self._requesting:  # Two first requests must not create two salts.
+            try:
+                read_salt = partial(self._files.salt, may_create=not self._erasures)
+                salt = await run_in_daemon_thread(read_salt, name="erasures")
+                erasure = self._create(person, salt, key_id)
+                if deleted_user is not None:
+                    # The provider may create the user again, or have another one with the same viewer.
+                    erasure = replace(erasure, keeps_users=True)
+                    erasure = erasure.with_removed({"directoryUsers": 1}, _texts_of(deleted_user))
+                await run_in_daemon_thread(partial(self._files.write, erasure), name="erasures")
+            except OSError as error:
+                detail = f"erasures: {error.strerror}. Free space on the disk, then retry."
+                raise Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=10) from error
+            self._erasures[erasure.id] = erasure
         self._block_people()
         self._wake.set()
         return erasure
@@ -261,8 +260,8 @@ class Erasures:
             await self._delete_from_directory(erasure_id, person)
         await self.wait_until_loaded()
         variables = [person.variables(self._privacy) for person in people]
-        on_selected = partial(self._record_selected, ids)
-        erase = partial(self._loader.erasure.erase, variables, on_selected=on_selected)
+        on_deleted = partial(self._record_deleted, ids)
+        erase = partial(self._loader.erasure.erase, variables, on_deleted=on_deleted)
         last_number = await self._in_loader(erase)
         # Both snapshots have the rows until two more are published.
         for _ in range(2):
@@ -292,9 +291,9 @@ class Erasures:
         with self._store.reader(variables) as reader:
             return reader.dicts("person_directory")
 
-    def _record_selected(self, ids: Sequence[str], selected: Sequence[SelectedRows]) -> None:
-        """Store what is about to be removed. The loader calls this in its thread."""
-        for erasure_id, rows in zip(ids, selected, strict=True):
+    def _record_deleted(self, ids: Sequence[str], deleted: Sequence[ErasedRows]) -> None:
+        """Store what is being removed. The loader calls this in its thread, before the deletion is committed."""
+        for erasure_id, rows in zip(ids, deleted, strict=True):
             counts = {
                 "events": rows.event_count,
                 "actions": rows.action_count,
@@ -347,7 +346,7 @@ class Erasures:
             is_limited = erasure.person is not None and erasure.person.is_limited
             texts[erasure_id] = erasure.texts if is_limited else [*dict.fromkeys([*viewers, *erasure.texts])]
         all_texts = list(dict.fromkeys(text for ones in texts.values() for text in ones))
-        files = await self._search(all_texts)
+        files = await self._search.run(all_texts)
         for erasure_id, own_texts in texts.items():
             found = {file.path: len(remaining.intersection(own_texts)) for file, remaining in files}
             result = Result(
@@ -362,30 +361,6 @@ class Erasures:
                 "person_erased", extra={"detail": f"erasure {erasure_id}", "count": sum(finished.removed.values())}
             )
             await self._on_finished(finished)
-
-    async def _search(self, texts: Sequence[str]) -> list[tuple[SearchedFile, set[str]]]:
-        """Search all files of the data folder for texts. Return each file with the texts that it still has.
-
-        Of a text that other people's rows contain too, only occurrences as a whole text in JSON count. Databases have
-        no quotation marks, but the rows in them are known.
-
-        Raises:
-            OSError: the search has failed.
-            Unavailable: the store can't be read now.
-        """
-        files = await _search_files(self._folder, texts)
-        found = sorted({texts[number] for file in files for number in file.found})
-        shared = await run_in_daemon_thread(partial(self._read_shared, found), name="erasures") if found else set()
-        searched = []
-        for file in files:
-            whole = set() if ".duckdb" in file.path else {texts[number] for number in file.quoted}
-            searched.append((file, ({texts[number] for number in file.found} - shared) | whole))
-        return searched
-
-    def _read_shared(self, texts: list[str]) -> set[str]:
-        """Return the texts that stored rows contain."""
-        with self._store.reader({**EVERYTHING.variables(), "texts": texts}) as reader:
-            return {row["text"] for row in reader.dicts("shared_text")}
 
     async def _save(self, erasure: Erasure) -> None:
         """Write a request durably."""
@@ -421,24 +396,3 @@ def _texts_of(user: dict[str, Any]) -> Iterable[str]:
     for email in user.get("emails") or ():
         if email.get("value"):
             yield str(email["value"])
-
-
-async def _search_files(folder: DataFolder, texts: Sequence[str]) -> list[SearchedFile]:
-    """Search all files of a data folder in a child process, which ends with this call.
-
-    Raises:
-        OSError: the search has failed.
-    """
-    # -P: don't import modules from the working directory.
-    command = [sys.executable, "-P", "-m", search_files.__name__, str(folder.path)]
-    pipe = subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        output, errors = await child.communicate(json.dumps(texts).encode())
-    finally:
-        if child.returncode is None:
-            child.kill()
-    if child.returncode:
-        error_lines = errors.decode(errors="replace").strip().splitlines()
-        raise OSError(f"searching {folder.path}: {error_lines[-1] if error_lines else 'its process was killed'}")
-    return [SearchedFile(*file) for file in orjson.loads(output)]

@@ -139,21 +139,30 @@ class ErasureFolder:
         for draft in self._path.glob(f"*{_DRAFT_SUFFIX}"):
             draft.unlink()
 
-    def salt(self) -> bytes:
-        """Return the salt of the digests. The first call creates it.
+    def salt(self, *, may_create: bool = False) -> bytes:
+        """Return the salt of the digests.
+
+        Args:
+            may_create: whether to create a missing salt. Digests with a former salt are then useless.
 
         Raises:
-            Misconfigured: the file can't be read or is damaged.
+            Misconfigured: the file is missing or damaged.
             OSError: the file can't be written.
         """
         path = self._path / "salt"
         try:
             salt = path.read_bytes()
         except FileNotFoundError:
-            salt = token_bytes(_SALT_BYTES)
-            self._replace(path, salt)
-        if len(salt) != _SALT_BYTES:
-            raise Misconfigured(f"{path}: is damaged. Put a copy back, or request the erasures of the last days again.")
+            salt = b""
+        if len(salt) == _SALT_BYTES:
+            return salt
+        if salt or not may_create:
+            raise Misconfigured(
+                f"{path}: is missing or damaged, so erased people would not be recognized. Put a copy back, or move "
+                f"{self._path.name}/ elsewhere and request the erasures of the last days again."
+            )
+        salt = token_bytes(_SALT_BYTES)
+        self._replace(path, salt)
         return salt
 
     def write(self, erasure: Erasure) -> None:

@@ -10,7 +10,7 @@ from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.store.database import Store
-from embedsink.store.erasure import SelectedRows
+from embedsink.store.erasure import ErasedRows
 
 
 class StoreErasure:
@@ -46,7 +46,7 @@ class StoreErasure:
         self._disk_space = disk_space
 
     def erase(
-        self, people: Sequence[Mapping[str, object]], *, on_selected: Callable[[Sequence[SelectedRows]], None]
+        self, people: Sequence[Mapping[str, object]], *, on_deleted: Callable[[Sequence[ErasedRows]], None]
     ) -> int:
         """Rewrite the store without the rows of people. See `Store.erase`.
 
@@ -59,7 +59,7 @@ class StoreErasure:
         self._disk_space.require()
         self._publisher.abandon()  # It copies the rows.
         try:
-            self._store.erase(people, self._draft, on_selected=on_selected)
+            self._store.erase(people, self._draft, on_deleted=on_deleted)
         finally:
             self._publisher.is_dirty = True
         return self._store.ledger.last_segment_number()

@@ -44,22 +44,14 @@ class ErasedPeople:
         """Whether no person is erased."""
         return not self.people
 
-    def includes(self, viewers: Iterable[str], deployments: Collection[int], tenants: Iterable[str]) -> bool:
-        """Return whether a delivery is of an erased person.
+    def find(self, viewers: Iterable[str]) -> list[ErasedPerson]:
+        """Return the erased people with one of these viewers."""
+        return [person for viewer in viewers for person in self._by_digest.get(self.digest(viewer), ())]
 
-        Args:
-            viewers: all forms of its viewer.
-            deployments: the deployments that it names.
-            tenants: all forms of the tenants that it names.
-        """
-        found = [person for viewer in viewers for person in self._by_digest.get(self.digest(viewer), ())]
-        if not found:
-            return False
-        tenant_digests = {self.digest(tenant) for tenant in tenants}
-        return any(
-            (person.deployments is None or not person.deployments.isdisjoint(deployments))
-            and (person.tenants is None or not person.tenants.isdisjoint(tenant_digests))
-            for person in found
+    def is_erased_in(self, person: ErasedPerson, deployments: Collection[int], tenants: Iterable[str]) -> bool:
+        """Return whether a person was erased in one of these deployments and in one of these tenants, or everywhere."""
+        return (person.deployments is None or not person.deployments.isdisjoint(deployments)) and (
+            person.tenants is None or not person.tenants.isdisjoint(map(self.digest, tenants))
         )
 
     def digest(self, text: str) -> str:

@@ -1,6 +1,7 @@
 """A person in the scope of an access request or an erasure."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from embedsink.key_scope import KeyScope
 from embedsink.privacy.redaction import Privacy
@@ -19,6 +20,15 @@ class Person:
     viewer: str
     deployments: frozenset[int] | None = None
     tenants: frozenset[str] | None = None
+
+    @classmethod
+    def within(cls, viewer: str, *, tenant: str | None, deployment: int | None) -> Self:
+        """Return a person within one tenant, or one deployment, or both; None stands for all."""
+        return cls(
+            viewer,
+            deployments=None if deployment is None else frozenset({deployment}),
+            tenants=None if tenant is None else frozenset({tenant}),
+        )
 
     @property
     def is_limited(self) -> bool:

@@ -30,6 +30,8 @@ from embedsink.protocol.strict_json import encode
 from embedsink.protocol.validation import is_delivery
 from embedsink.reasons import Reason
 
+CheckedDelivery = NewType("CheckedDelivery", ParsedDelivery)
+"""A delivery after `Privacy.reject_erased`."""
 StorableDelivery = NewType("StorableDelivery", ParsedDelivery)
 """A delivery after redaction. The journal's records are built from nothing else."""
 StorableRejection = NewType("StorableRejection", Rejection)
@@ -114,16 +116,14 @@ class Privacy:
     def _opted_out_redactor(self) -> "Redactor":
         return Redactor(self.rules.of_all_fields(is_opted_out=True), self.secrets)
 
-    def redact(self, parsed: ParsedDelivery, *, is_opted_out: bool = False) -> StorableDelivery:
+    def redact(self, delivery: CheckedDelivery, *, is_opted_out: bool = False) -> StorableDelivery:
         """Return a delivery that contains only what may be stored. A delivery of internal people is marked.
 
-        This calls `reject_erased`. Call that before, if the delivery is counted too.
-
         Args:
-            parsed: the delivery.
+            delivery: the delivery.
             is_opted_out: whether the viewer has opted out in another way than by the delivery's field `optedOut`.
         """
-        parsed = self.reject_erased(parsed)
+        parsed: ParsedDelivery = delivery
         if not self.internal.is_empty and self._is_internal(parsed):
             parsed = replace(parsed, is_internal=True)
         if self.rules.keeps_everything:
@@ -136,30 +136,32 @@ class Privacy:
             redacted = replace(redacted, rejected=rejected)
         return StorableDelivery(redacted)
 
-    def reject_erased(self, parsed: ParsedDelivery) -> ParsedDelivery:
+    def reject_erased(self, parsed: ParsedDelivery) -> CheckedDelivery:
         """Return a delivery of an erased person with all envelopes rejected and without content; others unchanged.
 
         Of other deliveries, the rejected envelopes that name an erased person lose their content.
         """
         if self.erased.is_empty:
-            return parsed
+            return CheckedDelivery(parsed)
         contexts = self._contexts_of(parsed)
         viewer = parsed.context.get("viewer")
         if viewer is not None and self._includes_erased(viewer, contexts):
-            return parsed.reject_all(Reason.ERASED, f"context.viewer: {Reason.ERASED.sentence} Don't send its events.")
+            detail = f"context.viewer: {Reason.ERASED.sentence} Don't send its events."
+            return CheckedDelivery(parsed.reject_all(Reason.ERASED, detail))
         if not parsed.rejected:
-            return parsed
-        return replace(parsed, rejected=[self._without_erased(rejection, contexts) for rejection in parsed.rejected])
+            return CheckedDelivery(parsed)
+        rejected = [self._without_erased(rejection, contexts) for rejection in parsed.rejected]
+        return CheckedDelivery(replace(parsed, rejected=rejected))
 
     def _includes_erased(self, viewer: str, contexts: Iterable[Mapping[str, Any]]) -> bool:
         """Return whether a viewer is erased in one of the deployments and tenants that contexts name."""
-        deployments = {context.get("deployment") for context in contexts}
-        tenants = [context["tenant"] for context in contexts if isinstance(context.get("tenant"), str)]
-        return self.erased.includes(
-            self.stored_forms("viewer", viewer),
-            {deployment for deployment in deployments if isinstance(deployment, int)},
-            self.stored_tenants(tenants),
-        )
+        people = self.erased.find(self.stored_forms("viewer", viewer))
+        if not people:
+            return False
+        named = [(context.get("deployment"), context.get("tenant")) for context in contexts]
+        deployments = {deployment for deployment, _ in named if isinstance(deployment, int)}
+        tenants = self.stored_tenants([tenant for _, tenant in named if isinstance(tenant, str)])
+        return any(self.erased.is_erased_in(person, deployments, tenants) for person in people)
 
     def _without_erased(self, rejection: Rejection, contexts: Sequence[Mapping[str, Any]]) -> Rejection:
         """Return a rejection, without its content if that names an erased person.

@@ -25,7 +25,7 @@ from embedsink.store.duckdb_errors import (
     lacks_memory,
     unavailable_if_broken,
 )
-from embedsink.store.erasure import SelectedRows, select_people
+from embedsink.store.erasure import ErasedRows, delete_person
 from embedsink.store.expiry import expire_events, finish_expiry
 from embedsink.store.field_expiry import clear_extra, hash_questions
 from embedsink.store.insert import (
@@ -47,7 +47,6 @@ from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
 from embedsink.store.session_variables import set_variables
-from embedsink.store.sql_files import read_sql
 from embedsink.store.view_catalog import View
 
 # Above this average size, the rows of a load count as wide. A checkpoint of wide rows gets more memory.
@@ -466,7 +465,7 @@ class Store:
         people: Sequence[Mapping[str, object]],
         draft: Path,
         *,
-        on_selected: Callable[[Sequence[SelectedRows]], None] = lambda rows: None,
+        on_deleted: Callable[[Sequence[ErasedRows]], None] = lambda rows: None,
     ) -> None:
         """Delete the rows of people, and replace the file by a copy, whose blocks don't have them.
 
@@ -475,7 +474,7 @@ class Store:
         Args:
             people: the variables that select each person, as `Person.variables` returns them.
             draft: the path of the copy until it is complete, in the same folder.
-            on_selected: called with the rows of each person before any is deleted.
+            on_deleted: called with the rows of each person before the deletion is committed.
 
         Raises:
             StoreRefused, StoreBroken, OSError: no row or all of them are deleted. The file may still have them in free
@@ -486,9 +485,7 @@ class Store:
             with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
                 connection.execute("use store")
                 with transaction(connection):
-                    on_selected(select_people(connection, people))
-                    connection.execute(read_sql("erasure")["delete"])
-                    fill_session_ready(connection)  # The `ready` events of shared sessions may name other deployments.
+                    on_deleted([delete_person(connection, variables) for variables in people])
             self.rewrite(draft)  # Free blocks of the old file have the rows.
         finally:
             self.revisions.renew()

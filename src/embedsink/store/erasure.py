@@ -1,33 +1,34 @@
-"""The selection of the rows of people to erase."""
+"""The deletion of a person's rows, with all that was derived from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
 
+from embedsink.store.insert import fill_session_ready
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
 _SELECTED = """
 select
-    (select count(*) from erased_envelope where person = $1 and direction = 'event'),
-    (select count(*) from erased_envelope where person = $1 and direction = 'action'),
-    (select count(*) from erased_rejection where person = $1),
-    (select loss_count from erased_loss where person = $1),
-    (select list(text order by text) from erased_text where person = $1)
+    (select count(*) from erased_envelope where direction = 'event'),
+    (select count(*) from erased_envelope where direction = 'action'),
+    (select count(*) from erased_rejection),
+    (select count(*) from loss where (key_id, session) in (from erased_session)),
+    (select list(text order by text) from erased_text)
 """
 
 
 @dataclass(frozen=True, slots=True)
-class SelectedRows:
-    """The rows of one person.
+class ErasedRows:
+    """The deleted rows of one person.
 
     Args:
         event_count: the number of events.
         action_count: the number of actions.
         rejection_count: the number of quarantined rejections.
         loss_count: the number of losses in the person's sessions.
-        texts: a session and up to 3 long texts that only this person's events contain.
+        texts: a session and up to 3 long texts that only this person's events contained.
     """
 
     event_count: int
@@ -37,27 +38,18 @@ class SelectedRows:
     texts: tuple[str, ...]
 
 
-def select_people(connection: duckdb.DuckDBPyConnection, people: Sequence[Mapping[str, object]]) -> list[SelectedRows]:
-    """Fill the temporary tables that `sql/erasure/4_delete.sql` reads. Return the rows of each person.
-
-    A row of two people counts for the first of them.
+def delete_person(connection: duckdb.DuckDBPyConnection, variables: Mapping[str, object]) -> ErasedRows:
+    """Delete the rows of a person. Return what was deleted.
 
     Args:
-        connection: a connection to the store, whose session variables are changed.
-        people: the variables that select each person, as `Person.variables` returns them.
+        connection: a connection to the store, in a transaction. Its session variables are changed.
+        variables: the variables that select the person, as `Person.variables` returns them.
     """
     erasure = read_sql("erasure")
-    connection.execute(erasure["create"])
-    for number, variables in enumerate(people):
-        set_variables(connection, {**variables, "person": number})
-        connection.execute(erasure["select"])
+    set_variables(connection, variables)
+    connection.execute(erasure["select"])
     connection.execute(erasure["relate"])
-    return [_selected(connection, number) for number in range(len(people))]
-
-
-def _selected(connection: duckdb.DuckDBPyConnection, person: int) -> SelectedRows:
-    """Return the rows of a person that `select_people` has selected."""
-    [(event_count, action_count, rejection_count, loss_count, texts)] = connection.execute(
-        _SELECTED, [person]
-    ).fetchall()
-    return SelectedRows(event_count, action_count, rejection_count, loss_count, tuple(texts or ()))
+    [(event_count, action_count, rejection_count, loss_count, texts)] = connection.execute(_SELECTED).fetchall()
+    connection.execute(erasure["delete"])
+    fill_session_ready(connection)  # The `ready` events of shared sessions may name other deployments.
+    return ErasedRows(event_count, action_count, rejection_count, loss_count, tuple(texts or ()))

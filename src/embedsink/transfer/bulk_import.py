@@ -13,7 +13,8 @@ from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable
 from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.writer import OnDurable, as_future
-from embedsink.protocol.delivery import ParsedDelivery, Rejection
+from embedsink.privacy.redaction import CheckedDelivery
+from embedsink.protocol.delivery import Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.transfer.import_file import Delivery, import_rules
@@ -186,7 +187,7 @@ def _line_batches_of(engine: Engine, delivery: Delivery) -> Iterator[_LineBatch]
         yield _batch_of_parsed(engine, delivery, engine.privacy.reject_erased(parsed))
 
 
-def _batch_of_parsed(engine: Engine, delivery: Delivery, parsed: ParsedDelivery) -> _LineBatch:
+def _batch_of_parsed(engine: Engine, delivery: Delivery, parsed: CheckedDelivery) -> _LineBatch:
     """Return the journal lines of a parsed delivery: the accepted envelopes and the rejections."""
     storable = engine.privacy.redact(parsed)
     # Each envelope has an id already, so only rejections need new ids.

@@ -17,8 +17,7 @@ from embedsink.errors import Refused, Unavailable, preview, suggestion
 from embedsink.ingest.records import delivery_lines, replay_line
 from embedsink.journal.writer import as_future
 from embedsink.key_scope import EVERYTHING
-from embedsink.privacy.redaction import Privacy
-from embedsink.protocol.delivery import ParsedDelivery
+from embedsink.privacy.redaction import CheckedDelivery, Privacy
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_instant
@@ -214,7 +213,7 @@ def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
     return int(row["not_replayable_count"])
 
 
-def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
+def _parse_again(row: Mapping[str, Any], engine: Engine) -> CheckedDelivery | None:
     """Parse a rejected delivery again.
 
     Return None if an envelope is still invalid or outside the scope of the delivery's key, or the scope is unknown.
@@ -233,14 +232,14 @@ def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | Non
         scope = key.scope if key else EVERYTHING
         if parsed.context.get("tenant") is not None:
             scope = engine.privacy.stored_scope(scope)  # The stored tenant may be a hash.
-        parsed = engine.privacy.reject_erased(parsed.restrict_to(scope))
+        delivery = engine.privacy.reject_erased(parsed.restrict_to(scope))
     except Refused:
         return None
-    is_valid = parsed.accepted and not parsed.rejected
-    return parsed if is_valid else None
+    is_valid = delivery.accepted and not delivery.rejected
+    return delivery if is_valid else None
 
 
-def _journal_lines(row: Mapping[str, Any], parsed: ParsedDelivery, engine: Engine) -> bytes:
+def _journal_lines(row: Mapping[str, Any], parsed: CheckedDelivery, engine: Engine) -> bytes:
     """Return the journal lines of a parsed rejection: the envelopes, and a mark that the rejection was replayed."""
     quarantine_id = str(row["quarantine_id"])
     # The ids are the same in each replay, so that the loader deduplicates the envelopes and the losses.
