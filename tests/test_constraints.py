@@ -57,7 +57,7 @@ def test_every_dependency_is_pinned() -> None:
     runtime = {name for name, _ in pins("constraints-runtime.txt")}
     assert required_names(project["dependencies"]) <= runtime
     everything = {name for name, _ in pins("constraints.txt")}
-    for extra in ("dev", "notebook"):
+    for extra in ("dev", "notebook", "archive"):
         assert required_names(project["optional-dependencies"][extra]) <= everything
     build = {name for name, _ in pins("constraints-build.txt")}
     assert required_names([*pyproject["dependency-groups"]["build"], *pyproject["build-system"]["requires"]]) <= build

@@ -16,6 +16,7 @@ LAYERS = [
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
     {"privacy"},
     {"settings", "store", "audit"},
+    {"archive"},
     {"ingest", "loader", "reports"},
     {"directory"},
     {"erasure"},

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from embedsink.archive.archive import Archive
+from embedsink.archive.target import open_target
 from embedsink.audit.entry import SERVER, Action, Entry, Via
 from embedsink.audit.recorder import Recorder
 from embedsink.audit.trail import AuditTrail
@@ -48,7 +50,7 @@ from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.privacy.rules import read_privacy_rules
 from embedsink.reports.number_cipher import NumberCipher
-from embedsink.settings import Settings
+from embedsink.settings import NO_ARCHIVE, Settings
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.limits import StoreLimits
@@ -299,6 +301,7 @@ class Engine:
                 extra_days=self.settings.extra_retention_days,
                 hash_question=lambda text: self.privacy.hashes("query", text)[0],
             ),
+            archive=_open_archive(self.settings, self.folder),
         )
 
     def _open_journal(self) -> Journal:
@@ -475,6 +478,22 @@ def read_privacy(folder: DataFolder, *, needs_secret: bool = False) -> Privacy:
     secret_file = SecretFile(folder.privacy_secrets)
     secrets = secret_file.read_or_create() if rules.has_hashes or needs_secret else secret_file.read()
     return Privacy(rules, secrets, read_internal_people(folder.internal_people))
+
+
+def _open_archive(settings: Settings, folder: DataFolder) -> Archive | None:
+    """Return the archive of the settings; None without one. It need not be reachable yet.
+
+    Raises:
+        Misconfigured: the archive is in the data folder, or the extension for object storage is missing.
+    """
+    if settings.archive == NO_ARCHIVE:
+        return None
+    if Path(settings.archive).resolve().is_relative_to(folder.path.resolve()):
+        raise Misconfigured(
+            f"EMBEDSINK_ARCHIVE: {settings.archive} is in the data folder, so erasures would have to search it. "
+            "Name a folder elsewhere."
+        )
+    return Archive(open_target(settings.archive))
 
 
 def _store_limits(settings: Settings) -> StoreLimits:

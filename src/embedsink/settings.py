@@ -16,6 +16,8 @@ MIB = 1_048_576
 PREFIX = "EMBEDSINK_"
 # The environment variables of the command line, which are not settings.
 _COMMAND_LINE_VARIABLES = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
+# The value of `archive` without an archive.
+NO_ARCHIVE = "none"
 # The maximum size of a journal line without its envelope and its context.
 _LINE_OVERHEAD_BYTES = 1_024
 # A JSON string takes up to six bytes for a byte of an unreadable body, such as `\u001f`.
@@ -149,6 +151,15 @@ class Settings(BaseModel):
         description="Whether the deletion of a user over SCIM erases the person: `on` or `off`.",
         json_schema_extra={"allowed": "`on` or `off`"},
     )
+    archive: str = Field(
+        NO_ARCHIVE,
+        pattern=r"^(none|/.+|s3://[a-zA-Z0-9][a-zA-Z0-9._-]*(/.*)?)$",
+        description="A folder or an `s3://` URL to which events are archived before the retention deletes them, or "
+        "`none`.",
+        json_schema_extra={
+            "allowed": "`none`, an absolute path or a URL. Examples: /var/archive s3://bucket/embedsink"
+        },
+    )
     snapshot_interval_s: float = Field(10.0, gt=0, description="Minimum time between two snapshots for notebooks.")
     store_memory_bytes: int = Field(64 * MIB, ge=64 * MIB, description="DuckDB's memory limit in normal operation.")
     store_memory_bytes_max: int = Field(
@@ -277,6 +288,14 @@ class Settings(BaseModel):
                     f"that is sent again would not be recognized. Raise it to at least {self.dedup_days}."
                 )
 
+    def check_archive(self) -> None:
+        """Raise Misconfigured if there is an archive without a retention: nothing would ever be archived."""
+        if self.archive != NO_ARCHIVE and not self.retention_days:
+            raise Misconfigured(
+                f"{PREFIX}ARCHIVE: needs {PREFIX}RETENTION_DAYS, because events are archived before they are deleted. "
+                "Set it, or run `embedsink export --archive`."
+            )
+
     def variables(self) -> dict[str, object]:
         """Return the settings that SQL views read as variables of the DuckDB session."""
         return {"session_gap_minutes": self.session_gap_minutes}
@@ -317,6 +336,7 @@ def read_settings() -> Settings:
         raise Misconfigured("\n".join(problems))
     settings.check_pending_bytes()
     settings.check_retention_days()
+    settings.check_archive()
     return settings
 
 

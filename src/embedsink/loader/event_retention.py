@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from embedsink.archive.archive import Archive
+from embedsink.archive.target import ArchiveFailed
 from embedsink.clock_watch import ClockWatch
 from embedsink.data_folder import DataFolder
 from embedsink.loader.disk_space import StoreDiskSpace
@@ -49,6 +51,7 @@ class EventRetention:
         publisher: the publisher of snapshots.
         disk_space: the check of the free disk space.
         retention: how many days events and fields are stored.
+        archive: the archive that gets the events before they are deleted; None for none.
     """
 
     def __init__(
@@ -59,12 +62,15 @@ class EventRetention:
         disk_space: StoreDiskSpace,
         *,
         retention: Retention,
+        archive: Archive | None = None,
     ) -> None:
         self._draft = folder.rebuilt
         self._store = store
         self._publisher = publisher
         self._disk_space = disk_space
         self._retention = retention
+        self._archive = archive
+        self._has_archive_failed = False  # in the present run
         self._clock_watch = ClockWatch()
         self._expired_count = 0  # events, by the present run, which has several steps
         self._changed_count = 0  # events whose fields were deleted
@@ -121,9 +127,21 @@ class EventRetention:
         return expired_count + changed_count
 
     def _expire_events(self) -> int:
-        """Delete a batch of events. Return their number."""
+        """Delete a batch of events. Return their number.
+
+        If the archive fails, delete nothing until the next run. Fields are not archived, so their deletion continues.
+        """
         before = _days_ago(self._retention.event_days)
-        return 0 if before is None else self._store.expire(loaded_before=before)
+        if before is None or self._has_archive_failed:
+            return 0
+        if self._archive is None:
+            return self._store.expire(loaded_before=before)
+        try:
+            return self._archive_and_delete(self._archive, before)
+        except ArchiveFailed as error:
+            log.error("archive_failed", extra={"detail": f"{error} No event is deleted. This is retried in an hour"})
+            self._has_archive_failed = True
+            return 0
 
     def _expire_fields(self) -> int:
         """Delete the fields of a batch of events. Return the number of events."""
@@ -146,6 +164,26 @@ class EventRetention:
             log.info("fields_expired", extra={"count": self._changed_count})
         self._expired_count = self._changed_count = 0
 
+    def _archive_and_delete(self, archive: Archive, loaded_before: datetime) -> int:
+        """Archive a batch of the events that were loaded before a time, then delete it. Return the number of rows.
+
+        Deletions follow at once, so that no segment that is loaded late is deleted without having been archived.
+        """
+        # Only whole days, so that the archive gets a few files a day instead of a few an hour.
+        loaded_before = loaded_before.replace(hour=0, minute=0, second=0, microsecond=0)
+        with self._store.archive_rows() as rows:
+            batch = rows.next_range(0, loaded_before=loaded_before)
+            if batch is None:
+                return 0
+            added = archive.add(rows, batch)
+        detail = f"{added.file_count} files in {archive.target.name}"
+        log.info("events_archived", extra={"count": added.row_count, "detail": detail})
+        total_count = 0
+        while count := self._store.expire(loaded_before=loaded_before, below=batch.below):
+            total_count += count
+            self._publisher.checkpoint_when_due()
+        return total_count
+
     def _give_space_back(self) -> None:
         """Rewrite the store's file if much of it is free. Without space for that, the next run tries again."""
         self._publisher.wait_for_source()
@@ -155,6 +193,7 @@ class EventRetention:
 
     def _schedule(self) -> None:
         """Schedule the next run."""
+        self._has_archive_failed = False
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from embedsink.archive.archive import Archive
 from embedsink.concurrency.priority import lower_priority
 from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import Segment, number_of
@@ -55,6 +56,7 @@ class Loader:
         is_low_on_space: returns whether the journal needs space, so that one snapshot suffices to delete a segment.
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
         retention: how many days events and some of their fields are stored; None for no limit.
+        archive: the archive that gets the events before they are deleted; None for none.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Loader:
         is_low_on_space: Callable[[], bool] = lambda: False,
         quarantine_days: int = 0,
         retention: Retention | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self.status = LoaderStatus()
         self.last_number = 0  # All segments up to this number are loaded, in damaged/ or lost.
@@ -90,7 +93,7 @@ class Loader:
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
         self.retention = EventRetention(
-            folder, store, self._publisher, self._disk_space, retention=retention or Retention()
+            folder, store, self._publisher, self._disk_space, retention=retention or Retention(), archive=archive
         )
         self.erasure = StoreErasure(
             folder,

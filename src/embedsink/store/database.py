@@ -15,6 +15,7 @@ from embedsink.durable_files import device_and_inode, free_bytes, sync_file, syn
 from embedsink.errors import Unavailable
 from embedsink.journal.segment import Segment
 from embedsink.reasons import Reason
+from embedsink.store.archive_rows import ArchiveRows
 from embedsink.store.attach import attach, connect
 from embedsink.store.duckdb_errors import (
     StoreBroken,
@@ -358,8 +359,22 @@ class Store:
             self.revisions.record_change(deployments, number=0)  # 0: no segment was loaded
         return count
 
-    def expire(self, *, loaded_before: datetime) -> int:
+    @contextlib.contextmanager
+    def archive_rows(self) -> Iterator[ArchiveRows]:
+        """Return the rows for an archive, with more memory in this block.
+
+        Raises:
+            StoreRefused, StoreBroken: the rows can't be read, or their files can't be written.
+        """
+        with self._raised_memory(), contextlib.closing(ArchiveRows(self._load_connection())) as rows:
+            yield rows
+
+    def expire(self, *, loaded_before: datetime, below: int | None = None) -> int:
         """Delete the oldest events that were loaded before a time (UTC), in one transaction.
+
+        Args:
+            loaded_before: the time.
+            below: only events with an ingest_seq below this one; None for no limit.
 
         Returns:
             The number of deleted events, actions and losses; 0 if nothing remains to delete.
@@ -369,7 +384,7 @@ class Store:
         """
         try:
             with self._raised_memory(), transaction(self._load_connection()):
-                count, deployments = expire_events(self._load_connection(), loaded_before=loaded_before)
+                count, deployments = expire_events(self._load_connection(), loaded_before=loaded_before, below=below)
         except (StoreRefused, StoreBroken):
             self.revisions.renew()  # The commit may have succeeded.
             raise

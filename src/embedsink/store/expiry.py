@@ -14,17 +14,22 @@ from embedsink.store.sql_files import read_sql
 EXPIRED_AT_ONCE = 100_000
 
 
-def expire_events(connection: duckdb.DuckDBPyConnection, *, loaded_before: datetime) -> tuple[int, set[int]]:
+def expire_events(
+    connection: duckdb.DuckDBPyConnection, *, loaded_before: datetime, below: int | None = None
+) -> tuple[int, set[int]]:
     """Delete the oldest events, actions and losses that were loaded before a time, at most `EXPIRED_AT_ONCE` of each.
 
     Args:
         connection: a connection to the database, in a transaction.
         loaded_before: the time, in UTC.
+        below: only rows with an ingest_seq below this one; None for no limit.
 
     Returns:
         The number of deleted rows, and their deployments. If the number is 0, nothing remains to delete.
     """
     limit = first_ingest_seq_to_keep(connection, loaded_before)
+    if below is not None:
+        limit = min(limit, below)
     # Rows are stored in the order of ingest_seq, so these are the oldest ones.
     oldest = "select ingest_seq from {} where ingest_seq < $1 limit $2"
     ends = [

@@ -1,7 +1,7 @@
 """Readers of a snapshot, for people and tools on the machine of the server. They may run any SQL."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import duckdb
 from embedsink.data_folder import require_folder
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.reasons import Reason
+from embedsink.store.archive_rows import ArchiveRows
 from embedsink.store.duckdb_errors import (
     SqlFailed,
     StoreRefused,
@@ -75,6 +76,16 @@ class SnapshotReader(Reader):
             lacks_parameters = "Values were not" in str(error)
             hint = "\nPass a list for ? and $1, or a dictionary for $name." if lacks_parameters else ""
             raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
+
+    @contextlib.contextmanager
+    def archive_rows(self) -> Iterator[ArchiveRows]:
+        """Return the rows for an archive. The variables `since` and `until` limit them.
+
+        Raises:
+            Unavailable: the rows can't be read, or their files can't be written.
+        """
+        with unavailable_if_broken(), contextlib.closing(ArchiveRows(self._connection)) as rows:
+            yield rows
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
         """Run SQL such as a check. Return the first row as a dictionary (empty without rows), and the row count."""

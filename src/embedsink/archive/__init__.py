@@ -1,0 +1,1 @@
+"""The archive: events as monthly Parquet files in a folder or in object storage, with manifests."""

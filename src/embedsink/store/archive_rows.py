@@ -1,0 +1,166 @@
+"""The rows that an archive gets: which ones it lacks, and their Parquet files."""
+
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+
+from embedsink import __version__
+from embedsink.store.duckdb_errors import is_disk_full
+from embedsink.store.expiry import first_ingest_seq_to_keep
+from embedsink.store.insert import first_ingest_seq
+from embedsink.store.ledger import highest_segment_number
+from embedsink.store.session_variables import set_variables
+from embedsink.store.sql_files import read_sql
+
+# The maximum number of rows of a table that are archived at once. Sorting them takes memory.
+ARCHIVED_AT_ONCE = 250_000
+TABLES = ("event", "action", "loss")
+# The columns by which the rows of a file are sorted.
+_TIMES = {"event": "occurred_at", "action": "occurred_at", "loss": "received_at"}
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """The rows with `first <= ingest_seq < below`."""
+
+    first: int
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of a future file: those of a table and a month, from the first to the last ingest_seq."""
+
+    month: str
+    table: str
+    first: int
+    last: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The content of a Parquet file of an archive. The times of the first and the last event are in UTC."""
+
+    row_count: int
+    since: datetime
+    until: datetime
+    schema: str
+    version: str
+
+
+class ArchiveRows:
+    """The events, actions and losses of a database, for an archive.
+
+    Args:
+        connection: a connection to the database, without a transaction.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def close(self) -> None:
+        """Free the memory of the selected rows."""
+        with suppress(duckdb.Error):  # The next use replaces them.
+            self._connection.execute("drop table if exists archive_row; drop table if exists archived_row")
+
+    def next_range(self, first: int, *, loaded_before: datetime | None = None) -> RowRange | None:
+        """Return the range of the next rows, at most `ARCHIVED_AT_ONCE` of each table; None if there are none.
+
+        Args:
+            first: the smallest ingest_seq.
+            loaded_before: only rows that were loaded before this time, in UTC; None for all.
+        """
+        if loaded_before is None:
+            limit = first_ingest_seq(highest_segment_number(self._connection) + 1)
+        else:
+            limit = first_ingest_seq_to_keep(self._connection, loaded_before)
+        starts = []
+        ends = [limit]
+        for table in TABLES:
+            selected = f"select ingest_seq from {table} where ingest_seq >= $1 and ingest_seq < $2"  # noqa: S608
+            oldest = f"select max(ingest_seq), count(*) from ({selected} limit $3)"  # noqa: S608
+            query = f"select (select min(ingest_seq) from ({selected})), * from ({oldest})"  # noqa: S608
+            [(start, end, count)] = self._connection.execute(query, [first, limit, ARCHIVED_AT_ONCE]).fetchall()
+            if count:
+                starts.append(start)
+            if count == ARCHIVED_AT_ONCE:
+                ends.append(end + 1)
+        return RowRange(min(starts), min(ends)) if starts else None
+
+    def select(self, rows: RowRange, *, archived: Iterable[tuple[str, Path]]) -> list[Part]:
+        """Select the rows of a range that the archive lacks, and return their parts.
+
+        Args:
+            rows: the range.
+            archived: the table and the path of each file of the archive that may contain some of these rows.
+        """
+        sql = read_sql("archive")
+        self._connection.execute(sql["archived_row"])
+        for table, path in archived:
+            columns = f"'{table}', ingest_seq, {table}_id"
+            query = (
+                f"insert into archived_row select {columns} from read_parquet($1) where ingest_seq between $2 and $3"  # noqa: S608
+            )
+            self._connection.execute(query, [str(path), rows.first, rows.below - 1])
+        set_variables(self._connection, {"archive_from": rows.first, "archive_below": rows.below})
+        self._connection.execute(sql["archive_row"])
+        parts = self._connection.execute(sql["archive_part"]).fetchall()
+        return [Part(*part) for part in parts]
+
+    def halves(self, part: Part) -> tuple[Part, Part]:
+        """Return two parts with half of the rows each, for a file that would be too large."""
+        half = part.row_count // 2
+        query = (
+            "select ingest_seq from archive_row where month = $1 and kind = $2 and ingest_seq between $3 and $4 "
+            "order by ingest_seq limit 2 offset $5"
+        )
+        found = self._connection.execute(query, [part.month, part.table, part.first, part.last, half - 1]).fetchall()
+        [(last,), (first,)] = found
+        return (
+            Part(part.month, part.table, part.first, last, half),
+            Part(part.month, part.table, first, part.last, part.row_count - half),
+        )
+
+    def write(self, part: Part, path: Path) -> None:
+        """Write the rows of a part to a Parquet file, sorted by time.
+
+        Raises:
+            OSError: the disk of the file is full.
+        """
+        metadata = {"embedsink": __version__, "schema": max(read_sql("migrations"))}
+        pairs = ", ".join(f"{name}: '{value}'" for name, value in metadata.items())
+        query = f"""
+            select * from "{part.table}"
+            where ingest_seq between $1 and $2
+              and ingest_seq in (select ingest_seq from archive_row where month = $3 and kind = $4)
+            order by {_TIMES[part.table]}, ingest_seq
+        """  # noqa: S608
+        options = f"format parquet, compression zstd, use_tmp_file false, kv_metadata {{{pairs}}}"
+        parameters = [part.first, part.last, part.month, part.table]
+        try:
+            self._connection.execute(f"copy ({query}) to '{_escaped(path)}' ({options})", parameters)
+        except duckdb.Error as error:
+            # DuckDB also spills to a disk, so check that the message is about this file.
+            if is_disk_full(error) and str(path) in str(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+            raise
+
+    def describe(self, table: str, path: Path) -> Contents:
+        """Return the content of a Parquet file, which this reads again."""
+        time = _TIMES[table]
+        query = f"select count(*), min({time}), max({time}) from read_parquet($1)"  # noqa: S608
+        [(count, since, until)] = self._connection.execute(query, [str(path)]).fetchall()
+        rows = self._connection.execute("select key, value from parquet_kv_metadata($1)", [str(path)]).fetchall()
+        metadata: Mapping[str, str] = {key.decode(): value.decode() for key, value in rows}
+        return Contents(count, since, until, metadata["schema"], metadata["embedsink"])
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("'", "''")  # COPY has no parameter for it.

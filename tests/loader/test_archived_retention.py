@@ -1,0 +1,212 @@
+"""The retention with an archive on a real server, which is killed in every step."""
+
+import os
+import shutil
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.support.archives import archived_rows, check_archive
+from tests.support.disks import mounted
+from tests.support.envelopes import view
+from tests.support.servers import RunningServer, offending_rows, running_server, wait_until
+from tests.support.stores import make_folder
+
+OFTEN = """
+import embedsink.loader.event_retention as retention
+import embedsink.store.expiry as expiry
+retention.RETENTION_INTERVAL_S = 0.3
+expiry.EXPIRED_AT_ONCE = 400
+"""
+# Kills the server at a step: before each file, each rename and each deletion.
+KILL_AT = """
+import os, signal
+from embedsink.archive.target import FolderTarget
+from embedsink.store.archive_rows import ArchiveRows
+from embedsink.store.database import Store
+steps = [{step}]
+
+def count():
+    steps[0] -= 1
+    if steps[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def with_kills(owner, name):
+    method = getattr(owner, name)
+
+    def counted(*arguments, **options):
+        count()
+        return method(*arguments, **options)
+
+    setattr(owner, name, counted)
+
+for owner, names in ((ArchiveRows, ["write"]), (FolderTarget, ["add"]), (Store, ["expire", "finish_expiry"])):
+    for name in names:
+        with_kills(owner, name)
+"""
+MONTH_MS = 31 * 86_400_000
+
+
+def settings(archive: Path) -> dict[str, Any]:
+    return {
+        "EMBEDSINK_RETENTION_DAYS": "7",
+        "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.2",
+        "EMBEDSINK_ARCHIVE": str(archive),
+    }
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a data folder with 600 events of two months and 6 losses, all of ten days ago, and 10 new events."""
+    data = make_folder(tmp_path_factory.mktemp("original") / "data").path
+    now_ms = round(datetime.now(UTC).timestamp() * 1_000)
+    for count, has_loss in ((600, True), (10, False)):
+        with running_server(data) as server:
+            key = server.key()
+            events = [view({"title": f"{number}"}) for number in range(count)]
+            for event in events[::2] if has_loss else []:
+                event["timestamp"] = now_ms - MONTH_MS
+            for start in range(0, count, 100):
+                delivery: dict[str, Any] = {
+                    "context": {"deployment": 1, "session": "s"},
+                    "events": events[start : start + 100],
+                }
+                delivery |= {"lost": {"queue_overflow": 1}} if has_loss else {}
+                assert server.post(delivery, key=key).status == 202
+            server.stop()
+        if has_loss:
+            with duckdb.connect(str(data / "store.duckdb")) as connection:
+                connection.execute("update loaded_segment set loaded_at = loaded_at - to_days(10)")
+    return data
+
+
+@pytest.fixture
+def data(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original, tmp_path / "data")
+    (tmp_path / "archive").mkdir()
+    return tmp_path / "data"
+
+
+def ids(data: Path) -> set[str]:
+    with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
+        return {str(event_id) for (event_id,) in connection.execute("select event_id from event").fetchall()}
+
+
+def deleted_count(data: Path) -> int:
+    with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
+        [(count,)] = connection.execute("select sum(deleted_count) from loaded_segment").fetchall()
+        return int(count or 0)
+
+
+def is_logged(server: RunningServer, event: str) -> bool:
+    return f'"{event}"'.encode() in server.log.read_bytes()
+
+
+def finish(data: Path, archive: Path) -> None:
+    """Run a server until it has archived and deleted all old events."""
+    with running_server(data, injected=OFTEN, **settings(archive)) as server:
+        admin = server.key("admin")
+
+        def is_finished() -> bool:
+            response = server.get("/api/v1/events.csv?columns=viewer&limit=1000", key=admin)
+            return response.status == 200 and response.body.count(b"\n") == 11
+
+        wait_until(is_finished, description="the old events are deleted")
+        server.stop()
+
+
+def judge(data: Path, archive: Path, all_ids: set[str]) -> None:
+    """Check that each event is in the store or in the archive, as the ledger says."""
+    archived = [str(row["event_id"]) for row in archived_rows(archive)]
+    assert len(archived) == len(set(archived)) == 600
+    assert len(ids(data)) == 10
+    assert set(archived) | ids(data) == all_ids
+    assert check_archive(archive) == 606
+    assert deleted_count(data) == 600
+    assert offending_rows(data) == {}
+
+
+def test_old_events_are_archived_before_they_are_deleted(data: Path, tmp_path: Path) -> None:
+    all_ids = ids(data)
+    finish(data, tmp_path / "archive")
+    judge(data, tmp_path / "archive", all_ids)
+    assert len([path for path in (tmp_path / "archive").iterdir() if path.is_dir()]) == 2
+    assert sum(row["lost_count"] for row in archived_rows(tmp_path / "archive", "loss")) == 6
+
+
+def test_a_kill_in_any_step_loses_and_doubles_nothing(data: Path, tmp_path: Path) -> None:
+    all_ids = ids(data)
+    step = 0
+    was_killed = True
+    while was_killed:
+        step += 1
+        attempt, archive = tmp_path / f"data-{step}", tmp_path / f"archive-{step}"
+        shutil.copytree(data, attempt)
+        archive.mkdir()
+        injected = OFTEN + KILL_AT.format(step=step)
+        was_killed = False
+        try:
+            with running_server(attempt, injected=injected, checks_store=False, **settings(archive)) as server:
+                wait_until(
+                    lambda: server.process.poll() is not None or is_logged(server, "events_expired"),
+                    description="the server is killed, or has finished",
+                )
+                was_killed = server.process.poll() == -signal.SIGKILL
+        except AssertionError:
+            was_killed = server.process.poll() == -signal.SIGKILL
+        # All deleted events are in the archive.
+        archived = {str(row["event_id"]) for row in archived_rows(archive)}
+        assert all_ids - ids(attempt) <= archived
+        finish(attempt, archive)
+        judge(attempt, archive, all_ids)
+    assert step > 10
+
+
+def test_nothing_is_deleted_while_the_archive_is_missing(data: Path, tmp_path: Path) -> None:
+    all_ids = ids(data)
+    (tmp_path / "archive").rmdir()
+    with running_server(data, injected=OFTEN, **settings(tmp_path / "archive")) as server:
+        wait_until(lambda: is_logged(server, "archive_failed"), description="the failure is logged")
+        assert b"does not exist. Create the folder, or mount its disk. No event is deleted." in server.log.read_bytes()
+        server.stop()
+    assert ids(data) == all_ids
+    assert not (tmp_path / "archive").exists()
+    (tmp_path / "archive").mkdir()
+    finish(data, tmp_path / "archive")
+    judge(data, tmp_path / "archive", all_ids)
+
+
+def test_nothing_is_deleted_while_the_archive_is_full(data: Path, tmp_path: Path) -> None:
+    all_ids = ids(data)
+    with mounted(tmp_path / "small", mebibytes=1) as small:
+        (small / "filler").write_bytes(b"x" * (1_048_576 - 16_384))
+        with running_server(data, injected=OFTEN, **settings(small)) as server:
+            wait_until(lambda: is_logged(server, "archive_failed"), description="the failure is logged")
+            assert b"is full. Free space on it. No event is deleted." in server.log.read_bytes()
+            server.stop()
+        assert ids(data) == all_ids
+        (small / "filler").unlink()
+        finish(data, small)
+        judge(data, small, all_ids)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_folder_of_another_user_is_refused_with_one_sentence(tmp_path: Path) -> None:
+    from embedsink.archive.target import ArchiveFailed, FolderTarget
+
+    folder = tmp_path / "archive"
+    folder.mkdir(mode=0o700)
+    for path in (folder, *folder.parents):
+        if path.is_relative_to("/tmp/pytest-of-root"):
+            path.chmod(0o755)
+    folder.chmod(0o555)
+    os.seteuid(65_534)
+    try:
+        with pytest.raises(ArchiveFailed, match="can't be written by this user"), FolderTarget(folder).locked():
+            pass
+    finally:
+        os.seteuid(0)
