@@ -1,5 +1,5 @@
 -- Runs only if duplicate_line has rows. One row per repeated envelope whose content differs from that of a stored envelope
--- with its id. A retry may have another time of sending and another context, so only the embed's own fields are compared. For a
+-- with its id. A retry may have another time of sending, another context and another mark of internal people, so only the embed's own fields are compared. For a
 -- `ready` event, these include deployment and tenant.
 insert into id_conflict
 with envelope as (
@@ -31,7 +31,7 @@ envelope_content as (
             if(type = 'ready', [deployment::varchar, tenant], null),
             *columns(* exclude (
                 is_new, kind, id, ingest_seq, occurred_at, sent_at, received_at,
-                key_id, deployment, session, viewer, tenant, page
+                key_id, deployment, session, viewer, tenant, page, is_internal
             ))
         )) as content
     from envelope

@@ -882,6 +882,54 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, run_command: Run
     assert "line 2: the gzip file is damaged or cut off here" in damaged.stderr
 
 
+def test_an_archive_is_imported_into_a_data_folder_only(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    (tmp_path / "archive").mkdir()
+    exported = run_command("export", "--archive", tmp_path / "archive", "--data", data)
+    assert exported.returncode == 0, exported.stderr
+    count = sum(json.loads(path.read_bytes())["rows"] for path in (tmp_path / "archive").glob("*/manifest.json"))
+    assert f"archive: {count:,} rows added in " in exported.stderr
+    assert count > 0
+    first = run_command("import", tmp_path / "archive", "--data", tmp_path / "new")
+    assert (first.returncode, f"accepted {count:,}, rejected 0." in first.stderr) == (0, True), first.stderr
+    again = run_command("import", tmp_path / "archive", "--data", tmp_path / "new")
+    assert f"Duplicates, which do not count again: {count:,} of {count:,} envelopes." in again.stderr
+    remote = run_command("import", tmp_path / "archive", "--url", "http://127.0.0.1:1")
+    assert_failed(remote, "Stop the server, and use --data.", code=2)
+    assert_failed(run_command("import", tmp_path, "--data", data), "has no manifest.json, so it is not an archive.")
+    assert_failed(run_command("import", tmp_path / "no", "--data", data), "does not exist.", code=2)
+
+
+@pytest.mark.server
+def test_an_archive_of_a_period_is_exported_from_a_server(tmp_path: Path, run_command: RunCommand) -> None:
+    (tmp_path / "archive").mkdir()
+    with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        assert server.post([VIEW, VIEW], key=server.key()).status == 202
+        remote = ["--archive", tmp_path / "archive", "--url", server.url]
+        key = server.key("read", shows_names=True)
+
+        def export(*words: str) -> str:
+            return run_command("export", *remote, *words, EMBEDSINK_KEY=key).stderr
+
+        until = "2025-11-21"
+        wait_until(lambda: ": 2 rows added in 1 files." in export("--until", until), description="events are archived")
+        assert ": 0 rows added in 0 files." in export("--since", until)
+        assert ": 0 rows added in 0 files." in export()
+    assert len(list((tmp_path / "archive").glob("*/event-*.parquet"))) == 1
+
+
+def test_wrong_options_of_an_archive_are_refused(data: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    at = ("--data", data)
+    for words, message in (
+        (["export", *at], "-o: is missing. Name the output file, or an archive with --archive."),
+        (["export", "--archive", tmp_path, "-o", "x.csv", *at], "--archive: is an output of its own."),
+        (["export", "-o", "x.csv", "--since", "7d", *at], "--since, --until, --url: apply to --archive only."),
+        (["export", "--archive", tmp_path, "--since", "soon", *at], '--since: "soon" is not a time.'),
+    ):
+        assert_failed(run_command(*words), message, code=2)
+    missing = run_command("export", "--archive", tmp_path / "no", *at)
+    assert_failed(missing, "does not exist. Create the folder, or mount its disk.")
+
+
 def test_an_import_counts_conflicting_ids_as_rejected(tmp_path: Path, run_command: RunCommand) -> None:
     file = tmp_path / "in.ndjson"
     first = VIEW | {"id": str(uuid4())}

@@ -206,7 +206,10 @@ def test_a_folder_of_another_user_is_refused_with_one_sentence(tmp_path: Path) -
     folder.chmod(0o555)
     os.seteuid(65_534)
     try:
-        with pytest.raises(ArchiveFailed, match="can't be written by this user"), FolderTarget(folder).locked():
+        with (
+            pytest.raises(ArchiveFailed, match="can't be read and written by this user"),
+            FolderTarget(folder).locked(),
+        ):
             pass
     finally:
         os.seteuid(0)

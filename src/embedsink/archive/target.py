@@ -95,7 +95,8 @@ class FolderTarget:
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """Yield the path of the file."""
-        yield self._folder / name
+        with self._errors_translated():
+            yield self._folder / name
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
@@ -210,5 +211,5 @@ def _folder_sentence(error: OSError) -> str:
     if is_disk_full(error):
         return "its disk is full. Free space on it."
     if isinstance(error, PermissionError):
-        return "can't be written by this user. Change its owner or its permissions."
+        return "can't be read and written by this user. Change its owner or its permissions."
     return f"{error.strerror}. Check the disk."

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embedsink.audit.entry import Action
+from embedsink.cli.archive_export import export_to_archive
 from embedsink.cli.options import (
     DATA,
     Data,
     KeyOption,
+    Since,
+    Until,
     Url,
     UsageError,
     as_of_phrase,
@@ -28,6 +31,7 @@ from embedsink.cli.recording import recorded
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from embedsink.settings import Settings
     from embedsink.store.reader import Reader
     from embedsink.transfer.bulk_import import ImportCounts
 
@@ -35,10 +39,12 @@ EXPORT_EXAMPLES = examples(
     "embedsink export -o events.ndjson --data data",
     "embedsink export -o events.parquet",
     "embedsink export --viewer u_42 -o person.zip",
+    "embedsink export --archive /var/archive --until 2026-07-01",
 )
 IMPORT_EXAMPLES = examples(
     "embedsink import events.ndjson --data data",
     "embedsink import events.ndjson.gz",
+    "embedsink import /var/archive/2026-08 --data data",
     "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://events.example.com",
 )
 SUFFIXES = (".ndjson", ".csv", ".parquet")
@@ -47,17 +53,24 @@ PERSON_SUFFIX = ".zip"
 
 def export_file(
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--output", "-o", metavar="FILE", help="The output file: .ndjson, .csv or .parquet; with --viewer, .zip."
         ),
-    ],
+    ] = None,
+    archive: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Write an archive to this folder or s3:// URL instead.")
+    ] = None,
     viewer: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Write everything about this person instead.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="With --viewer: only in this tenant.")] = None,
     deployment: Annotated[int | None, typer.Option(metavar="N", help="With --viewer: only in this deployment.")] = None,
+    since: Since = None,
+    until: Until = None,
     data: Data = DATA,
+    url: Url = None,
+    key: KeyOption = None,
 ) -> None:
     """Write all raw events of the last snapshot to a file. A running server is not affected.
 
@@ -67,7 +80,20 @@ def export_file(
 
     With --viewer, a ZIP has everything about one person: events, actions, rejections, losses, and the user in the
     directory. Hashed viewers are found too.
+
+    With --archive, the events, actions and losses that an archive lacks are added to it, as the retention does with
+    EMBEDSINK_ARCHIVE. --since and --until limit them by their times. --url archives the snapshot of a server; its key
+    must have no scope. `import` restores an archive.
     """
+    if archive is not None:
+        if output is not None or viewer is not None:
+            raise UsageError("--archive: is an output of its own. Omit -o and --viewer.")
+        export_to_archive(archive, data, since=since, until=until, url=url, key=key)
+        return
+    if since is not None or until is not None or url is not None:
+        raise UsageError("--since, --until, --url: apply to --archive only. Add it, or omit them.")
+    if output is None:
+        raise UsageError("-o: is missing. Name the output file, or an archive with --archive.")
     if viewer is not None:
         _export_person(output, viewer, tenant, deployment, data)
         return
@@ -139,13 +165,8 @@ def _export(reader: "Reader", path: Path, suffix: str) -> None:
 
 def import_file(
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="NDJSON of envelopes or deliveries, optionally gzipped.",
-            exists=True,
-            dir_okay=False,
-        ),
+        str,
+        typer.Argument(metavar="FILE", help="NDJSON of envelopes or deliveries, optionally gzipped; or an archive."),
     ],
     data: Data = DATA,
     url: Url = None,
@@ -159,19 +180,25 @@ def import_file(
     Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
     does not quarantine a rejection again, except an id conflict. The exit code is 1 if anything in the file was
     rejected or could not be imported.
+
+    An archive is a folder or an s3:// URL of EMBEDSINK_ARCHIVE or of `export --archive`, a month in it, or a .parquet
+    file in it. Its checksums are compared first. It can only be imported into a data folder: only then are its events
+    compared with all stored ones.
     """
+    from embedsink.transfer.archive_import import is_archive
     from embedsink.transfer.bulk_import import ImportCounts
 
-    if not file.is_file():
-        # Ctrl-C can't interrupt a thread that reads a pipe.
-        raise UsageError(f"{file}: is a pipe or a device. Write its content to a regular file, and import that.")
     counts = ImportCounts()
     try:
-        if url is not None:
-            _import_to_server(file, url, key, counts)
+        if is_archive(file):
+            _refuse_url(file, url)
+            with suggesting_url():
+                asyncio.run(_import_archive(file, data, counts))
+        elif url is not None:
+            _import_to_server(_regular_file(file), url, key, counts)
         else:
             with suggesting_url():
-                asyncio.run(_import_to_folder(file, data, counts))
+                asyncio.run(_import_file(_regular_file(file), data, counts))
     except BaseException:
         # Print the counts so far, even after Ctrl-C.
         has_counts = counts != ImportCounts()
@@ -183,18 +210,59 @@ def import_file(
         raise typer.Exit(FAILED)
 
 
-async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> None:
-    """Import a file into a data folder, and update `counts` during the import.
+def _regular_file(text: str) -> Path:
+    """Return the path of a file to import, or raise a usage error."""
+    file = Path(text)
+    if not file.exists():
+        raise UsageError(f"{text}: does not exist.")
+    if not file.is_file():
+        # Ctrl-C can't interrupt a thread that reads a pipe.
+        raise UsageError(f"{file}: is a pipe or a device. Write its content to a regular file, and import that.")
+    return file
+
+
+def _refuse_url(file: str, url: str | None) -> None:
+    """Raise a usage error if an archive is imported through a server, which compares ids with recent events only."""
+    if url is not None:
+        raise UsageError(
+            f"--url: {file} is an archive, and a server would count events twice that it has received earlier. Stop "
+            "the server, and use --data."
+        )
+
+
+async def _import_file(file: Path, data: Path, counts: "ImportCounts") -> None:
+    """Import a file of NDJSON into a data folder, and update `counts` during the import."""
+    from embedsink.settings import read_settings
+
+    settings = read_settings()
+    with _numbered_lines(file, settings.body_bytes_max) as lines:
+        await _import_lines(lines, data, settings, counts, target=file.name)
+
+
+async def _import_archive(text: str, data: Path, counts: "ImportCounts") -> None:
+    """Import an archive into a data folder, and update `counts` during the import."""
+    from embedsink.settings import read_settings
+    from embedsink.transfer.archive_import import ArchiveImport
+
+    settings = read_settings()
+    archive = ArchiveImport(text)
+    print_message(f"Checking {len(archive.files):,} files with {archive.row_count:,} rows …")
+    archive.check()
+    await _import_lines(archive.lines(settings.service_name), data, settings, counts, target=text)
+
+
+async def _import_lines(
+    lines: Iterator[tuple[int, bytes]], data: Path, settings: "Settings", counts: "ImportCounts", *, target: str
+) -> None:
+    """Import numbered lines into a data folder, and update `counts` during the import.
 
     Exit with an error message if an imported event could not be loaded.
     """
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
-    from embedsink.settings import read_settings
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
 
-    settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
         # The counts are those of the file, so first load what the journal already has.
         if not bulk_import.has_loaded_journal(engine) and not engine.loader.status.error:
@@ -203,10 +271,7 @@ async def _import_to_folder(file: Path, data: Path, counts: "ImportCounts") -> N
         has_loaded_earlier_events = bulk_import.has_loaded_journal(engine)
         status = engine.loader.status
         earlier_duplicate_count, earlier_conflict_count = status.duplicate_count, status.conflict_count
-        with (
-            recorded(engine.folder, Action.IMPORT, target=file.name),
-            _numbered_lines(file, settings.body_bytes_max) as lines,
-        ):
+        with recorded(engine.folder, Action.IMPORT, target=target):
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
     if has_loaded_earlier_events and bulk_import.has_loaded_journal(engine):

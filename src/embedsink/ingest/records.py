@@ -54,13 +54,27 @@ class DirectoryChange:
     members_removed: tuple[str, ...] = ()
 
 
-def delivery_lines(parsed: StorableDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
+def delivery_lines(
+    parsed: StorableDelivery,
+    *,
+    key_id: str,
+    new_id: NewId,
+    delivery_id: str | None = None,
+    loss_id: str | None = None,
+) -> bytes:
     """Return the journal lines of a delivery: `accepted_lines`, then `rejection_lines`."""
-    accepted = accepted_lines(parsed, key_id=key_id, new_id=new_id, delivery_id=delivery_id)
+    accepted = accepted_lines(parsed, key_id=key_id, new_id=new_id, delivery_id=delivery_id, loss_id=loss_id)
     return accepted + rejection_lines(parsed, key_id=key_id, new_id=new_id)
 
 
-def accepted_lines(parsed: StorableDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
+def accepted_lines(
+    parsed: StorableDelivery,
+    *,
+    key_id: str,
+    new_id: NewId,
+    delivery_id: str | None = None,
+    loss_id: str | None = None,
+) -> bytes:
     """Return a journal line for each accepted envelope, and for each reason for which the client lost events.
 
     Args:
@@ -69,11 +83,12 @@ def accepted_lines(parsed: StorableDelivery, *, key_id: str, new_id: NewId, deli
         new_id: returns an id (a UUIDv7) for an envelope without one.
         delivery_id: identifies the delivery if none of its envelopes has an id. The losses of a resent delivery must
             not count twice.
+        loss_id: the id of an archived loss; None to derive one from the delivery.
     """
     shared = _shared_members(parsed, key_id)  # JSON without braces
     lines = _envelope_lines(parsed, shared + b',"envelope":', new_id)
     if parsed.lost:
-        lines += _loss_lines(parsed, shared, _first_id(parsed) or delivery_id)
+        lines += _loss_lines(parsed, shared, _first_id(parsed) or delivery_id, loss_id)
     return _redact_keys(b"".join(lines))
 
 
@@ -213,15 +228,19 @@ def _unknown_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
     return encode({name: value for name, value in members.items() if name not in known})
 
 
-def _loss_lines(parsed: StorableDelivery, shared: bytes, delivery_id: str | None) -> Iterator[bytes]:
+def _loss_lines(
+    parsed: StorableDelivery, shared: bytes, delivery_id: str | None, loss_id: str | None
+) -> Iterator[bytes]:
     """Yield a journal line for each reason for which the client lost events. `shared` is JSON without braces.
 
     The id of a line is derived from the delivery's id. So if a delivery is resent, the loader deduplicates its losses.
-    Without `delivery_id`, the lines have no ids.
+    Without `delivery_id`, the lines have no ids. An archived loss has one reason, and retains its `loss_id`.
     """
     for reason, count in parsed.lost.items():
         loss: dict[str, Any] = {"reason": reason, "lost_count": count}
-        if delivery_id is not None:
+        if loss_id is not None:
+            loss["id"] = loss_id
+        elif delivery_id is not None:
             # A client may resend a UUID with letters of another case.
             source = f"loss:{delivery_id.lower()}:{reason}"
             loss["id"] = blake2s(source.encode(), digest_size=16).hexdigest()

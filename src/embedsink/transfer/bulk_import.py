@@ -194,7 +194,11 @@ def _batch_of_parsed(engine: Engine, delivery: Delivery, parsed: CheckedDelivery
     rejection_ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
     # The counts of lost events are deduplicated by `delivery_id`, so it is the same at each import.
     lines = delivery_lines(
-        storable, key_id=IMPORT_KEY_ID, new_id=partial(next, rejection_ids), delivery_id=delivery.id_seeds[0]
+        storable,
+        key_id=IMPORT_KEY_ID,
+        new_id=partial(next, rejection_ids),
+        delivery_id=delivery.id_seeds[0],
+        loss_id=delivery.loss_id,
     )
     messages = [delivery.describe(entry.index, entry.reason, entry.detail) for entry in parsed.rejected]
     counts = ImportCounts(accepted=len(parsed.accepted))

@@ -50,6 +50,7 @@ class Delivery:
         received_at: the time of the first receipt, in epoch milliseconds. None means now.
         skew_ms: the server's clock minus the client's clock at that time. Only for deliveries to a server.
         raw: the body, if the line could not be parsed.
+        loss_id: the id of an archived loss; None otherwise.
         problem: the reason why the line can't be imported; None if it can.
     """
 
@@ -60,6 +61,7 @@ class Delivery:
     received_at: int | None = None
     skew_ms: float | None = None
     raw: bytes | None = None
+    loss_id: str | None = None
     problem: str | None = None
 
     @property
@@ -214,11 +216,12 @@ def _parse_delivery(number: int, line: bytes, body: dict[str, Any]) -> Delivery:
     # A delivery without events may report losses.
     delivery = _delivery_of(number, line, events) if events else Delivery([number], _id_seeds(number, line, 1), [])
     received_at = _pop_received_at(shared)
+    loss_id = _pop_loss_id(shared)
     problem = None
     if "receivedAt" in shared:  # It is invalid: `_pop_received_at` removes a valid one.
         quoted = preview(shared["receivedAt"])
         problem = f"receivedAt: {quoted} is not a past time in epoch milliseconds. Correct the file."
-    return replace(delivery, shared=shared, received_at=received_at, problem=problem)
+    return replace(delivery, shared=shared, received_at=received_at, loss_id=loss_id, problem=problem)
 
 
 def _delivery_of(number: int, line: bytes, envelopes: list[Any]) -> Delivery:
@@ -259,6 +262,20 @@ def _pop_received_at(shared: dict[str, Any]) -> int | None:
         shared.pop("receivedAt", None)
         shared.pop("sentAt", None)
     return None
+
+
+def _pop_loss_id(shared: dict[str, Any]) -> str | None:
+    """Remove a valid `lossId` with one loss from `shared` and return it. An invalid one stays, and is rejected."""
+    loss_id = shared.get("lossId")
+    lost = shared.get("lost")
+    if not isinstance(loss_id, str) or not isinstance(lost, dict) or len(lost) != 1:
+        return None
+    try:
+        UUID(loss_id)
+    except ValueError:
+        return None
+    del shared["lossId"]
+    return loss_id
 
 
 def _with_id(envelope: Any, seed: str) -> Any:
