@@ -67,7 +67,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for count, has_loss in ((600, True), (10, False)):
         with running_server(data) as server:
             key = server.key()
-            events = [view({"title": f"{number}"}) for number in range(count)]
+            events = [view({"title": f"{number}", "novel": number}) for number in range(count)]
             for event in events[::2] if has_loss else []:
                 event["timestamp"] = now_ms - MONTH_MS
             for start in range(0, count, 100):
@@ -178,6 +178,19 @@ def test_nothing_is_deleted_while_the_archive_is_missing(data: Path, tmp_path: P
     (tmp_path / "archive").mkdir()
     finish(data, tmp_path / "archive")
     judge(data, tmp_path / "archive", all_ids)
+
+
+def test_fields_are_deleted_while_the_archive_is_missing(data: Path, tmp_path: Path) -> None:
+    all_ids = ids(data)
+    (tmp_path / "archive").rmdir()
+    with running_server(
+        data, injected=OFTEN, EMBEDSINK_EXTRA_RETENTION_DAYS="7", **settings(tmp_path / "archive")
+    ) as server:
+        wait_until(lambda: is_logged(server, "fields_expired"), description="the fields are deleted")
+        server.stop()
+    assert ids(data) == all_ids
+    with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
+        assert connection.execute("select count(*) from event where extra is not null").fetchall() == [(10,)]
 
 
 def test_nothing_is_deleted_while_the_archive_is_full(data: Path, tmp_path: Path) -> None:
