@@ -35,3 +35,16 @@ def test_an_archive_in_the_data_folder_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(Misconfigured, match="is in the data folder"):
         asyncio.run(open_engine())
+
+
+def test_object_storage_is_not_a_folder_of_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_folder(tmp_path / "data")
+    monkeypatch.chdir(folder.path)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+    async def open_engine() -> None:
+        async with Engine(folder, Settings(archive="s3://bucket/embedsink", retention_days=90)):
+            pass
+
+    asyncio.run(open_engine())

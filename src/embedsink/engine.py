@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from embedsink.archive.archive import Archive
-from embedsink.archive.target import open_target
+from embedsink.archive.target import S3, open_target
 from embedsink.audit.entry import SERVER, Action, Entry, Via
 from embedsink.audit.recorder import Recorder
 from embedsink.audit.trail import AuditTrail
@@ -284,7 +284,7 @@ class Engine:
                 await self.erasures.request(Person(viewer), key_id=None, deleted_user=user)
 
     def _create_loader(self) -> Loader:
-        # The journal is opened after the loader is created, so the lambdas read `self.journal` when they are called.
+        # The journal and the erasures are opened after the loader is created, so the lambdas read them when called.
         return Loader(
             self.folder,
             self.store,
@@ -302,6 +302,7 @@ class Engine:
                 hash_question=lambda text: self.privacy.hashes("query", text)[0],
             ),
             archive=_open_archive(self.settings, self.folder),
+            has_pending_erasures=lambda: self.erasures.has_pending,
         )
 
     def _open_journal(self) -> Journal:
@@ -488,7 +489,8 @@ def _open_archive(settings: Settings, folder: DataFolder) -> Archive | None:
     """
     if settings.archive == NO_ARCHIVE:
         return None
-    if Path(settings.archive).resolve().is_relative_to(folder.path.resolve()):
+    is_folder = not settings.archive.startswith(S3)
+    if is_folder and Path(settings.archive).resolve().is_relative_to(folder.path.resolve()):
         raise Misconfigured(
             f"EMBEDSINK_ARCHIVE: {settings.archive} is in the data folder, so erasures would have to search it. "
             "Name a folder elsewhere."

@@ -48,6 +48,22 @@ for owner, names in ((ArchiveRows, ["write"]), (FolderTarget, ["add"]), (Store, 
     for name in names:
         with_kills(owner, name)
 """
+# Refuses to erase while a file exists.
+NO_ERASURE = """
+import os
+import embedsink.erasure.erasures as erasures
+from embedsink.loader.erasure import StoreErasure
+from embedsink.store.duckdb_errors import StoreRefused
+erasures.RETRY_AFTER_S = 0.3
+erase = StoreErasure.erase
+
+def erase_unless_refused(*arguments, **options):
+    if os.path.exists("{refusal}"):
+        raise StoreRefused("test")
+    return erase(*arguments, **options)
+
+StoreErasure.erase = erase_unless_refused
+"""
 MONTH_MS = 31 * 86_400_000
 
 
@@ -164,6 +180,27 @@ def test_a_kill_in_any_step_loses_and_doubles_nothing(data: Path, tmp_path: Path
         finish(attempt, archive)
         judge(attempt, archive, all_ids)
     assert step > 10
+
+
+def test_no_event_is_archived_while_an_erasure_is_pending(data: Path, tmp_path: Path) -> None:
+    all_ids = ids(data)
+    archive, refusal = tmp_path / "archive", tmp_path / "refusal"
+    refusal.touch()
+    injected = NO_ERASURE.format(refusal=refusal)
+    with running_server(data, injected=injected) as server:
+        erasure = server.post({"viewer": "ann"}, path="/api/v1/erasures", key=server.key("admin"))
+        assert erasure.status == 202
+        server.stop()
+    with running_server(data, injected=OFTEN + injected, **settings(archive)) as server:
+        wait_until(
+            lambda: server.log.read_bytes().count(b'"erasure_delayed"') > 5, description="retries of the erasure"
+        )
+        assert not is_logged(server, "events_archived")
+        refusal.unlink()
+        wait_until(lambda: is_logged(server, "events_archived"), description="events are archived after the erasure")
+        server.stop()
+    finish(data, archive)
+    judge(data, archive, all_ids)
 
 
 def test_nothing_is_deleted_while_the_archive_is_missing(data: Path, tmp_path: Path) -> None:

@@ -120,6 +120,11 @@ class Erasures:
         """Return all requests, the newest first."""
         return list(reversed(self._erasures.values()))
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether a request is not finished. Any thread may read it."""
+        return bool(self._pending())
+
     async def request(
         self, person: Person, *, key_id: str | None, deleted_user: dict[str, Any] | None = None
     ) -> Erasure:
@@ -194,7 +199,7 @@ class Erasures:
         )
 
     def _pending(self) -> list[Erasure]:
-        return [erasure for erasure in self._erasures.values() if erasure.result is None]
+        return [erasure for erasure in tuple(self._erasures.values()) if erasure.result is None]
 
     def _block_people(self) -> None:
         """Reject the deliveries of all people of pending requests, and of those that are still blocked."""

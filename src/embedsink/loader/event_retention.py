@@ -52,6 +52,7 @@ class EventRetention:
         disk_space: the check of the free disk space.
         retention: how many days events and fields are stored.
         archive: the archive that gets the events before they are deleted; None for none.
+        has_pending_erasures: returns whether people are being erased, whose events must not be archived.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class EventRetention:
         *,
         retention: Retention,
         archive: Archive | None = None,
+        has_pending_erasures: Callable[[], bool] = lambda: False,
     ) -> None:
         self._draft = folder.rebuilt
         self._store = store
@@ -70,6 +72,7 @@ class EventRetention:
         self._disk_space = disk_space
         self._retention = retention
         self._archive = archive
+        self._has_pending_erasures = has_pending_erasures
         self._has_archive_failed = False  # in the present run
         self._clock_watch = ClockWatch()
         self._expired_count = 0  # events, by the present run, which has several steps
@@ -129,13 +132,16 @@ class EventRetention:
     def _expire_events(self) -> int:
         """Delete a batch of events. Return their number.
 
-        If the archive fails, delete nothing until the next run. Fields are not archived, so their deletion continues.
+        If the archive fails, or while it must wait for an erasure, delete nothing until the next run. Fields are not
+        archived, so their deletion continues.
         """
         before = _days_ago(self._retention.event_days)
         if before is None or self._has_archive_failed:
             return 0
         if self._archive is None:
             return self._store.expire(loaded_before=before)
+        if self._has_pending_erasures():
+            return 0
         try:
             return self._archive_and_delete(self._archive, before)
         except ArchiveFailed as error:

@@ -57,6 +57,7 @@ class Loader:
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
         retention: how many days events and some of their fields are stored; None for no limit.
         archive: the archive that gets the events before they are deleted; None for none.
+        has_pending_erasures: returns whether people are being erased, whose events must not be archived.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Loader:
         quarantine_days: int = 0,
         retention: Retention | None = None,
         archive: Archive | None = None,
+        has_pending_erasures: Callable[[], bool] = lambda: False,
     ) -> None:
         self.status = LoaderStatus()
         self.last_number = 0  # All segments up to this number are loaded, in damaged/ or lost.
@@ -93,7 +95,13 @@ class Loader:
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
         self.retention = EventRetention(
-            folder, store, self._publisher, self._disk_space, retention=retention or Retention(), archive=archive
+            folder,
+            store,
+            self._publisher,
+            self._disk_space,
+            retention=retention or Retention(),
+            archive=archive,
+            has_pending_erasures=has_pending_erasures,
         )
         self.erasure = StoreErasure(
             folder,
