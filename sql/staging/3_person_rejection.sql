@@ -1,5 +1,5 @@
 -- One row per stored rejection of the requested person, with its whole text, by ingest_seq. A delivery
--- that was rejected as a whole may name the person anywhere, as "viewer".
+-- that was rejected as a whole may name the person anywhere, as "viewer", also in a list or an object.
 create or replace view person_rejection as
 with rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw
@@ -26,7 +26,12 @@ rejection_with_names as (
     select
         *,
         list_transform(
-            regexp_extract_all(text, '"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+)', 1),
+            flatten(
+                list_transform(
+                    regexp_extract_all(text, '(?i)"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+|\[[^\]]*\]|\{[^}]*\})', 1),
+                    lambda value: regexp_extract_all(value, '"(?:[^"\\]|\\.)*"|-?[0-9]+')
+                )
+            ),
             lambda name: try_cast(name as json) ->> '$'
         ) as viewers_in_raw,
         try_cast(try_cast(text as json) ->> '$.context.deployment' as bigint) as deployment_in_raw,
@@ -58,7 +63,9 @@ where is_of_person(
             try_cast(text as json) is null,
             list_filter(
                 getvariable('viewers')::varchar[],
-                lambda name: contains(text, concat('"', name, '"')) or contains(text, concat('''', name, ''''))
+                lambda name: contains(text, concat('"', name, '"'))
+                    or contains(text, concat('''', name, ''''))
+                    or contains(concat('&', text, '&'), concat('&viewer=', url_encode(name), '&'))
             )[1],
             null
         )

@@ -381,6 +381,25 @@ def test_rejections_that_name_the_person_in_another_form_are_erased(server: Runn
     ]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"context": {"viewer": ["4217"]}, "events": []}',
+        b'{"context": {"viewer": {"id": "4217"}}, "events": []}',
+        b'{"context": {"Viewer": "4217"}, "events": []}',
+        b"x=1&viewer=4217",
+    ],
+)
+def test_rejections_with_an_invalid_viewer_are_erased(server: RunningServer, body: bytes) -> None:
+    ingest, read = server.key(), server.key("read")
+    for content in (body, body.replace(b"4217", b"42170")):
+        assert server.post(content, key=ingest).status in {400, 422}
+    wait_until(lambda: len(server.get("/api/v1/quarantine", key=read).json()) == 2, description="they are loaded")
+    assert erase(server, viewer="4217")["removed"]["rejections"] == 1
+    [other] = server.get("/api/v1/quarantine", key=read).json()
+    assert "42170" in other["raw"]
+
+
 def test_lines_of_any_shape_in_damaged_stop_no_erasure(server: RunningServer) -> None:
     records: list[Any] = [
         {"kind": "quarantined", "raw": "abc", "raw_encoding": "base64"},
@@ -449,6 +468,34 @@ def test_a_command_ends_when_the_erasure_cannot_continue(tmp_path: Path) -> None
     assert "needs" in result.stderr
     assert "The request is stored." in result.stderr
     assert json.loads(run("erase", "--viewer", "bob", "--data", str(data)).stdout)["status"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (
+            "import embedsink.loader.publisher as publisher, errno;"
+            "publisher.Publisher._start_copy = "
+            "lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, 'No space left'))",
+            "No space left",
+        ),
+        (
+            "from embedsink.loader.erasure import StoreErasure; StoreErasure.erase = lambda *_, **__: 1 / 0",
+            "Report it with the traceback in the log",
+        ),
+    ],
+    ids=["no snapshot", "bug"],
+)
+def test_a_command_ends_with_the_cause(tmp_path: Path, patch: str, message: str) -> None:
+    data = make_folder(tmp_path / "data").path
+    script = (
+        f"{patch};import sys; sys.argv = ['embedsink', 'erase', '--viewer', 'ann', '--data', {str(data)!r}];"
+        "from embedsink.cli.app import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "The request is stored." in result.stderr
 
 
 def test_a_server_with_digests_but_without_their_salt_does_not_start(tmp_path: Path) -> None:

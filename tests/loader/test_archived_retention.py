@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,50 @@ def test_nothing_is_deleted_while_the_archive_is_missing(data: Path, tmp_path: P
     (tmp_path / "archive").mkdir()
     finish(data, tmp_path / "archive")
     judge(data, tmp_path / "archive", all_ids)
+
+
+def damage_manifest(archive: Path) -> Path:
+    manifest = next(archive.glob("*/manifest.json"))
+    manifest.write_text('{"archive":1,"files":[{"na')
+    return manifest
+
+
+def damage_file(archive: Path) -> Path:
+    file = archive / "2026-01" / f"event-{0:019d}-{2**62:019d}.parquet"
+    file.parent.mkdir()
+    file.write_bytes(b"PAR1 not really")
+    return file
+
+
+def truncate_file(archive: Path) -> Path:
+    # The metadata is complete, but the rows are not.
+    original = max(archive.glob("*/event-*.parquet"), key=lambda path: path.stat().st_size)
+    content = original.read_bytes()
+    metadata_bytes = int.from_bytes(content[-8:-4], "little") + 8
+    file = archive / "2026-01" / f"event-{0:019d}-{2**62:019d}.parquet"
+    file.parent.mkdir()
+    file.write_bytes(content[:100] + content[-metadata_bytes:])
+    return file
+
+
+@pytest.mark.parametrize("damage", [damage_manifest, damage_file, truncate_file])
+def test_a_damaged_archive_delays_only_the_deletion(data: Path, tmp_path: Path, damage: Callable[[Path], Path]) -> None:
+    all_ids, archive = ids(data), tmp_path / "archive"
+    shutil.copytree(data, tmp_path / "copy")
+    finish(tmp_path / "copy", archive)
+    damaged = damage(archive)
+    if damage is damage_manifest:  # It is read when files are missing in it.
+        for file in damaged.parent.glob("*.parquet"):
+            file.unlink()
+    with running_server(data, injected=OFTEN, **settings(archive)) as server:
+        wait_until(lambda: is_logged(server, "archive_failed"), description="the failure is logged")
+        wait_until(lambda: server.log.read_bytes().count(b'"archive_failed"') > 2, description="it is retried")
+        assert server.get("/readyz").status == 200
+        assert damaged.name.encode() in server.log.read_bytes()
+        for event in ("loader_failed", "store_damaged", "retention_delayed"):
+            assert not is_logged(server, event)
+        server.stop()
+    assert ids(data) == all_ids
 
 
 def test_fields_are_deleted_while_the_archive_is_missing(data: Path, tmp_path: Path) -> None:

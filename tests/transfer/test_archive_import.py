@@ -178,8 +178,10 @@ def test_nothing_is_imported_from_a_damaged_archive(data: Path, tmp_path: Path) 
     [
         ({"archive": 2}, "is from a newer version"),
         ({"files": [{}]}, "is not the manifest of an archive"),
-        ({"schema": "9999_future"}, "has the schema 9999_future, which is newer"),
+        ({"schema": "9999_future"}, 'has the schema "9999_future", which is newer'),
         ({"name": "../../secret.parquet"}, "is not the name of a file of an archive"),
+        ({"bytes": "many"}, "is not the manifest of an archive"),
+        ({"schema": [1]}, "is not the manifest of an archive"),
     ],
 )
 def test_a_wrong_manifest_is_refused(data: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -190,6 +192,25 @@ def test_a_wrong_manifest_is_refused(data: Path, tmp_path: Path, change: dict[st
     manifest.write_text(json.dumps(content))
     with pytest.raises(Misconfigured, match=message):
         ArchiveImport(str(tmp_path / "archive"))
+
+
+def test_the_table_of_a_manifest_is_not_used(data: Path, tmp_path: Path) -> None:
+    # A foreign manifest must not run SQL.
+    for manifest in (tmp_path / "archive").glob("*/manifest.json"):
+        content = json.loads(manifest.read_bytes())
+        for entry in content["files"]:
+            entry["table"] = f"event; copy (select 1) to '{tmp_path / 'stolen'}'; truncate event"
+        manifest.write_text(json.dumps(content))
+    counts = import_archive(tmp_path / "new", str(tmp_path / "archive"))
+    assert (counts.accepted, counts.rejected) == (6, 0)
+    assert not (tmp_path / "stolen").exists()
+
+
+def test_rows_are_numbered_through_all_files(data: Path, tmp_path: Path) -> None:
+    archive = ArchiveImport(str(tmp_path / "archive"))
+    numbers = [number for number, _ in archive.lines("svc")]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(archive.files) > 2
 
 
 def test_what_is_not_an_archive_is_refused(tmp_path: Path) -> None:

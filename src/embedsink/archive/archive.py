@@ -6,14 +6,16 @@ The files are the truth, and the manifests follow from them. So a process that w
 to repair: the next one finds its rows in the files, and adds the files to the manifests.
 """
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from embedsink.archive.manifest import MANIFEST, ArchivedFile, Entry, decode, encode, parse_name
 from embedsink.archive.target import ArchiveFailed, Target
+from embedsink.errors import Misconfigured
 from embedsink.store.archive_rows import ArchiveRows, Part, RowRange
+from embedsink.store.archived_files import ArchivedFileDamaged, ArchivedFiles
 
 # A larger file is written as two. A file is in memory during an upload.
 FILE_BYTES_MAX = 32 * 1_048_576
@@ -44,27 +46,51 @@ class Archive:
         """Add the rows of a range that the archive lacks. Afterwards, it has all of them, durably.
 
         Raises:
-            ArchiveFailed: the target can't be written. Complete files may have been added.
+            ArchiveFailed: the target can't be written, or has damaged files. Complete files may have been added.
             StoreRefused, StoreBroken: the rows can't be read.
         """
-        with self.target.locked():
+        with self._errors_translated(), self.target.locked(), ArchivedFiles() as files:
             names = self.target.list_files()
             overlapping = [file for file in map(parse_name, names) if file is not None and file.overlaps(selected)]
-            parts = self._missing_parts(rows, selected, overlapping)
+            parts = rows.select(selected, archived=self._archived_ids(files, selected, overlapping))
             entries: dict[str, Entry] = {}
             for part in parts:
-                entries |= self._add_files(rows, part, names)
+                entries |= self._add_files(rows, files, part, names)
             months = {file.month for file in overlapping} | {part.month for part in parts}
             for month in sorted(months):
-                self._publish(rows, month, names, entries)
+                self._publish(files, month, names, entries)
         return Added(sum(entry.rows for entry in entries.values()), len(entries))
 
-    def _missing_parts(self, rows: ArchiveRows, selected: RowRange, overlapping: Iterable[ArchivedFile]) -> list[Part]:
-        with ExitStack() as copies:
-            paths = [(file.table, copies.enter_context(self.target.local(file.name))) for file in overlapping]
-            return rows.select(selected, archived=paths)
+    @contextmanager
+    def _errors_translated(self) -> Iterator[None]:
+        """Raise ArchiveFailed for what is wrong with the archive: it is no error of the store."""
+        try:
+            yield
+        except Misconfigured as error:  # a manifest
+            raise ArchiveFailed(str(error)) from error
+        except OSError as error:
+            raise ArchiveFailed(f"archive {self.target.name}: {error.strerror}. Check its disk.") from error
 
-    def _add_files(self, rows: ArchiveRows, part: Part, names: set[str]) -> dict[str, Entry]:
+    def _archived_ids(
+        self, files: ArchivedFiles, selected: RowRange, overlapping: Iterable[ArchivedFile]
+    ) -> Iterator[tuple[str, Sequence[tuple[int, str | None]]]]:
+        """Yield the table, and the ingest_seq and the id of each row of a range that the archive has, many at once."""
+        for file in overlapping:
+            with self._readable(file) as path:
+                for ids in files.ids(file.table, path, selected):
+                    yield file.table, ids
+
+    @contextmanager
+    def _readable(self, file: ArchivedFile) -> Iterator[Path]:
+        """Yield the path of a file, or of a copy. Raise ArchiveFailed if the block finds that it is damaged."""
+        try:
+            with self.target.local(file.name) as path:
+                yield path
+        except ArchivedFileDamaged as error:
+            problem = f"{file.name} is damaged ({error}). Put a complete copy of it there, or move it elsewhere."
+            raise ArchiveFailed(f"archive {self.target.name}: {problem}") from error
+
+    def _add_files(self, rows: ArchiveRows, files: ArchivedFiles, part: Part, names: set[str]) -> dict[str, Entry]:
         """Write the rows of a part to as many files as needed. Return their entries, and add their names to `names`."""
         entries: dict[str, Entry] = {}
         waiting = [part]
@@ -76,7 +102,7 @@ class Archive:
                     waiting += rows.halves(next_part)
                     continue
                 file = _free_name(next_part, names)
-                entry = Entry.of(file, draft, rows)
+                entry = Entry.of(file, draft, files)
                 if entry.rows != next_part.row_count:
                     raise ArchiveFailed(f"archive {self.target.name}: a file lacks rows. Check the disk.")
                 self.target.add(draft, file.name)
@@ -91,19 +117,19 @@ class Archive:
             problem = f"the disk of {draft.parent} is full. Free space on it."
             raise ArchiveFailed(f"archive {self.target.name}: {problem}") from error
 
-    def _publish(self, rows: ArchiveRows, month: str, names: set[str], entries: dict[str, Entry]) -> None:
+    def _publish(self, files: ArchivedFiles, month: str, names: set[str], entries: dict[str, Entry]) -> None:
         """Write the manifest of a month, unless it has all files. Also add files of a killed process to it."""
         manifest = f"{month}/{MANIFEST}"
         listed = decode(self.target.read(manifest), f"{self.target.name}/{manifest}") if manifest in names else []
         known = {f"{month}/{entry.name}" for entry in listed}
-        files = [file for file in map(parse_name, sorted(names - known)) if file is not None and file.month == month]
-        if files:
-            new = [entries.get(file.name) or self._describe(rows, file) for file in files]
+        unlisted = [file for file in map(parse_name, sorted(names - known)) if file is not None and file.month == month]
+        if unlisted:
+            new = [entries.get(file.name) or self._describe(files, file) for file in unlisted]
             self.target.write(manifest, encode(month, listed + new))
 
-    def _describe(self, rows: ArchiveRows, file: ArchivedFile) -> Entry:
-        with self.target.local(file.name) as path:
-            return Entry.of(file, path, rows)
+    def _describe(self, files: ArchivedFiles, file: ArchivedFile) -> Entry:
+        with self._readable(file) as path:
+            return Entry.of(file, path, files)
 
 
 def _free_name(part: Part, names: set[str]) -> ArchivedFile:

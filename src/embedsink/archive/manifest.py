@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from embedsink.errors import Misconfigured
-from embedsink.store.archive_rows import ArchiveRows, RowRange
+from embedsink.store.archive_rows import RowRange
+from embedsink.store.archived_files import ArchivedFiles
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -69,9 +71,9 @@ class Entry:
     embedsink: str
 
     @classmethod
-    def of(cls, file: ArchivedFile, path: Path, rows: ArchiveRows) -> "Entry":
-        """Return the entry of a file, which this reads again from `path`."""
-        contents = rows.describe(file.table, path)
+    def of(cls, file: ArchivedFile, path: Path, files: ArchivedFiles) -> "Entry":
+        """Return the entry of a file, which this reads again from `path`. Raise ArchivedFileDamaged."""
+        contents = files.describe(file.table, path)
         return cls(
             name=file.name.partition("/")[2],
             table=file.table,
@@ -116,13 +118,9 @@ def decode(content: bytes, name: str) -> list[Entry]:
     try:
         manifest: dict[str, Any] = orjson.loads(content)
         version = manifest["archive"]
-        entries = [Entry(**_with_times(entry)) for entry in manifest["files"]] if version == VERSION else []
-    except (ValueError, TypeError, KeyError):
+        entries = TypeAdapter(list[Entry]).validate_python(manifest["files"]) if version == VERSION else []
+    except (ValueError, TypeError, KeyError):  # Pydantic's errors are ValueErrors.
         raise Misconfigured(f"{name}: is not the manifest of an archive. Put a complete copy of it there.") from None
     if version != VERSION:
         raise Misconfigured(f"{name}: is from a newer version of embedsink. Upgrade embedsink.")
     return entries
-
-
-def _with_times(entry: dict[str, Any]) -> dict[str, Any]:
-    return entry | {name: datetime.fromisoformat(entry[name]).replace(tzinfo=None) for name in ("since", "until")}

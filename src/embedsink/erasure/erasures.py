@@ -172,10 +172,14 @@ class Erasures:
         return self._erasures[erasure_id]
 
     async def wait_until_loaded(self) -> None:
-        """Wait until everything is loaded that was submitted to the journal before."""
+        """Wait until everything is loaded that was submitted to the journal before.
+
+        Raises:
+            Unavailable: the loader reports an error.
+        """
         await self._journal.append(b"")  # durable after everything before it
         number = self._journal.last_number
-        await _until(lambda: self._loader.last_number >= number)
+        await self._until_loader(lambda: self._loader.last_number >= number)
 
     def _create(self, person: Person, salt: bytes, key_id: str | None) -> Erasure:
         """Return a new request."""
@@ -234,6 +238,7 @@ class Erasures:
                 continue
             except Exception as error:
                 # Continue: if this task ended, no later request would be finished.
+                self._failure = "erasures: an error in embedsink prevents them. Report it with the traceback in the log"
                 log.error("bug", exc_info=error)
                 await asyncio.sleep(RETRY_AFTER_S)
                 continue
@@ -314,11 +319,22 @@ class Erasures:
         return await asyncio.wrap_future(self._loader.tasks.submit(call))
 
     async def _publish(self) -> None:
-        """Wait until a snapshot is published that was started after this call."""
+        """Wait until a snapshot is published that was started after this call.
+
+        Raises:
+            Unavailable: the loader reports an error.
+        """
         status = self._loader.status
         count = status.snapshot_count
         await self._in_loader(self._loader.erasure.request_snapshot)
-        await _until(lambda: status.snapshot_count > count)
+        await self._until_loader(lambda: status.snapshot_count > count)
+
+    async def _until_loader(self, is_done: Callable[[], bool]) -> None:
+        """Wait until a function returns true. Raise Unavailable if the loader reports an error before that."""
+        status = self._loader.status
+        await _until(lambda: is_done() or status.error is not None)
+        if not is_done():
+            raise Unavailable(Reason.NOT_READY, status.error or "loader: has failed.")
 
     def _check_erased(self, person: Person, *, keeps_users: bool) -> None:
         """Check that the store has no rows of a person. A rebuild from a former snapshot brings them back.

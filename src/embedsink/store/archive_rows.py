@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,8 +21,8 @@ from embedsink.store.sql_files import read_sql
 # The maximum number of rows of a table that are archived at once. Sorting them takes memory.
 ARCHIVED_AT_ONCE = 250_000
 TABLES = ("event", "action", "loss")
-# The columns by which the rows of a file are sorted.
-_TIMES = {"event": "occurred_at", "action": "occurred_at", "loss": "received_at"}
+# The columns by which the rows of a file are sorted, by table.
+TIME_COLUMNS = {"event": "occurred_at", "action": "occurred_at", "loss": "received_at"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,6 @@ class Part:
     first: int
     last: int
     row_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """The content of a Parquet file of an archive. The times of the first and the last event are in UTC."""
-
-    row_count: int
-    since: datetime
-    until: datetime
-    schema: str
-    version: str
 
 
 class ArchiveRows:
@@ -94,21 +83,19 @@ class ArchiveRows:
                 ends.append(end + 1)
         return RowRange(min(starts), min(ends)) if starts else None
 
-    def select(self, rows: RowRange, *, archived: Iterable[tuple[str, Path]]) -> list[Part]:
+    def select(self, rows: RowRange, *, archived: Iterable[tuple[str, Sequence[tuple[int, str | None]]]]) -> list[Part]:
         """Select the rows of a range that the archive lacks, and return their parts.
 
         Args:
             rows: the range.
-            archived: the table and the path of each file of the archive that may contain some of these rows.
+            archived: the rows that the archive has: a table with the ingest_seq and the id of each row, many at once.
         """
         sql = read_sql("archive")
         self._connection.execute(sql["archived_row"])
-        for table, path in archived:
-            columns = f"'{table}', ingest_seq, {table}_id"
-            query = (
-                f"insert into archived_row select {columns} from read_parquet($1) where ingest_seq between $2 and $3"  # noqa: S608
-            )
-            self._connection.execute(query, [str(path), rows.first, rows.below - 1])
+        insert = "insert into archived_row select $1, unnest($2::bigint[]), unnest($3::uuid[])"
+        for table, ids in archived:
+            parameters = [table, [ingest_seq for ingest_seq, _ in ids], [row_id for _, row_id in ids]]
+            self._connection.execute(insert, parameters)
         set_variables(self._connection, {"archive_from": rows.first, "archive_below": rows.below})
         self._connection.execute(sql["archive_row"])
         parts = self._connection.execute(sql["archive_part"]).fetchall()
@@ -132,7 +119,7 @@ class ArchiveRows:
         """Write the rows of a part to a Parquet file, sorted by time.
 
         Raises:
-            OSError: the disk of the file is full.
+            OSError: the file can't be written.
         """
         metadata = {"embedsink": __version__, "schema": max(read_sql("migrations"))}
         pairs = ", ".join(f"{name}: '{value}'" for name, value in metadata.items())
@@ -140,26 +127,18 @@ class ArchiveRows:
             select * from "{part.table}"
             where ingest_seq between $1 and $2
               and ingest_seq in (select ingest_seq from archive_row where month = $3 and kind = $4)
-            order by {_TIMES[part.table]}, ingest_seq
+            order by {TIME_COLUMNS[part.table]}, ingest_seq
         """  # noqa: S608
         options = f"format parquet, compression zstd, use_tmp_file false, kv_metadata {{{pairs}}}"
         parameters = [part.first, part.last, part.month, part.table]
         try:
             self._connection.execute(f"copy ({query}) to '{_escaped(path)}' ({options})", parameters)
         except duckdb.Error as error:
-            # DuckDB also spills to a disk, so check that the message is about this file.
-            if is_disk_full(error) and str(path) in str(error):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-            raise
-
-    def describe(self, table: str, path: Path) -> Contents:
-        """Return the content of a Parquet file, which this reads again."""
-        time = _TIMES[table]
-        query = f"select count(*), min({time}), max({time}) from read_parquet($1)"  # noqa: S608
-        [(count, since, until)] = self._connection.execute(query, [str(path)]).fetchall()
-        rows = self._connection.execute("select key, value from parquet_kv_metadata($1)", [str(path)]).fetchall()
-        metadata: Mapping[str, str] = {key.decode(): value.decode() for key, value in rows}
-        return Contents(count, since, until, metadata["schema"], metadata["embedsink"])
+            # DuckDB also reads the store and spills, so check that the message is about this file.
+            if str(path) not in str(error):
+                raise
+            number = errno.ENOSPC if is_disk_full(error) else errno.EIO
+            raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def _escaped(path: Path) -> str:

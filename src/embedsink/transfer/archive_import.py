@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
-from embedsink.archive.manifest import MANIFEST, Entry, decode, digest_of, parse_name
+from embedsink.archive.manifest import MANIFEST, ArchivedFile, Entry, decode, digest_of, parse_name
 from embedsink.archive.target import S3, Target, open_target
 from embedsink.errors import Misconfigured, preview
 from embedsink.store.archive_reader import is_known_schema, open_archive_reader
@@ -15,9 +14,9 @@ PARQUET = ".parquet"
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFile:
-    """A file to import: its name in the archive, and its entry in the manifest."""
+    """A file to import: what its name says, and its entry in the manifest."""
 
-    name: str
+    file: ArchivedFile
     entry: Entry
 
 
@@ -49,12 +48,13 @@ class ArchiveImport:
             ArchiveFailed: a file can't be read now.
         """
         names = self._target.list_files()
-        for file in self.files:
-            place = f"{self._target.name}/{file.name}"
-            if file.name not in names:
+        for found in self.files:
+            name = found.file.name
+            place = f"{self._target.name}/{name}"
+            if name not in names:
                 raise Misconfigured(f"{place}: is missing. Nothing was imported. Put the file back.")
-            with self._target.local(file.name) as path:
-                if digest_of(path) != file.entry.sha256:
+            with self._target.local(name) as path:
+                if digest_of(path) != found.entry.sha256:
                     raise Misconfigured(
                         f"{place}: its SHA-256 is not that of the manifest. Nothing was imported. Copy the file again."
                     )
@@ -65,11 +65,13 @@ class ArchiveImport:
         Args:
             service_name: the service name of the data folder that imports.
         """
-        numbers = count(1)
+        return enumerate(self._deliveries(service_name), 1)
+
+    def _deliveries(self, service_name: str) -> Iterator[bytes]:
         with open_archive_reader(service_name) as reader:
-            for file in self.files:
-                with self._target.local(file.name) as path:
-                    yield from zip(numbers, reader.deliveries(file.entry.table, path), strict=False)
+            for found in self.files:
+                with self._target.local(found.file.name) as path:
+                    yield from reader.deliveries(found.file.table, path)
 
 
 def is_archive(text: str) -> bool:
@@ -83,14 +85,14 @@ def _find_files(text: str) -> tuple[Target, list[ArchiveFile]]:
     if text.endswith(PARQUET):
         archive, _, month = parent.rpartition("/")
         target = open_target(archive or ".")
-        files = [file for file in _month_files(target, month) if file.name == f"{month}/{last}"]
+        files = [found for found in _month_files(target, month) if found.file.name == f"{month}/{last}"]
         problem = "is not in the manifest of its folder. Import the folder of the month."
     else:
         target = open_target(text)
         months = sorted(name.partition("/")[0] for name in target.list_files() if name.endswith(f"/{MANIFEST}"))
         if not months:  # It may be a month.
             target, months = open_target(parent or "."), [last]
-        files = [file for month in months for file in _month_files(target, month)]
+        files = [found for month in months for found in _month_files(target, month)]
         problem = f"has no {MANIFEST}, so it is not an archive. Name the archive, or the folder of a month."
     if not files:
         raise Misconfigured(f"{text}: {problem}")
@@ -102,11 +104,13 @@ def _month_files(target: Target, month: str) -> list[ArchiveFile]:
     name = f"{month}/{MANIFEST}"
     if name not in target.list_files():
         return []
-    entries = decode(target.read(name), f"{target.name}/{name}")
-    for entry in entries:
-        if parse_name(f"{month}/{entry.name}") is None:
+    files = []
+    for entry in sorted(decode(target.read(name), f"{target.name}/{name}"), key=lambda entry: entry.name):
+        file = parse_name(f"{month}/{entry.name}")
+        if file is None:
             raise Misconfigured(f"{target.name}/{name}: {preview(entry.name)} is not the name of a file of an archive.")
         if not is_known_schema(entry.schema):
-            problem = f"has the schema {entry.schema}, which is newer than this version of embedsink"
-            raise Misconfigured(f"{target.name}/{month}/{entry.name}: {problem}. Upgrade embedsink.")
-    return [ArchiveFile(f"{month}/{entry.name}", entry) for entry in sorted(entries, key=lambda entry: entry.name)]
+            problem = f"has the schema {preview(entry.schema)}, which is newer than this version of embedsink"
+            raise Misconfigured(f"{target.name}/{file.name}: {problem}. Upgrade embedsink.")
+        files.append(ArchiveFile(file, entry))
+    return files
