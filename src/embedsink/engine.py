@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from embedsink.archive.archive import Archive
-from embedsink.archive.target import S3, open_target
+from embedsink.archive.target import open_target
 from embedsink.audit.entry import SERVER, Action, Entry, Via
 from embedsink.audit.recorder import Recorder
 from embedsink.audit.trail import AuditTrail
@@ -489,13 +489,7 @@ def _open_archive(settings: Settings, folder: DataFolder) -> Archive | None:
     """
     if settings.archive == NO_ARCHIVE:
         return None
-    is_folder = not settings.archive.startswith(S3)
-    if is_folder and Path(settings.archive).resolve().is_relative_to(folder.path.resolve()):
-        raise Misconfigured(
-            f"EMBEDSINK_ARCHIVE: {settings.archive} is in the data folder, so erasures would have to search it. "
-            "Name a folder elsewhere."
-        )
-    return Archive(open_target(settings.archive))
+    return Archive(open_target(settings.archive, data=folder.path))
 
 
 def _store_limits(settings: Settings) -> StoreLimits:

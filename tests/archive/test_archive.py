@@ -1,6 +1,7 @@
 """The archive: each row once, in sorted monthly files with manifests, also after interruptions."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from embedsink.archive import archive as archive_module
 from embedsink.archive.archive import Added, Archive
-from embedsink.archive.target import ArchiveFailed, FolderTarget
+from embedsink.archive.target import ArchiveFailed, FolderTarget, open_target
+from embedsink.errors import Misconfigured
 from embedsink.journal.segment import inspect
 from embedsink.store import archive_rows
 from embedsink.store.database import Store
@@ -239,3 +241,41 @@ def test_files_are_compressed_with_zstd(store: Store, target: Path) -> None:
     with duckdb.connect() as connection:
         query = "select distinct compression from parquet_metadata($1)"
         assert connection.execute(query, [str(next(target.glob("*/*.parquet")))]).fetchall() == [("ZSTD",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the path is empty"),
+        ("data", "is in the data folder"),
+        ("data/archive", "is in the data folder"),
+        ("s3://bucket/a*", "are wildcards"),
+        ("s3://", "has no bucket"),
+    ],
+)
+def test_a_wrong_target_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Misconfigured, match=message):
+        open_target(text, data=tmp_path / "data")
+
+
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(ArchiveFailed, match=r"is not a folder\. Name a folder\."),
+        FolderTarget(tmp_path / "file").locked(),
+    ):
+        pass
+
+
+def test_a_file_that_lacks_rows_is_not_added(store: Store, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(store, {}, {})
+    write = archive_rows.ArchiveRows.write
+
+    def write_less(rows: archive_rows.ArchiveRows, part: archive_rows.Part, path: Path) -> None:
+        write(rows, replace(part, last=part.first), path)
+
+    monkeypatch.setattr(archive_rows.ArchiveRows, "write", write_less)
+    with pytest.raises(ArchiveFailed, match="a file lacks rows"):
+        add_all(store, FolderTarget(target))
+    assert list(target.glob("*/*")) == []

@@ -1,7 +1,9 @@
 """The folder or the object storage of an archive. Files appear completely or not at all."""
 
+import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from embedsink.store.object_storage import ObjectStorage, ObjectStorageFailed
 S3 = "s3://"
 _LOCK = "archive.lock"
 _DRAFT = "archive.part"
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 class ArchiveFailed(EmbedsinkError):
@@ -185,17 +188,30 @@ class ObjectTarget:
             raise ArchiveFailed(f"archive {self.name}: {error}") from None
 
 
-def open_target(text: str) -> Target:
+def open_target(text: str, *, data: Path | None = None) -> Target:
     """Return the target of a path or a URL.
 
+    Args:
+        text: the path or the URL.
+        data: the data folder of the rows that the archive gets; None to read an archive.
+
     Raises:
-        Misconfigured: the extension for object storage is missing, or the URL has no bucket.
+        Misconfigured: the path is empty or in the data folder, the URL has no bucket or has wildcards, or the extension
+            for object storage is missing.
     """
-    if not text.startswith(S3):
-        return FolderTarget(Path(text))
-    if not text.removeprefix(S3).strip("/"):
-        raise Misconfigured(f"archive {text}: has no bucket. Example: s3://bucket/embedsink.")
-    return ObjectTarget(text)
+    if text.startswith(S3):
+        if not text.removeprefix(S3).strip("/"):
+            raise Misconfigured(f"archive {text}: has no bucket. Example: s3://bucket/embedsink.")
+        if _WILDCARD.search(text):
+            raise Misconfigured(f"archive {text}: *, ? and [ are wildcards of DuckDB. Choose a prefix without them.")
+        return ObjectTarget(text)
+    if not text:
+        raise Misconfigured("archive: the path is empty. Name a folder, or a URL such as s3://bucket/embedsink.")
+    if data is not None and Path(text).resolve().is_relative_to(data.resolve()):
+        raise Misconfigured(
+            f"archive {text}: is in the data folder, so erasures would have to search it. Name a folder elsewhere."
+        )
+    return FolderTarget(Path(text))
 
 
 def _lock(descriptor: int, name: str) -> None:
@@ -206,8 +222,12 @@ def _lock(descriptor: int, name: str) -> None:
 
 
 def _folder_sentence(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
+    if isinstance(error, FileNotFoundError):
         return "does not exist. Create the folder, or mount its disk."
+    if isinstance(error, NotADirectoryError):
+        return "is not a folder. Name a folder."
+    if error.errno == errno.ENOLCK:
+        return "its file system has no locks, which exclude other processes. Name a folder on another one."
     if is_disk_full(error):
         return "its disk is full. Free space on it."
     if isinstance(error, PermissionError):

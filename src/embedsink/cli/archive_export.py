@@ -32,7 +32,7 @@ def export_to_archive(
     from embedsink.transfer.archive_export import export_archive
 
     period = {"since": parse_instant("since", since), "until": parse_instant("until", until)}
-    opened = open_target(target)
+    opened = open_target(target, data=data)
     with (
         _snapshot(target, data, url, key) as snapshot,
         open_snapshot(snapshot, {**EVERYTHING.variables(), **period}) as reader,
