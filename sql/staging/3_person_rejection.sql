@@ -28,7 +28,7 @@ rejection_with_names as (
         list_transform(
             flatten(
                 list_transform(
-                    regexp_extract_all(text, '(?i)"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+|\[[^\]]*\]|\{[^}]*\})', 1),
+                    regexp_extract_all(text, '(?i)"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+|\[[^\[\]]*\]|\{[^{}]*\})', 1),
                     lambda value: regexp_extract_all(value, '"(?:[^"\\]|\\.)*"|-?[0-9]+')
                 )
             ),

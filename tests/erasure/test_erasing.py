@@ -290,6 +290,39 @@ def test_a_user_who_is_deleted_over_scim_is_erased(tmp_path: Path) -> None:
         assert rows_with(server.data, "e-42-Xq7", ANN) == []
 
 
+def test_a_user_whose_deletion_was_killed_is_deleted_by_the_erasure(tmp_path: Path) -> None:
+    setting: dict[str, Any] = {"EMBEDSINK_ERASE_ON_SCIM_DELETE": "on"}
+    path = "/api/scim/v2/Users"
+    injected = """
+import os, signal
+from embedsink.engine import Engine
+erase_users = Engine._erase_deleted_users
+
+async def kill_afterwards(engine, users):
+    await erase_users(engine, users)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Engine._erase_deleted_users = kill_afterwards
+"""
+    with running_server(tmp_path / "data", injected=injected, checks_store=False, **setting) as server:
+        scim, admin = server.key("scim"), server.key("admin")
+        user = {"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": ANN, "externalId": "e-42-Xq7"}
+        user_id = server.post(user, path=path, key=scim).json()["id"]
+        with pytest.raises(OSError, match=r"closed|reset"):
+            fetch(f"{server.url}{path}/{user_id}", key=scim, method="DELETE")
+        server.process.wait(timeout=10)
+    with running_server(tmp_path / "data", **setting) as server:
+
+        def are_finished() -> bool:
+            return [one["status"] for one in server.get(ERASURES, key=admin).json()] == ["finished"]
+
+        wait_until(are_finished, description="the erasure is finished")
+        [certificate] = server.get(ERASURES, key=admin).json()
+        assert (certificate["removed"]["directoryUsers"], certificate["foundFileCount"]) == (1, 0)
+        assert server.get(path, key=scim).json()["totalResults"] == 0
+        assert files_with(server.data, "e-42-Xq7", ANN) == set()
+
+
 def test_a_user_who_is_created_again_stays(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_ERASE_ON_SCIM_DELETE="on") as server:
         scim, admin = server.key("scim"), server.key("admin")
@@ -398,6 +431,23 @@ def test_rejections_with_an_invalid_viewer_are_erased(server: RunningServer, bod
     assert erase(server, viewer="4217")["removed"]["rejections"] == 1
     [other] = server.get("/api/v1/quarantine", key=read).json()
     assert "42170" in other["raw"]
+    assert server.post(body, key=ingest).status in {400, 422}
+    wait_until(lambda: len(server.get("/api/v1/quarantine", key=read).json()) == 2, description="it is loaded")
+    contents = [row["raw"] for row in server.get("/api/v1/quarantine", key=read).json()]
+    assert sorted(contents) == ["", other["raw"]]
+
+
+def test_a_long_rejection_is_erased_whole(server: RunningServer) -> None:
+    # A row has 16,384 characters of it. The rest is in another table.
+    body = f'{{"context": {{"viewer": "{ANN}"}}, "events": "{"x" * 40_000}"}}'.encode()
+    assert server.post(body, key=server.key()).status == 422
+    read = server.key("read")
+    wait_until(lambda: len(server.get("/api/v1/quarantine", key=read).json()) == 1, description="it is loaded")
+    assert erase(server)["removed"]["rejections"] == 1
+    server.stop()
+    with duckdb.connect(str(server.data / "store.duckdb"), read_only=True) as connection:
+        query = "select (select count(*) from quarantine), (select count(*) from quarantine_rest)"
+        assert connection.execute(query).fetchall() == [(0, 0)]
 
 
 def test_lines_of_any_shape_in_damaged_stop_no_erasure(server: RunningServer) -> None:

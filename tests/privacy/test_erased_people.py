@@ -1,5 +1,6 @@
 """Deliveries of erased people: all envelopes are rejected, and nothing of their content remains."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -116,3 +117,25 @@ def test_a_limited_erasure_empties_only_rejections_that_name_its_limits() -> Non
 def test_viewers_are_found_in_damaged_json() -> None:
     raw = b'{"viewer": "a\\"b", "x": "viewer", "viewer":"c\xc3\xa4", "viewer": 3, "viewer": "\\x", "viewer": "d'
     assert list(viewers_in(raw)) == ['a"b', "cä", "3"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "viewers"),
+    [
+        (b'{"viewer": ["a", 3]}', ["a", "3"]),
+        (b'{"viewer": {"id": "a"}}', ["id", "a"]),
+        (b'{"Viewer": "a"}', ["a"]),
+        (b"{'viewer': 'a'}", ["a"]),
+        (b"x=1&viewer=a%40b+c", ["a@b c"]),
+        (b"reviewer=a&viewers=b", []),
+    ],
+)
+def test_viewers_are_found_in_invalid_forms(raw: bytes, viewers: list[str]) -> None:
+    assert list(viewers_in(raw)) == viewers
+
+
+@pytest.mark.parametrize("unit", [b'"viewer":[', b'"viewer":{', b'"viewer":["viewer":{', b'"viewer":"', b"&viewer="])
+def test_viewers_are_found_in_linear_time(unit: bytes) -> None:
+    began_s = time.process_time()
+    list(viewers_in(unit * (1_000_000 // len(unit))))
+    assert time.process_time() - began_s < 2

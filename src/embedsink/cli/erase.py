@@ -102,4 +102,5 @@ async def _erase_in_folder(folder: DataFolder, person: "Person", *, is_dry_run: 
                 return {"wouldRemove": count_rows(reader)}
         with recorded(folder, Action.ERASURE, target="erasures"):
             erasure = await engine.erasures.request(person, key_id=None)
-            return (await engine.erasures.wait_until_finished(erasure.id)).certificate()
+            finished = await engine.erasures.wait_until_finished(erasure.id)
+            return (await engine.erasures.with_files(finished)).certificate()

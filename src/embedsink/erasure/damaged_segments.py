@@ -25,21 +25,38 @@ SelectLines = Callable[[Sequence[bytes]], set[int]]
 """A function that returns the indexes of the lines to remove."""
 
 
-def remove_lines(folder: Path, select: SelectLines) -> int:
-    """Remove lines from all segments in a folder durably. Return their number.
+def count_lines(folder: Path, select: SelectLines) -> int:
+    """Return the number of lines that `remove_lines` would remove.
+
+    Raises:
+        OSError: a file can't be read.
+    """
+    return sum(len(_selected(_lines_of(path), select)) for path in _segments(folder))
+
+
+def remove_lines(folder: Path, select: SelectLines) -> None:
+    """Remove lines from all segments in a folder durably.
 
     Raises:
         OSError: a file can't be read or written.
     """
-    if not folder.is_dir():
-        return 0
-    count = 0
-    for path in sorted(folder.iterdir()):
-        if path.name.endswith(_DRAFT_SUFFIX):
-            path.unlink()  # of a killed process
-        elif is_segment_or_part(path.name) and path.is_file():
-            count += _remove_from(path, select)
-    return count
+    for draft in folder.glob(f"*{_DRAFT_SUFFIX}"):
+        draft.unlink()  # of a killed process
+    for path in _segments(folder):
+        _remove_from(path, select)
+
+
+def _segments(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*")) if is_segment_or_part(path.name) and path.is_file()]
+
+
+def _lines_of(path: Path) -> list[bytes]:
+    return _LINE.findall(path.read_bytes())
+
+
+def _selected(lines: Sequence[bytes], select: SelectLines) -> set[int]:
+    """Return the indexes of the lines to remove. Trailers are no records."""
+    return {index for index in select(lines) if not lines[index].startswith(_TRAILER_START)}
 
 
 def lines_of_person(person: Person, privacy: Privacy) -> SelectLines:
@@ -105,12 +122,12 @@ def _record_of(line: bytes) -> _Record | None:
         return None
 
 
-def _remove_from(path: Path, select: SelectLines) -> int:
-    """Remove lines from a segment, and return their number. Trailers of intact groups match the remaining lines."""
-    lines = _LINE.findall(path.read_bytes())
-    selected = {index for index in select(lines) if not lines[index].startswith(_TRAILER_START)}
+def _remove_from(path: Path, select: SelectLines) -> None:
+    """Remove lines from a segment. Trailers of intact groups match the remaining lines."""
+    lines = _lines_of(path)
+    selected = _selected(lines, select)
     if not selected:
-        return 0
+        return
     kept: list[bytes] = []
     group: list[bytes] = []
     remaining: list[bytes] = []
@@ -131,7 +148,6 @@ def _remove_from(path: Path, select: SelectLines) -> int:
     if target != path:
         path.unlink()
     sync_folder(path.parent)
-    return len(selected)
 
 
 def _renamed(name: str, byte_difference: int) -> str:

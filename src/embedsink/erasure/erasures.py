@@ -20,10 +20,10 @@ import orjson
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
 from embedsink.directory.directory import Directory
-from embedsink.erasure.damaged_segments import lines_of_person, remove_lines
+from embedsink.erasure.damaged_segments import count_lines, lines_of_person, remove_lines
 from embedsink.erasure.file_search import FileSearch
 from embedsink.erasure.request import Erasure, ErasureFolder, Result
-from embedsink.errors import EmbedsinkError, Unavailable
+from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.journal.writer import Journal
 from embedsink.loader.loader import Loader
 from embedsink.privacy.erased_people import ErasedPeople, ErasedPerson
@@ -113,11 +113,22 @@ class Erasures:
             await asyncio.wait({self._task})
 
     def find(self, erasure_id: str) -> Erasure | None:
-        """Return a request; None if it does not exist."""
+        """Return a request, without the files that were searched; None if it does not exist."""
         return self._erasures.get(erasure_id)
 
+    async def with_files(self, erasure: Erasure) -> Erasure:
+        """Return a request with the files that were searched. They are read: they would take much memory.
+
+        Raises:
+            Unavailable: the file of the request can't be read.
+        """
+        try:
+            return await run_in_daemon_thread(partial(self._files.read_one, erasure.id), name="erasures")
+        except Misconfigured as error:
+            raise Unavailable(Reason.STORAGE_FAILED, str(error)) from error
+
     def all(self) -> list[Erasure]:
-        """Return all requests, the newest first."""
+        """Return all requests, the newest first, without the files that were searched."""
         return list(reversed(self._erasures.values()))
 
     @property
@@ -133,7 +144,8 @@ class Erasures:
         Args:
             person: the person.
             key_id: the id of the key that requests it; None for a command and for the directory.
-            deleted_user: the user whose deletion from the directory is the request.
+            deleted_user: the user whose deletion from the directory is the request. If that fails, the erasure deletes
+                the user.
 
         Raises:
             Unavailable: too many requests are pending (`overloaded`), or the request can't be written (`storage_low`).
@@ -148,8 +160,9 @@ class Erasures:
                 erasure = self._create(person, salt, key_id)
                 if deleted_user is not None:
                     # The provider may create the user again, or have another one with the same viewer.
-                    erasure = replace(erasure, keeps_users=True)
-                    erasure = erasure.with_removed({"directoryUsers": 1}, _texts_of(deleted_user))
+                    erasure = replace(erasure, deleted_user_id=deleted_user["id"]).with_removed(
+                        {}, _texts_of(deleted_user)
+                    )
                 await run_in_daemon_thread(partial(self._files.write, erasure), name="erasures")
             except OSError as error:
                 detail = f"erasures: {error.strerror}. Free space on the disk, then retry."
@@ -278,28 +291,34 @@ class Erasures:
             await self._publish()
         await self._in_loader(partial(self._loader.erasure.delete_files, up_to=last_number))
         for erasure_id, person in zip(ids, people, strict=True):
-            select = lines_of_person(person, self._privacy)
-            clean = partial(remove_lines, self._folder.damaged, select)
-            count = await run_in_daemon_thread(clean, name="erasures")
-            self._erasures[erasure_id] = self._erasures[erasure_id].with_removed({"damagedLines": count}, ())
+            await self._delete_damaged_lines(erasure_id, person)
         await self._finish(ids, people)
+
+    async def _delete_damaged_lines(self, erasure_id: str, person: Person) -> None:
+        """Delete the lines of the person in `damaged/`. Store their number first, as a kill would lose it."""
+        lines = self._folder.damaged, lines_of_person(person, self._privacy)
+        count = await run_in_daemon_thread(partial(count_lines, *lines), name="erasures")
+        if count:
+            await self._save(self._erasures[erasure_id].with_removed({"damagedLines": count}, ()))
+        await run_in_daemon_thread(partial(remove_lines, *lines), name="erasures")
 
     async def _delete_from_directory(self, erasure_id: str, person: Person) -> None:
         """Delete the users of the directory who are the person. They belong to no deployment and no tenant."""
-        if person.is_limited or self._erasures[erasure_id].keeps_users:
+        if person.is_limited:
             return
-        variables = person.variables(self._privacy)
-        users = await run_in_daemon_thread(partial(self._read_users, variables), name="erasures")
-        if not users:
-            return
+        erasure = self._erasures[erasure_id]
+        users = await run_in_daemon_thread(partial(self._read_users, person, erasure.deleted_user_id), name="erasures")
+        count = len(users) if erasure.deleted_user_id is None else 1
         texts = [text for user in users for text in _texts_of(orjson.loads(user["resource"]))]
-        await self._save(self._erasures[erasure_id].with_removed({"directoryUsers": len(users)}, texts))
+        await self._save(erasure.with_removed({"directoryUsers": count}, texts))
         for user in users:
             await self._directory.delete_user(user["user_id"])
 
-    def _read_users(self, variables: dict[str, object]) -> list[dict[str, Any]]:
-        with self._store.reader(variables) as reader:
-            return reader.dicts("person_directory")
+    def _read_users(self, person: Person, deleted_user_id: str | None) -> list[dict[str, Any]]:
+        """Return the users of the directory to delete, which the store still has."""
+        with self._store.reader(person.variables(self._privacy)) as reader:
+            users = reader.dicts("person_directory")
+        return [user for user in users if deleted_user_id in (None, user["user_id"])]
 
     def _record_deleted(self, ids: Sequence[str], deleted: Sequence[ErasedRows]) -> None:
         """Store what is being removed. The loader calls this in its thread, before the deletion is committed."""
@@ -336,7 +355,7 @@ class Erasures:
         if not is_done():
             raise Unavailable(Reason.NOT_READY, status.error or "loader: has failed.")
 
-    def _check_erased(self, person: Person, *, keeps_users: bool) -> None:
+    def _check_erased(self, person: Person, deleted_user_id: str | None) -> None:
         """Check that the store has no rows of a person. A rebuild from a former snapshot brings them back.
 
         Raises:
@@ -344,8 +363,7 @@ class Erasures:
         """
         with self._store.reader(person.variables(self._privacy)) as reader:
             counts = count_rows(reader)
-        if keeps_users:
-            del counts["directoryUsers"]
+        counts["directoryUsers"] = len(self._read_users(person, deleted_user_id))
         if any(counts.values()):
             raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
 
@@ -357,7 +375,7 @@ class Erasures:
             OSError: the search has failed, or a certificate can't be written.
         """
         for erasure_id, person in zip(ids, people, strict=True):
-            check = partial(self._check_erased, person, keeps_users=self._erasures[erasure_id].keeps_users)
+            check = partial(self._check_erased, person, self._erasures[erasure_id].deleted_user_id)
             await run_in_daemon_thread(check, name="erasures")
         texts = {}
         for erasure_id in ids:
@@ -375,6 +393,8 @@ class Erasures:
                 text_count=len(own_texts),
                 searched={file.path: file.byte_count for file, _ in files},
                 found={path: count for path, count in found.items() if count},
+                searched_count=len(files),
+                found_count=sum(count > 0 for count in found.values()),
             )
             finished = self._erasures[erasure_id].finished(result)
             await self._save(finished)
@@ -386,7 +406,7 @@ class Erasures:
     async def _save(self, erasure: Erasure) -> None:
         """Write a request durably."""
         await run_in_daemon_thread(partial(self._files.write, erasure), name="erasures")
-        self._erasures[erasure.id] = erasure
+        self._erasures[erasure.id] = erasure.without_files()
 
 
 async def _until(is_reached: Callable[[], bool]) -> None:

@@ -34,12 +34,15 @@ class Result:
         text_count: the number of texts for which the files were searched.
         searched: the size of each searched file in bytes, by its path in the data folder.
         found: the number of texts in each file that still has some, by its path.
+        searched_count, found_count: the numbers of these files. They stay without the files.
     """
 
     finished_at: int
     text_count: int
     searched: dict[str, int]
     found: dict[str, int]
+    searched_count: int
+    found_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class Erasure:
         blocked: the digests of the person; None after `blocked_until`.
         removed: the number of removed rows by kind.
         texts: texts that only the person's rows contain, for the search of the files.
-        keeps_users: whether users of the directory stay, because the identity provider decides about them.
+        deleted_user_id: the id of the user whose deletion over SCIM is the request. Other users stay: the identity
+            provider decides about them. None to delete all users who are the person.
         result: the result; None while the request is pending.
     """
 
@@ -71,7 +75,7 @@ class Erasure:
     blocked: ErasedPerson | None
     removed: dict[str, int] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
-    keeps_users: bool = False
+    deleted_user_id: str | None = None
     result: Result | None = None
 
     def with_removed(self, counts: dict[str, int], texts: Iterable[str]) -> "Erasure":
@@ -82,6 +86,12 @@ class Erasure:
     def finished(self, result: Result) -> "Erasure":
         """Return the finished request, which no longer names the person."""
         return replace(self, person=None, texts=[], result=result)
+
+    def without_files(self) -> "Erasure":
+        """Return the request without the paths of files."""
+        if self.result is None:
+            return self
+        return replace(self, result=replace(self.result, searched={}, found={}))
 
     def certificate(self, *, with_files: bool = True) -> dict[str, Any]:
         """Return the request and its result as JSON (docs/privacy.md). It does not name the person.
@@ -102,8 +112,8 @@ class Erasure:
                 "finishedAt": _time_text(self.result.finished_at),
                 "removed": self.removed,
                 "searchedTextCount": self.result.text_count,
-                "searchedFileCount": len(self.result.searched),
-                "foundFileCount": len(self.result.found),
+                "searchedFileCount": self.result.searched_count,
+                "foundFileCount": self.result.found_count,
             }
         if self.result is not None and with_files:
             certificate |= {
@@ -124,15 +134,23 @@ class ErasureFolder:
         self._path = path
 
     def read(self) -> list[Erasure]:
-        """Return all requests, oldest first.
+        """Return all requests, oldest first, without the files that were searched.
 
         Raises:
             Misconfigured: a file can't be read or is damaged.
         """
         if not self._path.is_dir():
             return []
-        erasures = [_read(path) for path in self._path.iterdir() if _NAME.fullmatch(path.name)]
+        erasures = [_read(path).without_files() for path in self._path.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(erasures, key=lambda erasure: (erasure.requested_at, erasure.id))
+
+    def read_one(self, erasure_id: str) -> Erasure:
+        """Return a request.
+
+        Raises:
+            Misconfigured: the file can't be read or is damaged.
+        """
+        return _read(self._path / f"{erasure_id}.json")
 
     def delete_drafts(self) -> None:
         """Delete the files of a process that was killed while it wrote. They name people, and no request has them."""
@@ -206,10 +224,12 @@ def _read(path: Path) -> Erasure:
     try:
         content = orjson.loads(path.read_bytes())
         person, blocked, result = (content.pop(name) for name in ("person", "blocked", "result"))
+        if content.pop("keeps_users", False):  # An earlier version did not store which user was deleted.
+            content["deleted_user_id"] = ""
         return Erasure(
             person=None if person is None else _person_from_json(person),
             blocked=None if blocked is None else person_from_json(blocked),
-            result=None if result is None else Result(**result),
+            result=None if result is None else _result_from_json(result),
             **content,
         )
     except OSError as error:
@@ -218,6 +238,12 @@ def _read(path: Path) -> Erasure:
         raise Misconfigured(
             f"{path}: is damaged. Put a copy back, or delete it and request the erasure again."
         ) from None
+
+
+def _result_from_json(members: dict[str, Any]) -> Result:
+    # Earlier versions did not store the numbers.
+    counts = {"searched_count": len(members["searched"]), "found_count": len(members["found"])}
+    return Result(**counts | members)
 
 
 def _person_to_json(person: Person) -> dict[str, Any]:

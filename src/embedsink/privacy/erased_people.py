@@ -6,10 +6,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote_plus
 
 import orjson
 
-_VIEWER = re.compile(rb'"viewer"\s*:\s*("(?:[^"\\]|\\.)*+"|-?[0-9]+)')
+_TEXT = rb'"(?:[^"\\]|\\.)*+"|\'[^\']*+\'|-?[0-9]+'
+# A list or an object ends before the next one, so that the search takes linear time.
+_VIEWER = re.compile(rb"""(?i)["']viewer["']\s*:\s*(%s|\[[^\[\]]*+\]|\{[^{}]*+\})""" % _TEXT)
+_VIEWER_IN_FORM = re.compile(rb"(?:\A|&)viewer=([^&]*+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,16 @@ def person_from_json(members: dict[str, Any]) -> ErasedPerson:
 
 
 def viewers_in(raw: bytes) -> Iterator[str]:
-    """Yield each text or integer that input, which may be invalid, has as the value of a member `viewer`."""
-    for match in _VIEWER.finditer(raw.replace(b"\0", b"")):  # UTF-16 has a NUL in each ASCII character.
-        try:
-            yield str(orjson.loads(match[1]))
-        except ValueError:
-            continue  # It has an invalid escape or is not UTF-8.
+    """Yield each text or integer that input, which may be invalid, has as or in the value of a member `viewer`."""
+    raw = raw.replace(b"\0", b"")  # UTF-16 has a NUL in each ASCII character.
+    for value in _VIEWER.finditer(raw):
+        for text in re.finditer(_TEXT, value[1]):
+            try:
+                yield text[0][1:-1].decode() if text[0].startswith(b"'") else str(orjson.loads(text[0]))
+            except ValueError:
+                continue  # It has an invalid escape or is not UTF-8.
+    for value in _VIEWER_IN_FORM.finditer(raw):
+        yield unquote_plus(value[1].decode(errors="replace"))
 
 
 def context_in(raw: bytes) -> dict[str, Any]:

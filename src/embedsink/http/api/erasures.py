@@ -80,7 +80,9 @@ async def show_erasure(request: Request) -> Response:
     if erasure is None or not _is_visible(key, erasure.key_id):
         raise Refused(Reason.NOT_FOUND, f"erasureId: {preview(erasure_id)} does not exist. Correct the URL.")
     # The names of files, such as dashboards, are not in the scope of a limited key.
-    return JSONResponse(erasure.certificate(with_files=not key.scope.is_limited), headers=NO_STORE)
+    if key.scope.is_limited:
+        return JSONResponse(erasure.certificate(with_files=False), headers=NO_STORE)
+    return JSONResponse((await engine.erasures.with_files(erasure)).certificate(), headers=NO_STORE)
 
 
 async def _request_erasure(request: Request) -> Response:
