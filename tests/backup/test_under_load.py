@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from embedsink.backup.repository import Repository
 from embedsink.backup.restore import restore_backup
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
-from embedsink.journal.segment import identity_of
+from embedsink.journal.segment import OPEN, identity_of
 from embedsink.key_scope import EVERYTHING
 from embedsink.settings import Settings
 from embedsink.store.query import SelectQuery
@@ -35,9 +34,10 @@ Backups = list[tuple[Path, set[str]]]
 
 
 @contextlib.contextmanager
-def busy_server(harness: CrashHarness, *, snapshot_interval_s: str = "0.01") -> Iterator[Server]:
+def busy_server(harness: CrashHarness, *, seal_s: str = "0.03", snapshot_interval_s: str = "0.01") -> Iterator[Server]:
     """Run a server under load with frequently changing files, and kill it at the end of the block."""
-    server = Server(harness.data, EMBEDSINK_SEGMENT_SEAL_S="0.03", EMBEDSINK_SNAPSHOT_INTERVAL_S=snapshot_interval_s)
+    settings = {"EMBEDSINK_SEGMENT_SEAL_S": seal_s, "EMBEDSINK_SNAPSHOT_INTERVAL_S": snapshot_interval_s}
+    server = Server(harness.data, **settings)
     try:
         server.wait_until_ready()
         with senders(server.port, harness.token, harness.log, count=SENDERS):
@@ -123,16 +123,27 @@ def test_backups_under_load_have_each_earlier_event_once(tmp_path: Path) -> None
 
 def test_the_harness_detects_the_losses_of_a_copy_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copied_by_names(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
-        names = source.segment_names(folder.journal)
-        time.sleep(0.1)
+        names: list[str] = []
+
+        def a_segment_is_open() -> bool:
+            names[:] = source.segment_names(folder.journal)
+            return any(name.endswith(OPEN) for name in names)
+
+        def it_is_sealed() -> bool:
+            return not all((folder.journal / name).exists() for name in names)
+
+        wait_until(a_segment_is_open, description="a segment is open")
+        # A sealed segment has another name.
+        wait_until(it_is_sealed, description="the open segment is sealed")
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 yield f"journal/{name}", (folder.journal / name).read_bytes()
 
     monkeypatch.setattr("embedsink.backup.create.read_journal", copied_by_names)
     harness, target = CrashHarness(tmp_path / "data"), tmp_path / "backup"
+    # A segment stays open for longer than the start of a backup takes, so it has events that were acknowledged before.
     # A later snapshot would contain the events that the copy lacks.
-    with busy_server(harness, snapshot_interval_s="60"):
+    with busy_server(harness, seal_s="0.5", snapshot_interval_s="60"):
         backups = back_up(harness, target, 10)
 
     broken = broken_promises(target, backups, set(harness.log.sent), tmp_path)
