@@ -36,8 +36,7 @@ Backups = list[tuple[Path, set[str]]]
 @contextlib.contextmanager
 def busy_server(harness: CrashHarness, *, seal_s: str = "0.03", snapshot_interval_s: str = "0.01") -> Iterator[Server]:
     """Run a server under load with frequently changing files, and kill it at the end of the block."""
-    settings = {"EMBEDSINK_SEGMENT_SEAL_S": seal_s, "EMBEDSINK_SNAPSHOT_INTERVAL_S": snapshot_interval_s}
-    server = Server(harness.data, **settings)
+    server = Server(harness.data, EMBEDSINK_SEGMENT_SEAL_S=seal_s, EMBEDSINK_SNAPSHOT_INTERVAL_S=snapshot_interval_s)
     try:
         server.wait_until_ready()
         with senders(server.port, harness.token, harness.log, count=SENDERS):
