@@ -198,13 +198,29 @@ def test_a_closing_server_publishes_no_snapshot_that_would_take_too_long(
     loader = Loader(folder, Store(folder.store), closing_s_max=closing_s_max)
     loader.open_store()
     loader.run_once(is_last=True)
-    loader._publisher.last_duration_s = last_duration_s
+    loader._publisher._last_duration_s = last_duration_s
+    assert_last_snapshot(loader, folder, is_published=is_published)
+
+
+def test_a_server_that_is_closed_before_its_first_snapshot_expects_a_duration_by_the_size_of_the_store(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(folder) as loader:
+        loader.run_once(is_last=True)
+    monkeypatch.setattr(publisher, "_COPIED_BYTES_PER_S", folder.store.stat().st_size / 100)
+    loader = Loader(folder, Store(folder.store), closing_s_max=3.0)
+    loader.open_store()
+    assert_last_snapshot(loader, folder, is_published=False)
+
+
+def assert_last_snapshot(loader: Loader, folder: DataFolder, *, is_published: bool) -> None:
+    """Close a loader, and check whether it publishes its last segment. The next start publishes it in any case."""
     add_segment(folder, 1)
     loader.run_once(is_last=True)
     loader.close()
     assert events_in(folder.snapshot) == (expected(1) if is_published else [])
-    with opened(folder) as loader:
-        loader.run_once(is_last=True)
+    with opened(folder) as next_loader:
+        next_loader.run_once(is_last=True)
     assert events_in(folder.snapshot) == expected(1)
 
 

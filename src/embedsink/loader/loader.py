@@ -36,7 +36,7 @@ RETRY_AFTER_S = 2.0
 ROLLUP_RETRY_S = 60.0
 # The time limit for the last snapshot of a closing server. Without that snapshot, the next start publishes one.
 LAST_SNAPSHOT_S_MAX = 8.0
-# If the snapshot before took this time, the last one is left to the next start.
+# A snapshot that is expected to take this time is left to the next start.
 _SLOW_SNAPSHOT_S = 4.0
 # A thread that takes longer to end is blocked by its disk. The server then exits without it.
 _THREAD_END_S_MAX = 4.0
@@ -246,7 +246,7 @@ class Loader:
     def _publish_last(self) -> None:
         """Publish a last snapshot before the server ends, unless it has no new rows, or would take too long."""
         has_limit = self._closing_s_max is not None
-        takes_too_long = has_limit and self._publisher.last_duration_s >= _SLOW_SNAPSHOT_S
+        takes_too_long = has_limit and self._publisher.expected_duration_s() >= _SLOW_SNAPSHOT_S
         if self._publisher.has_work and not takes_too_long:
             self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 

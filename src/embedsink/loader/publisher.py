@@ -28,6 +28,8 @@ DISK_SHARE_MAX = 1 / 20
 # The size of the segments that may be loaded without a checkpoint while a copy runs. DuckDB spills what exceeds its
 # memory. After a kill, these segments are loaded again in about 2 s.
 UNWRITTEN_BYTES_MAX = 96 * 1_048_576
+# The speed that is assumed for a snapshot before the first one of a process.
+_COPIED_BYTES_PER_S = 150 * 1_048_576
 
 _PREVIOUS_DELETED = (
     "was deleted, because the disk has no space for the next snapshot. The server creates it again when there is space."
@@ -65,7 +67,7 @@ class Publisher:
         is_low_on_space: Callable[[], bool],
     ) -> None:
         self.is_dirty = False  # whether the last snapshot is older than the store
-        self.last_duration_s = 0.0  # how long the last snapshot took
+        self._last_duration_s: float | None = None  # how long the last snapshot took; None before the first
         self._folder = folder
         self._store = store
         self._pending = pending
@@ -94,6 +96,12 @@ class Publisher:
     def reads_store(self) -> bool:
         """Whether a child is copying the store's file, which must not change meanwhile."""
         return self._copy is not None and self._copy.needs_source
+
+    def expected_duration_s(self) -> float:
+        """Return how long the next snapshot should take: as long as the last one, or else by the store's size."""
+        if self._last_duration_s is not None:
+            return self._last_duration_s
+        return self._folder.store.stat().st_size / _COPIED_BYTES_PER_S
 
     def seconds_to_next(self) -> float | None:
         """Return the seconds until `advance` is due; None if nothing is due before the next load."""
@@ -236,8 +244,8 @@ class Publisher:
         # Count disk time only: the process of a small copy may wait a while for a CPU, which delays no other work.
         self.postpone(max(self._interval_s, disk_busy_s / DISK_SHARE_MAX))
         self._status.snapshot_count += 1
-        self.last_duration_s = time.monotonic() - self._started_at
-        self._status.snapshot_duration_s += self.last_duration_s
+        self._last_duration_s = time.monotonic() - self._started_at
+        self._status.snapshot_duration_s += self._last_duration_s
         self._status.snapshot_at = self._folder.snapshot.stat().st_mtime
 
     def _abandon_stalled(self) -> None:
