@@ -11,8 +11,8 @@ CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 # From the bottom up.
 LAYERS = [
-    {"reasons", "net", "durable_files", "permissions", "browser"},
-    {"errors", "key_scope", "clock_watch"},
+    {"reasons", "net", "permissions", "browser"},
+    {"errors", "key_scope", "clock_watch", "durable_files"},
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
     {"privacy"},
     {"settings", "store", "audit"},

@@ -7,6 +7,11 @@ import errno
 import os
 from pathlib import Path
 
+from embedsink.permissions import give_to_owner
+
+# The name of a file ends with this while it is written, before it replaces another one.
+DRAFT_SUFFIX = ".new"
+
 
 def free_bytes(folder: Path) -> int:
     """Return the free disk space in bytes that this user may use."""
@@ -35,12 +40,36 @@ def rename_new(source: Path, target: Path) -> None:
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file, and return when the file is durable. A failed write leaves no file."""
     try:
-        with path.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_and_sync(path, content)
     except OSError:
         path.unlink(missing_ok=True)  # A partial file would look complete.
+        raise
+    sync_folder(path.parent)
+
+
+def replace_durably(path: Path, content: bytes, *, mode: int) -> None:
+    """Replace a file, and return when the new one is durable. After a crash, the path has the old or the new content.
+
+    The caller prevents other calls for this path meanwhile. A file of root belongs to the owner of the folder.
+
+    Args:
+        path: the file, which may be missing.
+        content: the new content.
+        mode: the permissions of the new file, under any umask.
+
+    Raises:
+        OSError: the file can't be written. The old content remains.
+    """
+    draft = path.with_name(f"{path.name}{DRAFT_SUFFIX}")
+    draft.unlink(missing_ok=True)  # of a killed process
+    draft.touch(mode=mode, exist_ok=False)
+    try:
+        draft.chmod(mode)  # The umask may have removed permissions of the owner.
+        give_to_owner(draft, path.parent)
+        _write_and_sync(draft, content)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -119,3 +148,11 @@ def move_to_damaged(path: Path, *, damaged: Path) -> Path:
     sync_folder(damaged)
     sync_folder(path.parent)
     return target
+
+
+def _write_and_sync(path: Path, content: bytes) -> None:
+    """Write the content of a file, and make it durable. The entry of a new file in its folder may still be lost."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -28,6 +28,7 @@ from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_mess
 from embedsink.directory.directory import Directory
 from embedsink.directory.viewer import viewer_of
 from embedsink.erasure.erasures import Erasures
+from embedsink.erasure.register import ErasureRegister
 from embedsink.erasure.request import Erasure
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
@@ -253,9 +254,13 @@ class Engine:
             store=self.store,
             directory=self.directory,
             privacy=self.privacy,
-            block_days=self.settings.erasure_block_days,
-            certificate_days=self.settings.audit_days,
-            on_erased_people=self._reject_erased,
+            register=ErasureRegister(
+                self.folder.erasures,
+                privacy=self.privacy,
+                block_days=self.settings.erasure_block_days,
+                certificate_days=self.settings.audit_days,
+                on_erased_people=self._reject_erased,
+            ),
             on_finished=self._record_erased,
         )
 
@@ -302,7 +307,7 @@ class Engine:
                 hash_question=lambda text: self.privacy.hashes("query", text)[0],
             ),
             archive=_open_archive(self.settings, self.folder),
-            has_pending_erasures=lambda: self.erasures.has_pending,
+            has_pending_erasures=lambda: bool(self.erasures.register.pending()),
         )
 
     def _open_journal(self) -> Journal:

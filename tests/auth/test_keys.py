@@ -221,7 +221,8 @@ def test_root_changes_the_owner_of_every_file_before_the_rename(
     """Without root, record the new owner of every file instead of setting it."""
     owners: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "fchown", lambda descriptor, *owner: owners.append(owner))
+    for name in ("chown", "fchown"):
+        monkeypatch.setattr(os, name, lambda file, *owner: owners.append(owner))
     file.create(KeyKind.READ, now=NOW)
     folder = file.path.parent.stat()
     assert owners == [(folder.st_uid, folder.st_gid)] * len(list(file.path.parent.iterdir()))

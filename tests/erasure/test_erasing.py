@@ -240,6 +240,8 @@ def test_people_are_blocked_for_some_days_only(tmp_path: Path) -> None:
         assert server.post(delivery(ANN, "s1", view()), key=ingest).status == 202
         [path] = (data / "erasures").glob("*.json")
         assert json.loads(path.read_text())["blocked"] is None
+        finished = server.get(f"{ERASURES}/{path.stem}", key=server.key("admin")).json()
+        assert finished["searchedFiles"] == certificate["searchedFiles"] != []
         server.stop()
     content = json.loads(path.read_text())
     content["result"]["finished_at"] -= 401 * 86_400_000
@@ -481,8 +483,9 @@ def test_rows_that_a_rebuild_brings_back_are_erased_again(tmp_path: Path) -> Non
     """Between the copy of the store and the next snapshots, the former snapshot still has the rows."""
     injected = """
 import embedsink.erasure.erasures as erasures
+import embedsink.erasure.run as erasure_run
 erasures.RETRY_AFTER_S = 0.2
-publish = erasures.Erasures._publish
+publish = erasure_run.ErasureRun._publish
 rebuilt = []
 def rebuild(loader):
     loader._publisher.reset()
@@ -493,7 +496,7 @@ async def publish_after_rebuild(self):
         rebuilt.append(True)
         await self._in_loader(lambda: rebuild(self._loader))
     await publish(self)
-erasures.Erasures._publish = publish_after_rebuild
+erasure_run.ErasureRun._publish = publish_after_rebuild
 """
     with running_server(tmp_path / "data", injected=injected, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         assert server.post(delivery(ANN, "session-ann-Xq7", view()), key=server.key()).status == 202

@@ -17,7 +17,7 @@ from embedsink.audit.trail import AuditTrail
 from embedsink.auth.identity import Identity
 from embedsink.auth.keys import Key, format_time
 from embedsink.data_folder import DataFolder
-from embedsink.durable_files import create_folder, write_durably
+from embedsink.durable_files import create_folder, replace_durably
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, give_to_owner
 
 if TYPE_CHECKING:
@@ -112,11 +112,7 @@ def _record(folder: DataFolder, path: Path, current: Mapping[str, Any], entries:
         if not path.parent.is_dir():
             create_folder(path.parent, mode=FOLDER_MODE)
             give_to_owner(path.parent, folder.path)
-        draft = path.with_name(f"{path.name}.new")
-        write_durably(draft, json.dumps(current, indent=1).encode() + b"\n")
-        draft.chmod(FILE_MODE)
-        give_to_owner(draft, folder.path)
-        draft.replace(path)
+        replace_durably(path, json.dumps(current, indent=1).encode() + b"\n", mode=FILE_MODE)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from embedsink.auth.keys import Key, KeyKind, format_time
 from embedsink.auth.tokens import digest_of, new_token
-from embedsink.durable_files import sync_folder
+from embedsink.durable_files import replace_durably
 from embedsink.errors import Misconfigured, preview, suggestion
 from embedsink.key_scope import KeyScope
 
@@ -159,15 +159,8 @@ class KeyStore:
         """Replace the file atomically: after a crash or a power loss, the path refers to the old or to the new file."""
         from embedsink.auth.key_schema import to_document  # Loads pydantic.
 
-        draft = self.path.with_name(f"{self.path.name}.new")
-        draft.unlink(missing_ok=True)  # A crash may have left a draft, which `_open_private` would not truncate.
-        with _open_private(draft) as file:
-            json.dump(to_document(keys), file, indent=2, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
-        sync_folder(self.path.parent)
+        document = json.dumps(to_document(keys), indent=2, ensure_ascii=False)
+        replace_durably(self.path, f"{document}\n".encode(), mode=0o600)
 
 
 def _validated(key: Key) -> Key:

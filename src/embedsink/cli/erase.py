@@ -92,7 +92,7 @@ def _erase_on_server(url: str, key: str | None, body: bytes) -> dict[str, Any]:
 async def _erase_in_folder(folder: DataFolder, person: "Person", *, is_dry_run: bool) -> dict[str, Any]:
     """Erase a person from a data folder, and return the certificate."""
     from embedsink.engine import Engine
-    from embedsink.erasure.erasures import count_rows
+    from embedsink.erasure.person_rows import count_rows
     from embedsink.settings import read_settings
 
     async with Engine(folder, read_settings()) as engine:
@@ -103,4 +103,4 @@ async def _erase_in_folder(folder: DataFolder, person: "Person", *, is_dry_run: 
         with recorded(folder, Action.ERASURE, target="erasures"):
             erasure = await engine.erasures.request(person, key_id=None)
             finished = await engine.erasures.wait_until_finished(erasure.id)
-            return (await engine.erasures.with_files(finished)).certificate()
+            return (await engine.erasures.register.with_files(finished)).certificate()

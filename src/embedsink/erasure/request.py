@@ -14,14 +14,13 @@ from typing import Any
 
 import orjson
 
-from embedsink.durable_files import create_folder, sync_folder, write_durably
+from embedsink.durable_files import DRAFT_SUFFIX, create_folder, replace_durably
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FOLDER_MODE, give_to_owner
 from embedsink.privacy.erased_people import ErasedPerson, person_from_json, person_to_json
 from embedsink.privacy.person import Person
 
 _NAME = re.compile(r"[0-9a-f-]{36}\.json")
-_DRAFT_SUFFIX = ".new"
 _SALT_BYTES = 32
 
 
@@ -154,7 +153,7 @@ class ErasureFolder:
 
     def delete_drafts(self) -> None:
         """Delete the files of a process that was killed while it wrote. They name people, and no request has them."""
-        for draft in self._path.glob(f"*{_DRAFT_SUFFIX}"):
+        for draft in self._path.glob(f"*{DRAFT_SUFFIX}"):
             draft.unlink()
 
     def salt(self, *, may_create: bool = False) -> bytes:
@@ -206,17 +205,7 @@ class ErasureFolder:
         """Replace a file durably. Only its owner can read it."""
         create_folder(self._path, mode=FOLDER_MODE)
         give_to_owner(self._path, self._path.parent)
-        draft = path.with_name(f"{path.name}{_DRAFT_SUFFIX}")
-        draft.unlink(missing_ok=True)  # of a killed process
-        draft.touch(mode=0o600, exist_ok=False)
-        try:
-            write_durably(draft, content)
-            give_to_owner(draft, self._path.parent)
-            draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
-        sync_folder(self._path)
+        replace_durably(path, content, mode=0o600)
 
 
 def _read(path: Path) -> Erasure:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_bytes
 
-from embedsink.durable_files import sync_folder, write_durably
+from embedsink.durable_files import replace_durably
 from embedsink.errors import Misconfigured
 from embedsink.permissions import give_to_owner
 
@@ -106,15 +106,8 @@ class SecretFile:
 
     def _write(self, values: Sequence[bytes]) -> None:
         """Replace the file durably."""
-        folder = self._path.parent
-        draft = self._path.with_name(f"{self._path.name}.new")
         content = json.dumps({"secrets": [value.hex() for value in values]}).encode()
-        draft.unlink(missing_ok=True)  # of a killed process
-        draft.touch(mode=_MODE, exist_ok=False)
-        write_durably(draft, content + b"\n")
-        give_to_owner(draft, folder)
-        draft.replace(self._path)
-        sync_folder(folder)
+        replace_durably(self._path, content + b"\n", mode=_MODE)
 
 
 def _parse_secret(text: str) -> bytes:

@@ -13,7 +13,7 @@ from embedsink.audit.entry import Action
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.engine import Engine
-from embedsink.erasure.erasures import count_rows
+from embedsink.erasure.person_rows import count_rows
 from embedsink.errors import Refused, preview
 from embedsink.http.audit_entries import entry_of
 from embedsink.http.authentication import require_key
@@ -65,7 +65,7 @@ async def _list_erasures(request: Request) -> Response:
     key = require_key(request, KeyKind.ADMIN)
     check_parameters(request.query_params, allowed=())
     engine: Engine = request.state.engine
-    visible = [erasure for erasure in engine.erasures.all() if _is_visible(key, erasure.key_id)]
+    visible = [erasure for erasure in engine.erasures.register.all() if _is_visible(key, erasure.key_id)]
     certificates = [erasure.certificate(with_files=False) for erasure in visible[:LISTED_MAX]]
     return JSONResponse(certificates, headers=NO_STORE)
 
@@ -76,13 +76,13 @@ async def show_erasure(request: Request) -> Response:
     check_parameters(request.query_params, allowed=())
     engine: Engine = request.state.engine
     erasure_id = request.path_params["erasureId"]
-    erasure = engine.erasures.find(erasure_id)
+    erasure = engine.erasures.register.find(erasure_id)
     if erasure is None or not _is_visible(key, erasure.key_id):
         raise Refused(Reason.NOT_FOUND, f"erasureId: {preview(erasure_id)} does not exist. Correct the URL.")
     # The names of files, such as dashboards, are not in the scope of a limited key.
     if key.scope.is_limited:
         return JSONResponse(erasure.certificate(with_files=False), headers=NO_STORE)
-    return JSONResponse((await engine.erasures.with_files(erasure)).certificate(), headers=NO_STORE)
+    return JSONResponse((await engine.erasures.register.with_files(erasure)).certificate(), headers=NO_STORE)
 
 
 async def _request_erasure(request: Request) -> Response:
@@ -180,6 +180,11 @@ ROUTES = [
 
 def operations(_: Settings) -> list[Operation]:
     """Describe the routes."""
+    return [*_list_operations(), *_body_operations()]
+
+
+def _list_operations() -> list[Operation]:
+    """Describe the routes that read requests."""
     return [
         Operation(
             method="get",
@@ -191,6 +196,22 @@ def operations(_: Settings) -> list[Operation]:
             key_kinds=(KeyKind.ADMIN,),
         ),
         Operation(
+            method="get",
+            path=ERASURE_PATH,
+            id="readErasure",
+            summary="Read a request to erase a person, with its certificate when it is finished",
+            success=Success(200, "The request.", {"application/json": ref("Erasure")}),
+            error_reasons=(*SCOPE_REASONS, Reason.NOT_FOUND),
+            key_kinds=(KeyKind.ADMIN,),
+            parameters=[parameter("erasureId", TEXT, location="path")],
+        ),
+    ]
+
+
+def _body_operations() -> list[Operation]:
+    """Describe the routes whose body names a person."""
+    return [
+        Operation(
             method="post",
             path=PATH,
             id="requestErasure",
@@ -198,13 +219,7 @@ def operations(_: Settings) -> list[Operation]:
             success=Success(
                 202, "The request is durable. Read its certificate later.", {"application/json": ref("Erasure")}
             ),
-            error_reasons=(
-                *SCOPE_REASONS,
-                *BODY_REASONS,
-                *AUDIT_REASONS,
-                Reason.INVALID_BODY,
-                Reason.OVERLOADED,
-            ),
+            error_reasons=(*SCOPE_REASONS, *BODY_REASONS, *AUDIT_REASONS, Reason.INVALID_BODY, Reason.OVERLOADED),
             key_kinds=(KeyKind.ADMIN,),
             parameters=[content_encoding()],
             request_body={"application/json": ref("ErasureRequest")},
@@ -219,15 +234,5 @@ def operations(_: Settings) -> list[Operation]:
             key_kinds=(KeyKind.ADMIN,),
             parameters=[content_encoding()],
             request_body={"application/json": ref("ErasureRequest")},
-        ),
-        Operation(
-            method="get",
-            path=ERASURE_PATH,
-            id="readErasure",
-            summary="Read a request to erase a person, with its certificate when it is finished",
-            success=Success(200, "The request.", {"application/json": ref("Erasure")}),
-            error_reasons=(*SCOPE_REASONS, Reason.NOT_FOUND),
-            key_kinds=(KeyKind.ADMIN,),
-            parameters=[parameter("erasureId", TEXT, location="path")],
         ),
     ]

@@ -1,0 +1,221 @@
+"""The steps of an erasure. Each one can be repeated, so an erasure that a kill interrupts begins again."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from embedsink.concurrency.daemon_thread import run_in_daemon_thread
+from embedsink.data_folder import DataFolder
+from embedsink.directory.directory import Directory
+from embedsink.erasure.damaged_segments import count_lines, lines_of_person, remove_lines
+from embedsink.erasure.file_search import FileSearch
+from embedsink.erasure.person_rows import directory_users, has_rows, identifying_texts
+from embedsink.erasure.register import ErasureRegister
+from embedsink.erasure.request import Erasure, Result
+from embedsink.erasure.search_files import SearchedFile
+from embedsink.errors import Unavailable
+from embedsink.journal.writer import Journal
+from embedsink.loader.loader import Loader
+from embedsink.privacy.person import Person
+from embedsink.privacy.redaction import Privacy
+from embedsink.reasons import Reason
+from embedsink.store.database import Store
+from embedsink.store.erasure import ErasedRows
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+
+
+class ErasureRun:
+    """The execution of requests on a live server. Its methods belong to the event loop.
+
+    Args:
+        folder: the data folder.
+        journal: the journal.
+        loader: the loader.
+        store: the store.
+        directory: the directory of viewers.
+        privacy: the privacy rules at the start of the server.
+        register: the register of the requests.
+        on_finished: called with each finished erasure.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        *,
+        journal: Journal,
+        loader: Loader,
+        store: Store,
+        directory: Directory,
+        privacy: Privacy,
+        register: ErasureRegister,
+        on_finished: Callable[[Erasure], Awaitable[None]],
+    ) -> None:
+        self._damaged = folder.damaged
+        self._journal = journal
+        self._loader = loader
+        self._store = store
+        self._directory = directory
+        self._privacy = privacy
+        self._register = register
+        self._on_finished = on_finished
+        self._search = FileSearch(folder, store)
+
+    async def erase(self, erasures: Sequence[Erasure]) -> None:
+        """Erase the people of pending requests, and finish the requests.
+
+        Raises:
+            Unavailable: the loader reports an error, or rows remain.
+            StoreRefused, StoreBroken, OSError: see `StoreErasure.erase`. The requests remain pending.
+        """
+        people = {erasure.id: erasure.person for erasure in erasures if erasure.person is not None}
+        await self.wait_until_loaded()
+        for erasure_id, person in people.items():
+            await self._delete_from_directory(erasure_id, person)
+        await self.wait_until_loaded()
+        last_number = await self._rewrite_store(people)
+        # Both snapshots have the rows until two more are published.
+        for _ in range(2):
+            await self._publish()
+        await self._in_loader(partial(self._loader.erasure.delete_files, up_to=last_number))
+        for erasure_id, person in people.items():
+            await self._delete_damaged_lines(erasure_id, person)
+        for erasure_id, person in people.items():
+            await self._check_erased(erasure_id, person)
+        await self._finish(people)
+
+    async def wait_until_loaded(self) -> None:
+        """Wait until everything is loaded that was submitted to the journal before.
+
+        Raises:
+            Unavailable: the loader reports an error.
+        """
+        await self._journal.append(b"")  # durable after everything before it
+        number = self._journal.last_number
+        await self._until_loader(lambda: self._loader.last_number >= number)
+
+    async def _delete_from_directory(self, erasure_id: str, person: Person) -> None:
+        """Delete the users of the directory who are the person. They belong to no deployment and no tenant."""
+        if person.is_limited:
+            return
+        erasure = self._register[erasure_id]
+        read_users = partial(
+            directory_users, self._store, person, self._privacy, deleted_user_id=erasure.deleted_user_id
+        )
+        users = await run_in_daemon_thread(read_users, name="erasures")
+        count = len(users) if erasure.deleted_user_id is None else 1
+        texts = [text for user in users for text in identifying_texts(user["resource"])]
+        await self._register.save(erasure.with_removed({"directoryUsers": count}, texts))
+        for user in users:
+            await self._directory.delete_user(user["user_id"])
+
+    async def _rewrite_store(self, people: Mapping[str, Person]) -> int:
+        """Rewrite the store without the rows of people. Return the highest number of a loaded segment."""
+        variables = [person.variables(self._privacy) for person in people.values()]
+        on_deleted = partial(self._record_deleted, list(people))
+        number: int = await self._in_loader(partial(self._loader.erasure.erase, variables, on_deleted=on_deleted))
+        return number
+
+    def _record_deleted(self, ids: Sequence[str], deleted: Sequence[ErasedRows]) -> None:
+        """Store what is being removed. The loader calls this in its thread, before the deletion is committed."""
+        for erasure_id, rows in zip(ids, deleted, strict=True):
+            counts = {
+                "events": rows.event_count,
+                "actions": rows.action_count,
+                "rejections": rows.rejection_count,
+                "losses": rows.loss_count,
+            }
+            self._register.save_removed(erasure_id, counts, rows.texts)
+
+    async def _publish(self) -> None:
+        """Wait until a snapshot is published that was started after this call.
+
+        Raises:
+            Unavailable: the loader reports an error.
+        """
+        status = self._loader.status
+        count = status.snapshot_count
+        await self._in_loader(self._loader.erasure.request_snapshot)
+        await self._until_loader(lambda: status.snapshot_count > count)
+
+    async def _delete_damaged_lines(self, erasure_id: str, person: Person) -> None:
+        """Delete the lines of the person in `damaged/`. Store their number first, as a kill would lose it."""
+        lines = self._damaged, lines_of_person(person, self._privacy)
+        count = await run_in_daemon_thread(partial(count_lines, *lines), name="erasures")
+        if count:
+            await self._register.save(self._register[erasure_id].with_removed({"damagedLines": count}, ()))
+        await run_in_daemon_thread(partial(remove_lines, *lines), name="erasures")
+
+    async def _check_erased(self, erasure_id: str, person: Person) -> None:
+        """Check that the store has no rows of a person. A rebuild from a former snapshot brings them back.
+
+        Raises:
+            Unavailable: it has rows of the person.
+        """
+        user_id = self._register[erasure_id].deleted_user_id
+        check = partial(has_rows, self._store, person, self._privacy, deleted_user_id=user_id)
+        if await run_in_daemon_thread(check, name="erasures"):
+            raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
+
+    async def _finish(self, people: Mapping[str, Person]) -> None:
+        """Search all files for the people, and write the certificates.
+
+        Raises:
+            Unavailable: the store can't be read now.
+            OSError: the search has failed, or a certificate can't be written.
+        """
+        texts = {erasure_id: self._texts_of(erasure_id, person) for erasure_id, person in people.items()}
+        files = await self._search.run(list(dict.fromkeys(text for ones in texts.values() for text in ones)))
+        for erasure_id, own_texts in texts.items():
+            finished = self._register[erasure_id].finished(_result_of(files, own_texts))
+            await self._register.save(finished)
+            log.info(
+                "person_erased", extra={"detail": f"erasure {erasure_id}", "count": sum(finished.removed.values())}
+            )
+            await self._on_finished(finished)
+
+    def _texts_of(self, erasure_id: str, person: Person) -> list[str]:
+        """Return the texts of a person for the search of the files."""
+        texts = self._register[erasure_id].texts
+        # A person who is erased in some deployments only may remain in others.
+        if person.is_limited:
+            return texts
+        return list(dict.fromkeys([*self._privacy.stored_forms("viewer", person.viewer), *texts]))
+
+    async def _in_loader(self, call: Callable[[], Any]) -> Any:
+        """Run a call in the loader's thread, and return its result."""
+        return await asyncio.wrap_future(self._loader.tasks.submit(call))
+
+    async def _until_loader(self, is_done: Callable[[], bool]) -> None:
+        """Wait until a function returns true. Raise Unavailable if the loader reports an error before that."""
+        status = self._loader.status
+        await until(lambda: is_done() or status.error is not None)
+        if not is_done():
+            raise Unavailable(Reason.NOT_READY, status.error or "loader: has failed.")
+
+
+def _result_of(files: Sequence[tuple[SearchedFile, set[str]]], texts: Iterable[str]) -> Result:
+    """Return the result of a search for the texts of one person: `files` has the found texts of several people."""
+    own_texts = set(texts)
+    found = {file.path: len(remaining & own_texts) for file, remaining in files}
+    return Result(
+        finished_at=time.time_ns() // 1_000_000,
+        text_count=len(own_texts),
+        searched={file.path: file.byte_count for file, _ in files},
+        found={path: count for path, count in found.items() if count},
+        searched_count=len(files),
+        found_count=sum(count > 0 for count in found.values()),
+    )
+
+
+async def until(is_reached: Callable[[], bool]) -> None:
+    """Wait until a function returns true."""
+    while True:
+        if is_reached():
+            return
+        await asyncio.sleep(_POLL_S)
