@@ -99,6 +99,11 @@ def export_file(
         return
     if tenant is not None or deployment is not None:
         raise UsageError("--tenant, --deployment: apply to --viewer only. Add it, or omit them.")
+    _export_events(output, data)
+
+
+def _export_events(output: Path, data: Path) -> None:
+    """Write all raw events of the last snapshot to a file, and print its size."""
     if output.suffix not in SUFFIXES:
         raise UsageError(f"-o {output.name}: the suffix is not a format. Formats: {', '.join(SUFFIXES)}.")
     from embedsink.data_folder import DataFolder

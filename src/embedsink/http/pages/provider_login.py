@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from itsdangerous import BadData, URLSafeTimedSerializer
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from embedsink.audit.entry import ANONYMOUS, Action, Entry, Outcome, Via
 from embedsink.auth.identity import CALLBACK_PATH
+from embedsink.auth.keys import Key
 from embedsink.auth.sessions import LoggedOut, Sessions
 from embedsink.errors import Refused, Unavailable, redact_keys
 from embedsink.http.anonymous_limits import AnonymousLimits, Bucket
@@ -29,7 +31,7 @@ from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
 if TYPE_CHECKING:
-    from embedsink.auth.login_provider import LoginFailed, LoginProvider  # loads cryptography
+    from embedsink.auth.login_provider import LoginFailed, LoginProvider, PendingLogin  # loads cryptography
 
 log = logging.getLogger(__name__)
 
@@ -113,13 +115,8 @@ async def finish(request: Request) -> Response:
         return Response(headers=page.headers)  # A HEAD must have no effect (RFC 9110, section 9.2.1).
     pending_logins: PendingLogins = request.state.pending_logins
     fields = pending_logins.read(request)
-    query = request.query_params
-    state = query.get("state", "")
-    is_expected = fields is not None and secrets.compare_digest(state.encode(), fields["state"].encode())
-    has_repetitions = any(len(query.getlist(name)) > 1 for name in ("state", "code", "iss"))  # RFC 6749, section 3.1
-    if fields is None or not is_expected or has_repetitions:
-        cause = "a parameter is given twice" if has_repetitions else "the state is not that of a pending login"
-        error = LoginFailed(_NOT_PENDING, f"{cause}.")
+    if fields is None or not _has_state(request.query_params, fields["state"]):
+        error = LoginFailed(_NOT_PENDING, "the state is not that of a pending login, or a parameter is given twice.")
         # A later login of this browser may still be pending.
         return await _failed(request, error, "", is_finished=False)
     # Without a limit, one client could send the provider hundreds of requests a second in this server's name.
@@ -132,26 +129,7 @@ async def finish(request: Request) -> Response:
         return await _failed(request, LoginFailed(_NOT_PENDING, "the login is already finished."), "")
     pending = PendingLogin(**fields)
     try:
-        provider.check_response(query.get("iss"))
-        if "code" not in query:
-            cause = " ".join(query.get(name, "") for name in ("error", "error_description")).strip()
-            raise LoginFailed(DENIED, f"the provider answered: {cause or 'no code'}")
-        async with request.state.engine.limiters.logins.slot(client_address(request.scope)):
-            key, person = await provider.log_in(query["code"], pending)
-        detail: dict[str, Any] = {"kinds": sorted(key.kinds), "issuer": person.issuer, "subject": person.subject}
-        if key.scope.is_limited:
-            detail["scope"] = key.scope.variables()
-        entry = replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PROVIDER)
-        # A logout at the provider must find the session, also while the entry is written.
-        sessions: Sessions = request.state.credentials.sessions
-        token, former_token = sessions.start(key, person), read_cookie(request)
-        try:
-            await request.state.engine.audit.record(entry)
-        except BaseException:
-            sessions.end(token)
-            raise
-        if former_token is not None:
-            sessions.end(former_token)
+        key, token = await _log_in(request, provider, pending)
     except LoginFailed as error:
         return await _failed(request, error, pending.next_path)
     except LoggedOut as error:
@@ -163,6 +141,46 @@ async def finish(request: Request) -> Response:
     response = page.redirect(request, pending.next_path, token)
     response.headers.append("Set-Cookie", _without_pending(request))
     return response
+
+
+def _has_state(query: QueryParams, state: str) -> bool:
+    """Return whether a response has the state of a pending login, and no parameter twice (RFC 6749, section 3.1)."""
+    is_same = secrets.compare_digest(query.get("state", "").encode(), state.encode())
+    return is_same and all(len(query.getlist(name)) <= 1 for name in ("state", "code", "iss"))
+
+
+async def _log_in(request: Request, provider: "LoginProvider", pending: "PendingLogin") -> tuple[Key, str]:
+    """Exchange the code of a response for a key, and start a session. Return the key and the token of the session.
+
+    Raises:
+        LoginFailed: the provider denies the login.
+        LoggedOut: the person has logged out at the provider meanwhile.
+        Unavailable: too many people log in, or the login can't be recorded in the audit trail.
+    """
+    from embedsink.auth.login_provider import DENIED, LoginFailed
+
+    query = request.query_params
+    provider.check_response(query.get("iss"))
+    if "code" not in query:
+        cause = " ".join(query.get(name, "") for name in ("error", "error_description")).strip()
+        raise LoginFailed(DENIED, f"the provider answered: {cause or 'no code'}")
+    async with request.state.engine.limiters.logins.slot(client_address(request.scope)):
+        key, person = await provider.log_in(query["code"], pending)
+    detail: dict[str, Any] = {"kinds": sorted(key.kinds), "issuer": person.issuer, "subject": person.subject}
+    if key.scope.is_limited:
+        detail["scope"] = key.scope.variables()
+    entry = replace(entry_of(request, key, Action.LOGIN, detail=detail), via=Via.PROVIDER)
+    # A logout at the provider must find the session, also while the entry is written.
+    sessions: Sessions = request.state.credentials.sessions
+    token, former_token = sessions.start(key, person), read_cookie(request)
+    try:
+        await request.state.engine.audit.record(entry)
+    except BaseException:
+        sessions.end(token)
+        raise
+    if former_token is not None:
+        sessions.end(former_token)
+    return key, token
 
 
 async def end_at_provider(request: Request) -> Response:
