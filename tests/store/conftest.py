@@ -8,6 +8,7 @@ import pytest
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
 from tests.support.loaded_store import LoadedStore
+from tests.support.stores import open_store
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def store(folder: Path) -> Iterator[Store]:
     """Open a store that rolls up every event. Its tests clear the tables."""
-    store = Store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
-    store.open()
+    store = open_store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
     yield store
     store.close()
 

@@ -17,6 +17,7 @@ from embedsink.store.erasure import ErasedRows
 from embedsink.store.limits import StoreLimits
 from tests.store.test_expiry import REPORTS, clear, offending, rows_of
 from tests.support.given import write_segment
+from tests.support.stores import open_store
 
 KINDS: list[dict[str, Any]] = [
     {"type": "view"},
@@ -125,8 +126,7 @@ def test_erased_numbers_of_a_shared_session_are_not_missing(store: Store, folder
 
 def test_rows_stay_in_their_order(tmp_path: Path) -> None:
     """Many reports read the rows of a range of ingest_seq without a sort."""
-    store = Store(tmp_path / "store.duckdb", StoreLimits(threads=4, threads_max=4))
-    store.open()
+    store = open_store(tmp_path / "store.duckdb", StoreLimits(threads=4, threads_max=4))
     store.load(inspect(write_segment(tmp_path, [{"type": "view", "viewer": "ann", "session": "s"}])))
     store._load_connection().execute("""
         insert into event by name
@@ -149,8 +149,7 @@ def test_rows_stay_in_their_order(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_person_is_in_the_file(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
-    store.open()
+    store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
     secret = "only-ann-writes-this"
     given_ = [
         {

@@ -8,11 +8,11 @@ from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import inspect, trailer
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
-from embedsink.store.database import Store
 from embedsink.store.ledger import LoadCounts
 from tests.protocol.cases import Case, read_cases
 from tests.support.envelopes import RECEIVED_AT
 from tests.support.redaction import storable, storable_rejection
+from tests.support.stores import open_store
 
 
 def outcome(case: Case) -> ParsedDelivery | Refused:
@@ -32,8 +32,7 @@ def line_or_lines(case: Case, outcome: ParsedDelivery | Refused) -> bytes:
 def load(folder: Path, lines: bytes) -> LoadCounts:
     segment = folder / f"{1:012d}-00000000.ndjson"
     segment.write_bytes(lines + trailer(lines))
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     try:
         return store.load(inspect(segment))
     finally:

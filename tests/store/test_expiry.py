@@ -14,6 +14,7 @@ from embedsink.store.database import Store
 from embedsink.store.rollups import roll_up
 from embedsink.store.sql_files import read_sql
 from tests.support.given import write_segment
+from tests.support.stores import open_store
 
 LOADED = datetime(2026, 11, 1)
 TABLES = (
@@ -252,14 +253,12 @@ def test_a_compacted_ledger_keeps_the_count_of_deleted_events(store: Store, fold
 
 
 def test_deleted_events_are_not_lost_by_a_salvage(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     load(store, tmp_path, {number: events_of(number, [0, 0, 6, 8]) for number in (1, 2)})
     assert expire_all(store, before_day=2) == 3
     store.checkpoint()
     store.close()
-    rebuilt = Store(tmp_path / "rebuilt.duckdb")
-    rebuilt.open()
+    rebuilt = open_store(tmp_path / "rebuilt.duckdb")
     salvaged = rebuilt.salvage([tmp_path / "store.duckdb"], journal_numbers=[])
     assert (salvaged.row_count, salvaged.lost_count) == (3 + 2, 0)
     # What is salvaged is not younger than before.

@@ -14,6 +14,7 @@ from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreRefused
 from embedsink.store.sql_files import read_sql
 from tests.support.disks import mounted
 from tests.support.given import write_segment
+from tests.support.stores import open_store
 
 ROWS = "select * exclude (received_at) from {} order by all"
 
@@ -49,8 +50,7 @@ def content(store: Store) -> dict[str, list[Any]]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     fill(store, tmp_path)
     return store
 
@@ -99,8 +99,7 @@ def test_a_copy_that_fails_leaves_no_file(store: Store, tmp_path: Path, monkeypa
 
 def test_a_full_disk_ends_a_rewrite_and_keeps_its_space(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", mebibytes=80) as disk:
-        store = Store(disk / "store.duckdb")
-        store.open()
+        store = open_store(disk / "store.duckdb")
         fill(store, disk)
         before = content(store)
         (disk / "filler").write_bytes(bytes(free_bytes(disk) - 400_000))

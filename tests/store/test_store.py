@@ -31,7 +31,7 @@ from embedsink.store.view_catalog import View, read_catalog
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
 from tests.support.loaded_store import LoadedStore, ledger
 from tests.support.redaction import storable
-from tests.support.stores import make_older, open_copy
+from tests.support.stores import make_older, open_copy, open_store
 
 
 @pytest.mark.parametrize("page", [{"is_by_ingest_seq": True}, {"is_page": True, "limit": 1_000}])
@@ -66,8 +66,7 @@ def test_a_store_with_a_newer_schema_is_refused_and_unchanged(tmp_path: Path) ->
 
 def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.duckdb"
-    store = Store(path)
-    store.open()
+    store = open_store(path)
     store.close()
     with contextlib.closing(duckdb.connect(str(path))) as connection:
         tables = connection.execute("select table_name from duckdb_tables() order by all").fetchall()
@@ -429,8 +428,9 @@ def test_the_memory_limit_is_half_the_report_memory_and_is_lowered_again(tmp_pat
 
 
 def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=64 * 1_048_576))
-    store.open()
+    store = open_store(
+        tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=64 * 1_048_576)
+    )
     with store.reader(EVERYTHING.variables()) as reader:
         assert reader._fetch_all("select current_setting('memory_limit')") == [("124.0 MiB",)]
     store.close()
@@ -535,8 +535,7 @@ def test_a_rollback_waits_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     set_, refusals = limits.RaisableSetting._apply, iter([True] * 6)
 
     def set_where_there_is_room(raised: Any, connection: duckdb.DuckDBPyConnection) -> None:

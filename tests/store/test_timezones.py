@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -273,10 +274,9 @@ def test_all_offset_changes_since_2011_are_handled() -> None:
     assert sorted(odd) == sorted(listed)
 
 
-@pytest.mark.parametrize("zone", [*ZONES, "Africa/Monrovia", "Antarctica/Casey", "Asia/Gaza"])
-def test_rollups_of_15_minutes_have_the_periods_of_their_events(
-    connection: duckdb.DuckDBPyConnection, zone: str
-) -> None:
+@pytest.fixture(scope="module")
+def rolled_up() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database whose events are rolled up."""
     # In many years, and around offset changes: one at a minute past midnight, and one from an offset of 44.5 minutes.
     years = [datetime(year, 7, 1, 23, 59, 59, 999_999) for year in (1, 1890, 1970, 1972, 2011, 2012, 2026, 9999)]
     days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
@@ -285,14 +285,19 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(
         rows = [{"occurred_at": instant, "ingest_seq": index} for index, instant in enumerate(years + hours)]
         replace_events(connection, rows)
         assert roll_up(connection, event_count_min=1, event_count_max=len(rows))
-        for interval in (None, "hour", "week", "month"):
-            Reader(
-                connection, {**EVERYTHING.variables(), "timezone": zone, "interval": interval}, resources=ExitStack()
-            )
-            by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
-            by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
-            periods = connection.execute(by_quarters.format("session_15min_in_scope")).fetchall()
-            assert periods == connection.execute(by_events).fetchall(), interval
+        yield connection
+
+
+@pytest.mark.parametrize("zone", [*ZONES, "Africa/Monrovia", "Antarctica/Casey", "Asia/Gaza"])
+def test_rollups_of_15_minutes_have_the_periods_of_their_events(
+    rolled_up: duckdb.DuckDBPyConnection, zone: str
+) -> None:
+    for interval in (None, "hour", "week", "month"):
+        Reader(rolled_up, {**EVERYTHING.variables(), "timezone": zone, "interval": interval}, resources=ExitStack())
+        by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
+        by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
+        periods = rolled_up.execute(by_quarters.format("session_15min_in_scope")).fetchall()
+        assert periods == rolled_up.execute(by_events).fetchall(), interval
 
 
 @pytest.mark.slow

@@ -3,21 +3,26 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 
 from embedsink.store.insert import fill_session_ready
-from embedsink.store.schema import create_views
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql, read_views
+from tests.support.stores import empty_store
 
 
 def connect_in_memory() -> duckdb.DuckDBPyConnection:
     """Open an in-memory database with empty tables and all views."""
     connection = duckdb.connect()
-    for sql in read_sql("migrations").values():
-        connection.execute(sql)
-    create_views(connection)
+    with TemporaryDirectory() as folder:
+        store = Path(folder) / "store.duckdb"
+        store.write_bytes(empty_store())
+        connection.execute(f"attach '{store}' as template (read_only)")
+        connection.execute("copy from database template to memory (schema)")
+        connection.execute("detach template")
     return connection
 
 

@@ -16,7 +16,7 @@ from embedsink.store.sql_files import read_sql
 
 def open_store(path: Path, limits: StoreLimits | None = None) -> Store:
     """Open a new store with all tables and views, and without rows."""
-    path.write_bytes(_empty_store())
+    path.write_bytes(empty_store())
     store = Store(path, limits)
     store.open()
     return store
@@ -35,12 +35,13 @@ def make_folder(path: Path) -> DataFolder:
     folder = DataFolder(path)
     if not path.exists() or not any(path.iterdir()):
         folder.create()
-        folder.store.write_bytes(_empty_store())
+        folder.store.write_bytes(empty_store())
     return folder
 
 
 @cache
-def _empty_store() -> bytes:
+def empty_store() -> bytes:
+    """Return the file of a store with all tables and views, and without rows."""
     with TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store.duckdb")
         store.open()

@@ -21,6 +21,7 @@ from embedsink.transfer.access_request import write_person
 from tests.support.envelopes import parse_body, view
 from tests.support.given import write_segment
 from tests.support.redaction import storable
+from tests.support.stores import open_store
 
 SECRETS = [bytes(32), bytes(range(32))]
 PRIVACY = Privacy(secrets=SECRETS)
@@ -66,8 +67,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
         {"user": "bob", "name": "Bob"},
         {"group": "Analysts", "members": ["ann", "bob"]},
     ]
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     store.load(inspect(write_segment(folder, given)))
     yield store
     store.close()
@@ -144,8 +144,7 @@ def test_a_tenant_may_come_from_the_ready_event_of_a_session(store: Store) -> No
     ids=["context", "array", "nested"],
 )
 def test_rejected_input_names_a_person(tmp_path: Path, body: Any) -> None:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     lines = delivery_lines(storable(parse_body(body)), key_id="k1", new_id=uuid4)
     path = tmp_path / "000000000009-00000000.ndjson"
     path.write_bytes(lines + trailer(lines))
