@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.archive import archive as archive_module
@@ -169,7 +169,6 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@settings(max_examples=15, deadline=None)
 @given(history=_segments, interrupts=st.lists(st.integers(1, 12), max_size=5), at_once=st.integers(1, 5))
 def test_interrupted_archives_have_each_row_once(
     tmp_path_factory: pytest.TempPathFactory, history: list[list[str]], interrupts: list[int], at_once: int

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
 from embedsink.key_scope import EVERYTHING
 from embedsink.store.database import Store
+from tests.support.examples import examples
 from tests.support.given import write_segment
 from tests.support.rows import replace_events, variables
 
@@ -303,7 +304,7 @@ def test_a_question_in_a_later_segment_takes_the_answer_that_was_an_orphan(store
     assert (pair.submitted_at, pair.latency_ms) == (START + timedelta(minutes=1), 60_000)
 
 
-@settings(max_examples=30)
+@examples(2)
 @given(
     history=st.lists(stages, min_size=4, max_size=25),
     places=st.randoms(use_true_random=False),
@@ -326,7 +327,7 @@ def test_the_rows_agree_with_the_oracle_after_each_segment(
         assert rows_of(opened, now) == expected_rows(list(loaded_stages.values()), {}, now)
 
 
-@settings(max_examples=25)
+@examples(2)
 @given(history=histories)
 def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection, history: list[Stage]) -> None:
     rows = query_rows(connection, history, {})

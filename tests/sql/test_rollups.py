@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.dashboards.query import PAIR_REPORTS
@@ -19,6 +19,7 @@ from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
 from embedsink.store.reader import Reader
 from embedsink.store.rollups import roll_up, roll_up_late
+from tests.support.examples import examples
 from tests.support.given import write_segment
 from tests.support.histories import INSTANTS, Event, Scope, histories, rows_in_scope, scopes
 from tests.support.rows import replace_events, replace_rows, reports_reading
@@ -94,7 +95,7 @@ distant_histories = st.builds(
 )
 
 
-@settings(max_examples=min(12, settings.default.max_examples))
+@examples(0.8)
 @given(
     history=distant_histories,
     scope=unaligned_scopes,

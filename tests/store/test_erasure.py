@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
@@ -64,7 +64,6 @@ _histories = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=15)
 @given(history=_histories, person=st.sampled_from(PEOPLE))
 def test_the_store_is_as_if_the_person_had_never_sent_anything(
     store: Store, folder: Path, history: list[tuple[int, str | None, int]], person: Person

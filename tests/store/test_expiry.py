@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
@@ -110,7 +110,6 @@ def events_of(number: int, kinds: list[int]) -> list[dict[str, Any]]:
 _histories = st.lists(st.lists(st.integers(0, len(KINDS) - 1), min_size=1, max_size=8), min_size=2, max_size=5)
 
 
-@settings(max_examples=15, deadline=None)
 @given(
     history=_histories,
     before=st.integers(1, 7),

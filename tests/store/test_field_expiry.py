@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.privacy.hashing import hash_text
@@ -45,7 +45,6 @@ _stages = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(stages=st.lists(_stages, min_size=1, max_size=20), day=st.integers(1, 5), rolls_up=st.booleans())
 def test_reports_count_the_same_questions(
     store: Store, folder: Path, stages: list[Any], day: int, rolls_up: bool
