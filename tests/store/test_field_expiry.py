@@ -12,6 +12,7 @@ from embedsink.privacy.hashing import hash_text
 from embedsink.store import field_expiry
 from embedsink.store.database import Store
 from tests.store.test_expiry import LOADED, clear, load, offending, rows_of
+from tests.support.examples import examples
 
 REPORTS = ("ai_queries", "sessions", "views", "totals", "tenants", "reach", "error_rates", "viewer_group")
 STATUSES = ("submitted", "completed", "error")
@@ -45,6 +46,7 @@ _stages = st.tuples(
 )
 
 
+@examples(5 / 3)
 @given(stages=st.lists(_stages, min_size=1, max_size=20), day=st.integers(1, 5), rolls_up=st.booleans())
 def test_reports_count_the_same_questions(
     store: Store, folder: Path, stages: list[Any], day: int, rolls_up: bool
