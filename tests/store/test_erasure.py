@@ -135,7 +135,7 @@ def test_rows_stay_in_their_order(tmp_path: Path) -> None:
             if(i % 1000 = 0, 'ann', 'bob') as viewer,
             's' || i as session
         )
-        from event, range(1, 1000000) as r(i)
+        from event, range(1, 400000) as r(i)
         order by i
     """)
     erase(store, Person("ann"))
