@@ -18,9 +18,9 @@ settings.load_profile("usual")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slow files first, so that all workers end at about the same time."""
-    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow_files)
+    """Run the slow files first, and the files without servers last, so that all workers end at about the same time."""
+    marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("slow", "server")}
+    items.sort(key=lambda item: (item.path not in marked["slow"], item.path not in marked["server"]))
 
 
 @pytest.fixture(scope="module")
