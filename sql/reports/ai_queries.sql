@@ -26,7 +26,32 @@ group by all
 order by period_start, deployment, surface, columns(lambda name: name in ('agent_id', 'department', 'group'));
 
 create or replace view ai_queries as
-from ai_queries_of('ai_pair');
+with counted as (
+    select * exclude (answer_rate, failure_rate) from ai_queries_of('ai_pair_untotaled')
+    union all by name
+    select * exclude (day, tenant) from daily_ai_query_in_scope
+)
+select
+    period_start,
+    deployment,
+    surface,
+    agent_id,
+    sum(counted.submitted_count)::bigint as submitted_count,
+    sum(counted.completed_count)::bigint as completed_count,
+    sum(counted.error_count)::bigint as error_count,
+    sum(counted.abandoned_count)::bigint as abandoned_count,
+    sum(counted.pending_count)::bigint as pending_count,
+    sum(counted.completed_count)::bigint
+        / nullif(sum(counted.completed_count + counted.error_count + counted.abandoned_count)::bigint, 0) as answer_rate,
+    sum(counted.error_count + counted.abandoned_count)::bigint
+        / nullif(sum(counted.completed_count + counted.error_count + counted.abandoned_count)::bigint, 0) as failure_rate,
+    sole(completed_latency_p50_ms) as completed_latency_p50_ms,
+    sole(completed_latency_p95_ms) as completed_latency_p95_ms,
+    sole(latency_p50_ms) as latency_p50_ms,
+    sole(latency_p95_ms) as latency_p95_ms
+from counted
+group by period_start, deployment, surface, agent_id
+order by period_start, deployment, surface, agent_id;
 
 create or replace view ai_queries_by_directory as
 from ai_queries_of('ai_pair_by_directory');

@@ -32,7 +32,23 @@ group by all
 order by period_start, deployment, surface, format, columns(lambda name: name in ('target', 'department', 'group'));
 
 create or replace view downloads as
-from downloads_of('event_in_scope');
+with counted as (
+    from downloads_of('event_untotaled')
+    union all by name
+    select * exclude (day, tenant) from daily_download_in_scope
+)
+select
+    period_start,
+    deployment,
+    surface,
+    format,
+    target,
+    sum(counted.download_count)::bigint as download_count,
+    sum(counted.exported_row_count)::bigint as exported_row_count,
+    sole(counted.viewer_count) as viewer_count
+from counted
+group by period_start, deployment, surface, format, target
+order by period_start, deployment, surface, format, target;
 
 create or replace view downloads_by_directory as
 from downloads_of('event_by_directory');

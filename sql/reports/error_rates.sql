@@ -32,7 +32,26 @@ group by all
 order by period_start, deployment, columns(lambda name: name in ('surface', 'department', 'group'));
 
 create or replace view error_rates as
-from error_rates_of('session_15min_in_scope');
+with counted as (
+    select * exclude (errors_per_view, error_free_session_rate) from error_rates_of('session_15min_untotaled')
+    union all by name
+    select * exclude (day, tenant) from daily_error_rate_in_scope
+)
+select
+    period_start,
+    deployment,
+    surface,
+    sum(counted.error_count)::bigint as error_count,
+    sum(counted.fatal_count)::bigint as fatal_count,
+    sum(counted.view_count)::bigint as view_count,
+    sum(counted.error_count)::bigint / nullif(sum(counted.view_count)::bigint, 0) as errors_per_view,
+    sole(counted.session_count) as session_count,
+    sole(counted.session_with_error_count) as session_with_error_count,
+    sole((counted.session_count - counted.session_with_error_count) / nullif(counted.session_count, 0))
+        as error_free_session_rate
+from counted
+group by period_start, deployment, surface
+order by period_start, deployment, surface;
 
 create or replace view error_rates_by_directory as
 from error_rates_of('session_15min_by_directory');

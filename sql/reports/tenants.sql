@@ -3,7 +3,7 @@
 -- reader's time zone. The rollups give exact results: no day begins inside a 15-minute interval, and every omitted gap is at
 -- least 15 minutes long.
 -- Traits: clock, windows.
-create or replace view tenants as
+create or replace macro tenants_of(source) as table
 with tenant_activity as (
     select
         tenant,
@@ -12,7 +12,7 @@ with tenant_activity as (
         sum(view_count)::bigint as view_count,
         min(first_at) as first_seen_at,
         max(last_at) as last_seen_at
-    from session_15min_in_scope
+    from query_table(source)
     group by tenant
 ),
 session_quarter_hour as (
@@ -24,7 +24,7 @@ session_quarter_hour as (
         min(first_at) as first_at,
         max(last_at) as last_at,
         min(first_value_at) as first_value_at
-    from session_15min_in_scope
+    from query_table(source)
     where session is not null
     group by tenant, deployment, session, began_at
 ),
@@ -56,17 +56,41 @@ tenant_value_time as (
     )
     group by tenant
 )
+select tenant_activity.*, seconds_to_first_value_p50
+from tenant_activity
+left join tenant_value_time on tenant_activity.tenant is not distinct from tenant_value_time.tenant;
+
+create or replace view tenants as
+with counted as (
+    from tenants_of('session_15min_untotaled')
+    union all by name
+    select
+        tenant,
+        sole(viewer_count) as viewer_count,
+        count(distinct day) as active_day_count,
+        sum(view_count)::bigint as view_count,
+        min(first_seen_at) as first_seen_at,
+        max(last_seen_at) as last_seen_at,
+        sole(seconds_to_first_value_p50) as seconds_to_first_value_p50
+    from daily_tenant_in_scope
+    group by tenant
+)
 select
-    tenant_activity.*,
-    seconds_to_first_value_p50,
+    tenant,
+    sole(counted.viewer_count) as viewer_count,
+    sum(counted.active_day_count)::bigint as active_day_count,
+    sum(counted.view_count)::bigint as view_count,
+    min(counted.first_seen_at) as first_seen_at,
+    max(counted.last_seen_at) as last_seen_at,
+    sole(counted.seconds_to_first_value_p50) as seconds_to_first_value_p50,
     -- If the period ends in the future, the current time replaces its end.
-    last_seen_at < least(
+    max(counted.last_seen_at) < least(
         getvariable('until')::timestamp,
         current_moment()
     ) - interval 14 days as is_quiet
-from tenant_activity
-left join tenant_value_time on tenant_activity.tenant is not distinct from tenant_value_time.tenant
-order by tenant_activity.tenant;
+from counted
+group by tenant
+order by tenant;
 
 comment on view tenants is
 'Tenants

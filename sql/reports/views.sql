@@ -16,7 +16,21 @@ group by all
 order by all;
 
 create or replace view views as
-from views_of('session_15min_in_scope');
+with counted as (
+    from views_of('session_15min_untotaled')
+    union all by name
+    select * exclude (day, tenant) from daily_view_in_scope
+)
+select
+    period_start,
+    deployment,
+    surface,
+    sum(counted.view_count)::bigint as view_count,
+    sole(counted.session_count) as session_count,
+    sole(counted.viewer_count) as viewer_count
+from counted
+group by period_start, deployment, surface
+order by period_start, deployment, surface;
 
 create or replace view views_by_directory as
 from views_of('session_15min_by_directory');

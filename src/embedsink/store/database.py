@@ -48,6 +48,7 @@ from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
 from embedsink.store.session_variables import set_variables
+from embedsink.store.totals import add_daily_totals, delete_daily_totals
 from embedsink.store.view_catalog import View
 
 # Above this average size, the rows of a load count as wide. A checkpoint of wide rows gets more memory.
@@ -392,6 +393,43 @@ class Store:
             self.revisions.record_change(deployments, number=0)  # 0: no segment was loaded
             self._unwritten_bytes += count * _EXPIRED_ROW_BYTES
         return count
+
+    def add_daily_totals(self, *, loaded_before: datetime) -> int:
+        """Total the oldest days that the deletion of the events loaded before a time needs, in one transaction.
+
+        Args:
+            loaded_before: the time in UTC, a midnight.
+
+        Returns:
+            The number of totaled days. If it is 0, the events may be deleted.
+
+        Raises:
+            StoreRefused, StoreBroken: no day was totaled, unless the commit failed after taking effect.
+        """
+        with self._changing_totals() as connection:
+            return add_daily_totals(
+                connection, loaded_before=loaded_before, gap_minutes=self.limits.session_gap_minutes
+            )
+
+    def delete_daily_totals(self) -> int:
+        """Delete all daily totals. Return the number of totaled days.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
+        """
+        with self._changing_totals() as connection:
+            return delete_daily_totals(connection)
+
+    @contextlib.contextmanager
+    def _changing_totals(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Return a connection in a transaction, with temporary tables and variables of its own."""
+        try:
+            with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
+                connection.execute("use store")
+                with transaction(connection):
+                    yield connection
+        finally:
+            self.revisions.renew()
 
     def finish_expiry(self) -> None:
         """Delete what was derived from deleted events.

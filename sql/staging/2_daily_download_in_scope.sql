@@ -1,0 +1,10 @@
+-- One row per day, tenant form, deployment, surface, format and target of the daily totals in scope: rows of the report downloads.
+create or replace view daily_download_in_scope as
+select period_of(day::timestamp) as period_start, daily_download.*
+from daily_download
+where day in (from totaled_day_in_scope)
+  and is_in_deployments(deployment)
+  and is_total_of_tenant(tenant)
+  and is_on_surface(surface);
+
+comment on view daily_download_in_scope is 'Daily totals in scope of the report downloads.';

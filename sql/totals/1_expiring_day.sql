@@ -1,0 +1,5 @@
+-- Selects the UTC days of the events with an ingest_seq below `expire_below`, which are to be deleted.
+create or replace temp table expiring_day as
+select distinct occurred_at::date as day
+from event
+where ingest_seq < getvariable('expire_below')::bigint;
