@@ -25,6 +25,9 @@ from query_table(source)
 group by all
 order by period_start, deployment, surface, columns(lambda name: name in ('agent_id', 'department', 'group'));
 
+create or replace view ai_queries_of_events as
+from ai_queries_of('ai_pair');
+
 create or replace view ai_queries as
 with counted as (
     select * exclude (answer_rate, failure_rate) from ai_queries_of('ai_pair_untotaled')
@@ -86,6 +89,8 @@ comment on column ai_queries.latency_p50_ms is
 'Median time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';
 comment on column ai_queries.latency_p95_ms is
 '95th percentile of the time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';
+
+comment on view ai_queries_of_events is 'The report ai_queries without daily totals.';
 
 comment on view ai_queries_by_directory is 'The report ai_queries with the dimensions that `by` requests, for the requested people.';
 comment on column ai_queries_by_directory.department is

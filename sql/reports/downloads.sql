@@ -31,6 +31,9 @@ from viewer_downloads
 group by all
 order by period_start, deployment, surface, format, columns(lambda name: name in ('target', 'department', 'group'));
 
+create or replace view downloads_of_events as
+from downloads_of('event_in_scope');
+
 create or replace view downloads as
 with counted as (
     from downloads_of('event_untotaled')
@@ -67,6 +70,8 @@ comment on column downloads.download_count is 'Downloads.';
 comment on column downloads.exported_row_count is
 'Rows exported, summed over the downloads that have a row count; null when none has.';
 comment on column downloads.viewer_count is 'Distinct viewers with a download in the period.';
+
+comment on view downloads_of_events is 'The report downloads without daily totals.';
 
 comment on view downloads_by_directory is 'The report downloads with the dimensions that `by` requests, for the requested people.';
 comment on column downloads_by_directory.department is

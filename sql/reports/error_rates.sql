@@ -31,6 +31,9 @@ from session_period
 group by all
 order by period_start, deployment, columns(lambda name: name in ('surface', 'department', 'group'));
 
+create or replace view error_rates_of_events as
+from error_rates_of('session_15min_in_scope');
+
 create or replace view error_rates as
 with counted as (
     select * exclude (errors_per_view, error_free_session_rate) from error_rates_of('session_15min_untotaled')
@@ -72,6 +75,8 @@ comment on column error_rates.session_count is 'Distinct sessions with any event
 comment on column error_rates.session_with_error_count is 'Distinct sessions with an error in the period.';
 comment on column error_rates.error_free_session_rate is
 'Sessions without an error ÷ all sessions; null without sessions. Unit: share.';
+
+comment on view error_rates_of_events is 'The report error_rates without daily totals.';
 
 comment on view error_rates_by_directory is 'The report error_rates with the dimensions that `by` requests, for the requested people.';
 comment on column error_rates_by_directory.department is

@@ -60,6 +60,17 @@ select tenant_activity.*, seconds_to_first_value_p50
 from tenant_activity
 left join tenant_value_time on tenant_activity.tenant is not distinct from tenant_value_time.tenant;
 
+create or replace view tenants_of_events as
+select
+    *,
+    -- If the period ends in the future, the current time replaces its end.
+    last_seen_at < least(
+        getvariable('until')::timestamp,
+        current_moment()
+    ) - interval 14 days as is_quiet
+from tenants_of('session_15min_in_scope')
+order by tenant;
+
 create or replace view tenants as
 with counted as (
     from tenants_of('session_15min_untotaled')
@@ -83,7 +94,6 @@ select
     min(counted.first_seen_at) as first_seen_at,
     max(counted.last_seen_at) as last_seen_at,
     sole(counted.seconds_to_first_value_p50) as seconds_to_first_value_p50,
-    -- If the period ends in the future, the current time replaces its end.
     max(counted.last_seen_at) < least(
         getvariable('until')::timestamp,
         current_moment()
@@ -107,3 +117,5 @@ comment on column tenants.seconds_to_first_value_p50 is
 'Median active time from a session''s first event to its first drilldown, download or AI answer, computed like duration_s of sessions; null without such an event. Unit: s.';
 comment on column tenants.is_quiet is
 'Whether the tenant has no event in the last 14 days of the period. If the period ends in the future, the current time replaces its end.';
+
+comment on view tenants_of_events is 'The report tenants without daily totals.';

@@ -15,6 +15,9 @@ where view_count > 0
 group by all
 order by all;
 
+create or replace view views_of_events as
+from views_of('session_15min_in_scope');
+
 create or replace view views as
 with counted as (
     from views_of('session_15min_untotaled')
@@ -46,6 +49,8 @@ comment on column views.surface is 'Surface of the view events: dashboard, app o
 comment on column views.view_count is 'View events: one on load and one per navigation inside the embed.';
 comment on column views.session_count is 'Distinct sessions with a view event in the period.';
 comment on column views.viewer_count is 'Distinct viewers with a view event in the period.';
+
+comment on view views_of_events is 'The report views without daily totals.';
 
 comment on view views_by_directory is 'The report views with the dimensions that `by` requests, for the requested people.';
 comment on column views_by_directory.department is

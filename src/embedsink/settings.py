@@ -142,6 +142,13 @@ class Settings(BaseModel):
         description="How many days fields that are not in the protocol are stored. 0 means no limit. At least "
         "`EMBEDSINK_DEDUP_DAYS`.",
     )
+    daily_totals: str = Field(
+        "on",
+        pattern=r"^(on|off)$",
+        description="Whether daily totals remain when events are deleted after `EMBEDSINK_RETENTION_DAYS`: `on` or "
+        "`off`. `off` also deletes earlier totals.",
+        json_schema_extra={"allowed": "`on` or `off`"},
+    )
     erasure_block_days: int = Field(
         30, ge=0, le=3_650, description="How many days deliveries of an erased person are rejected."
     )

@@ -57,6 +57,7 @@ class TileData:
         marks: the marked times of a chart, newest first.
         params: the query parameters of the report with the same scope.
         unavailable: why the tile has no data; None if the report supports all filters.
+        note: which days come from daily totals; None without totals.
         interval, span, ticks: the time axis of a chart (`TimeAxis.ticks`).
     """
 
@@ -71,6 +72,7 @@ class TileData:
     marks: list[int] | None = None
     params: dict[str, str] | None = None
     unavailable: str | None = None
+    note: str | None = None
     interval: str | None = None
     span: list[int] | None = None
     ticks: list[int] | None = None
@@ -220,6 +222,7 @@ def _query_source(
     variables = _tile_variables(period.scope, parameters, request.now)
     source = replace(report, name=view_of(report.name, period.scope))  # The view has the same columns.
     current = _aggregate(reader, source, tiles, variables, request.now)
+    note = _totals_note(reader, source.name)
     previous: dict[str, Any] = {}
     # A tile with its own `since` has no previous period.
     compared = [] if "since" in parameters else [tile for tile in tiles if _is_compared(tile)]
@@ -235,7 +238,13 @@ def _query_source(
             data[tile.id] = _table_data(tile, current[tile.id], presentation)
         else:
             data[tile.id] = _chart_data(tile, current[tile.id], previous.get(tile.id), presentation)
-    return data
+    return data if note is None else {tile_id: replace(tile_data, note=note) for tile_id, tile_data in data.items()}
+
+
+def _totals_note(reader: Reader, view: str) -> str | None:
+    """Return the first and the last day of daily totals in the scope of the last query; None without totals."""
+    totaled_days = reader.totaled_days(view)
+    return None if totaled_days is None else "Daily totals: {} to {}.".format(*totaled_days)
 
 
 def _tile_variables(scope: Scope, parameters: dict[str, str], now: datetime) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from urllib.parse import urlencode
 
@@ -45,6 +46,11 @@ MEDIA_TYPES = {
 PAGED_HEADERS = WEAK_ETAG | {
     "Link": 'The next page (RFC 8288, rel="next").',
     "X-Next-Cursor": "The cursor of the next page.",
+}
+# The response header of reports with daily totals.
+TOTALS_HEADER = "X-Daily-Totals"
+TOTALS_HEADERS = {
+    TOTALS_HEADER: "The first and the last UTC day whose rows come from daily totals, such as `2026-08-01/2026-08-31`."
 }
 
 
@@ -91,12 +97,15 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
             await run_short_query(engine, key, partial(page.check, view=view))
         return etag.not_modified_response(NO_CACHE)
 
-    def write(reader: Reader, file: SpoolFile) -> Cursor | None:
-        selection, next_cursor = page.select(reader, view)
-        write_rows(reader, selection, file, rows.format, csv=csv_options, scratch=file.open_scratch)
-        return next_cursor
+    def write(reader: Reader, file: SpoolFile) -> tuple[Cursor | None, tuple[date, date] | None]:
+        # In one transaction, so that the header and the rows have the same totals.
+        with reader.consistent():
+            totaled_days = reader.totaled_days(view)
+            selection, next_cursor = page.select(reader, view)
+            write_rows(reader, selection, file, rows.format, csv=csv_options, scratch=file.open_scratch)
+        return next_cursor, totaled_days
 
-    file, next_cursor = await cancel_on_disconnect(
+    file, (next_cursor, totaled_days) = await cancel_on_disconnect(
         request, spool_query(engine, partial(engine.store.reader, scope.variables()), write, key_id=key.key_id)
     )
     file_name = None if rows.format is Format.JSON else f"{file_stem(rows.name, scope)}.{rows.format}"
@@ -109,8 +118,13 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
         etag,
         media_type=MEDIA_TYPES[rows.format],
         file_name=file_name,
-        headers=_next_page_headers(request, next_cursor, page),
+        headers=_next_page_headers(request, next_cursor, page) | totals_headers(totaled_days),
     )
+
+
+def totals_headers(totaled_days: tuple[date, date] | None) -> dict[str, str]:
+    """Return the header with the first and the last day of daily totals; none without totals."""
+    return {} if totaled_days is None else {TOTALS_HEADER: "/".join(day.isoformat() for day in totaled_days)}
 
 
 def file_stem(name: str, scope: Scope) -> str:

@@ -19,6 +19,9 @@ from embedsink.store.timezones import naive_utc
 
 log = logging.getLogger(__name__)
 
+# How long after midnight the events of a day are totaled.
+_TOTALS_DELAY = timedelta(hours=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
@@ -29,17 +32,19 @@ class Retention:
         question_days: the texts of AI questions, which hashes replace.
         extra_days: fields that are not in the protocol.
         hash_question: returns the hash of the text of a question.
+        keeps_totals: whether the daily totals of deleted events remain.
     """
 
     event_days: int = 0
     question_days: int = 0
     extra_days: int = 0
     hash_question: Callable[[str], str] = str
+    keeps_totals: bool = True
 
     @property
     def has_limits(self) -> bool:
-        """Whether there is something to delete."""
-        return self.event_days + self.question_days + self.extra_days > 0
+        """Whether there may be something to delete."""
+        return self.event_days + self.question_days + self.extra_days > 0 or not self.keeps_totals
 
 
 class EventRetention:
@@ -52,7 +57,7 @@ class EventRetention:
         disk_space: the check of the free disk space.
         retention: how many days events and fields are stored.
         archive: the archive that gets the events before they are deleted; None for none.
-        has_pending_erasures: returns whether people are being erased, whose events must not be archived.
+        has_pending_erasures: returns whether people are being erased, whose events must not be archived or totaled.
     """
 
     def __init__(
@@ -105,19 +110,22 @@ class EventRetention:
         return count > 0
 
     def _expire(self) -> int:
-        """Delete a batch of events, or else of fields, or else finish the run. Return the number of changed rows."""
+        """Total days, or delete a batch of events or fields, or finish the run. Return the number of days or rows."""
         self._disk_space.require()
         try:
-            expired_count = self._expire_events()
-            changed_count = 0 if expired_count else self._expire_fields()
-            if not expired_count and not changed_count and self._must_finish:
+            # The totals and the deletion need the same limit: the clock may pass midnight between them.
+            before = self._event_limit()
+            totaled_count = self._change_totals(before)
+            expired_count = 0 if totaled_count else self._expire_events(before)
+            changed_count = 0 if totaled_count or expired_count else self._expire_fields()
+            if not totaled_count and not expired_count and not changed_count and self._must_finish:
                 if self._retention.event_days:
                     self._store.finish_expiry()
                 self._give_space_back()
         except Exception:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
-        if expired_count or changed_count:
+        if totaled_count or expired_count or changed_count:
             self._publisher.is_dirty = True
             self._publisher.checkpoint_when_due()
             self._expired_count += expired_count
@@ -127,21 +135,42 @@ class EventRetention:
             self._publisher.is_dirty = True
             self._log_run()
             self._must_finish = False
-        return expired_count + changed_count
+        return totaled_count + expired_count + changed_count
 
-    def _expire_events(self) -> int:
-        """Delete a batch of events. Return their number.
+    def _event_limit(self) -> datetime | None:
+        """Return the time before which loaded events are deleted now, in UTC; None to delete no event.
 
-        If the archive fails, or while it must wait for an erasure, delete nothing until the next run. Fields are not
-        archived, so their deletion continues.
+        With daily totals, it is a midnight, and moves an hour after midnight: what still arrives, and AI questions that
+        are still open, belong to the totals. While people are being erased, their events must neither be archived nor
+        totaled.
         """
         before = _days_ago(self._retention.event_days)
+        keeps_totals = self._retention.keeps_totals
+        if before is None or ((keeps_totals or self._archive is not None) and self._has_pending_erasures()):
+            return None
+        return _midnight_of(before - _TOTALS_DELAY) if keeps_totals else before
+
+    def _change_totals(self, before: datetime | None) -> int:
+        """Total the oldest days that lose events, or delete all totals if they are off. Return the number of days."""
+        if not self._retention.keeps_totals:
+            count = self._store.delete_daily_totals()
+            message = "daily_totals_deleted"
+        else:
+            count = 0 if before is None else self._store.add_daily_totals(loaded_before=before)
+            message = "daily_totals_added"
+        if count:
+            log.info(message, extra={"count": count})
+        return count
+
+    def _expire_events(self, before: datetime | None) -> int:
+        """Delete a batch of the events that were loaded before a time. Return their number.
+
+        If the archive fails, delete nothing until the next run. Fields are not archived, so their deletion continues.
+        """
         if before is None or self._has_archive_failed:
             return 0
         if self._archive is None:
             return self._store.expire(loaded_before=before)
-        if self._has_pending_erasures():
-            return 0
         try:
             return self._archive_and_delete(self._archive, before)
         except ArchiveFailed as error:
@@ -176,7 +205,7 @@ class EventRetention:
         Deletions follow at once, so that no segment that is loaded late is deleted without having been archived.
         """
         # Only whole days, so that the archive gets a few files a day instead of a few an hour.
-        loaded_before = loaded_before.replace(hour=0, minute=0, second=0, microsecond=0)
+        loaded_before = _midnight_of(loaded_before)
         with self._store.archive_rows() as rows:
             batch = rows.next_range(0, loaded_before=loaded_before)
             if batch is None:
@@ -206,3 +235,8 @@ class EventRetention:
 def _days_ago(days: int) -> datetime | None:
     """Return the time before this number of days, in UTC; None for 0."""
     return naive_utc(datetime.now(UTC)) - timedelta(days=days) if days else None
+
+
+def _midnight_of(instant: datetime) -> datetime:
+    """Return the start of the day of a time."""
+    return instant.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -27,15 +27,18 @@ def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOpti
     written_at = datetime.now(UTC).replace(microsecond=0)
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         reports = []
+        totaled_days: dict[str, list[str]] = {}
         for report in _reports_for(reader, scope):
-            byte_count = _write_report(
-                archive, report, csv_chunks(reader, _rows_of(reader, report, scope), csv), written_at
-            )
+            rows = _rows_of(reader, report, scope)
+            byte_count = _write_report(archive, report, csv_chunks(reader, rows, csv), written_at)
+            if days := reader.totaled_days(rows.view):
+                totaled_days[report.name] = [day.isoformat() for day in days]
             reports.append(_manifest_entry(report, byte_count))
         manifest = {
             "writtenAt": _to_iso(written_at),
             "embedsink": __version__,
             "scope": _manifest_scope(scope),
+            "dailyTotals": totaled_days,
             "reports": reports,
         }
         content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -406,10 +407,8 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: no day was totaled, unless the commit failed after taking effect.
         """
-        with self._changing_totals() as connection:
-            return add_daily_totals(
-                connection, loaded_before=loaded_before, gap_minutes=self.limits.session_gap_minutes
-            )
+        gap_minutes = self.limits.session_gap_minutes
+        return self._change_totals(partial(add_daily_totals, loaded_before=loaded_before, gap_minutes=gap_minutes))
 
     def delete_daily_totals(self) -> int:
         """Delete all daily totals. Return the number of totaled days.
@@ -417,19 +416,21 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
         """
-        with self._changing_totals() as connection:
-            return delete_daily_totals(connection)
+        return self._change_totals(delete_daily_totals)
 
-    @contextlib.contextmanager
-    def _changing_totals(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Return a connection in a transaction, with temporary tables and variables of its own."""
+    def _change_totals(self, change: Callable[[duckdb.DuckDBPyConnection], int]) -> int:
+        """Change the daily totals in one transaction. Return the number of days, which `change` returns."""
+        count = None  # unknown
         try:
+            # The cursor has temporary tables and variables of its own.
             with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
                 connection.execute("use store")
                 with transaction(connection):
-                    yield connection
+                    count = change(connection)
+                return count
         finally:
-            self.revisions.renew()
+            if count != 0:
+                self.revisions.renew()  # After an error too: the commit may have succeeded.
 
     def finish_expiry(self) -> None:
         """Delete what was derived from deleted events.

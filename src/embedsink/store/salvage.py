@@ -61,6 +61,8 @@ _DEPENDENT_TABLES = {
         "and first_ingest_seq not in (select first_ingest_seq from journal_hour)",
     ),
 }
+# The daily totals. The table that marks the totaled days is the last.
+_TOTAL_TABLES = ("daily_view", "daily_download", "daily_error_rate", "daily_ai_query", "daily_tenant", "totaled_day")
 _UPDATE_REPLAYED = """
 update quarantine set replayed_at = former.replayed_at
 from damaged.quarantine as former
@@ -168,6 +170,8 @@ class _DamagedFile:
         for table, (owner, condition) in _DEPENDENT_TABLES.items():
             if self._may_have_missing_rows(owner):  # the rows that were just copied into the store
                 self._for_row_ranges(table, partial(self._insert, table, condition))
+        for table in _TOTAL_TABLES:
+            self._for_row_ranges(table, partial(self._insert, table, "day not in (select day from totaled_day)"))
         # The damaged file may be newer than the intact database: mark the rejections that it marks as replayed.
         self._for_row_ranges("quarantine", partial(self._run, _UPDATE_REPLAYED))
         # Collect the ledger rows of missing segments. After the last file, `salvage` computes new ones from them.
