@@ -209,12 +209,13 @@ def _height(tile: Tile, data: TileFields) -> float:
 
 
 def _description_lines(tile: Tile, data: TileFields, inner_width: float) -> list[str]:
-    """Return the lines of a tile's description, and a note if the chart has a dashed line."""
+    """Return the lines of a tile's description, with notes on a dashed line and on daily totals."""
     text = tile.description
     if isinstance(tile, Chart | Table) and tile.select:
         text = _CLICK_SENTENCE.sub("", text)  # An image can't be clicked.
     lines = wrap(text, _TEXT_SIZE, inner_width, lines_max=2) if text else []
-    return [*lines, _DASHED_LINE_NOTE] if _has_dashed_line(tile, data) else lines
+    notes = [_DASHED_LINE_NOTE if _has_dashed_line(tile, data) else None, data.get("note")]
+    return [*lines, *filter(None, notes)]
 
 
 def _has_dashed_line(tile: Tile, data: TileFields) -> bool:

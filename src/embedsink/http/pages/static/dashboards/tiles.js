@@ -30,9 +30,9 @@ class Tile {
     this.find("[data-csv]")?.setAttribute("href", this.page.csv(this.config.report, answer.params));
     if (this.note) {
       const index = answer.columns.indexOf(this.config.compare);
-      // A single point is not a line.
+      // One point is no line.
       const isDashed = new Set(answer.before.map((row) => row[index])).size > 1;
-      const notes = [isDashed && "The dashed line shows the previous period.", answer.is_cut && `${formatExact(answer.rows.length)} of ${formatExact(answer.row_count)} rows shown.`];
+      const notes = [isDashed && "The dashed line shows the previous period.", answer.is_cut && `${formatExact(answer.rows.length)} of ${formatExact(answer.row_count)} rows shown.`, answer.note];
       this.note.textContent = notes.filter(Boolean).join(" ");
       this.note.hidden = !this.note.textContent;
     }
