@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import abuse, deliveries, growth, ingest, pages, reports, size, start, tokens, visible, watched
+from bench import (
+    abuse,
+    deduplication,
+    deliveries,
+    growth,
+    ingest,
+    pages,
+    reports,
+    size,
+    start,
+    tokens,
+    visible,
+    watched,
+)
 from bench.results import Result, results_table, write_json
 from embedsink.errors import EmbedsinkError
 
@@ -17,6 +30,7 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Result]]] = {
     "ingest": ingest.measure,
     "tokens": tokens.measure,
     "deliveries": deliveries.measure,
+    "deduplication": deduplication.measure,
     "size": size.measure,
     "visible": visible.measure,
     "watched": watched.measure,

@@ -1,6 +1,21 @@
 -- Runs only if duplicate_line has rows. One row per repeated envelope whose content differs from that of a stored envelope
 -- with its id. A retry may have another time of sending, another context and another mark of internal people, so only the embed's own fields are compared. For a
 -- `ready` event, these include deployment and tenant.
+
+-- The first envelope with a repeated id may be in these segments, so that it has just been inserted.
+insert into stored_id
+select 'event' as kind, event_id as id, ingest_seq
+from event
+where ingest_seq >= getvariable('loaded_from')::bigint
+  and ingest_seq < getvariable('loaded_until')::bigint
+  and event_id in (select id from duplicate_line where kind = 'event')
+union all
+select 'action', action_id, ingest_seq
+from action
+where ingest_seq >= getvariable('loaded_from')::bigint
+  and ingest_seq < getvariable('loaded_until')::bigint
+  and action_id in (select id from duplicate_line where kind = 'action');
+
 insert into id_conflict
 with envelope as (
     select true as is_new, 'event' as kind, event_id as id, * exclude (event_id)
@@ -13,13 +28,11 @@ with envelope as (
     union all by name
     select false as is_new, 'event' as kind, event_id as id, * exclude (event_id)
     from event
-    where ingest_seq >= getvariable('dedup_from')::bigint
-      and event_id in (select id from duplicate_line where kind = 'event')
+    where ingest_seq in (select ingest_seq from stored_id where kind = 'event')
     union all by name
     select false as is_new, 'action' as kind, action_id as id, * exclude (action_id)
     from action
-    where ingest_seq >= getvariable('dedup_from')::bigint
-      and action_id in (select id from duplicate_line where kind = 'action')
+    where ingest_seq in (select ingest_seq from stored_id where kind = 'action')
 ),
 envelope_content as (
     select

@@ -213,7 +213,7 @@ def answers(port: int) -> bool:
 def test_a_server_does_not_load_numpy() -> None:
     look = "import sys, embedsink.http.server; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout == "False\n", "numpy takes 12 MiB, and only repairs need it"
+    assert result.stdout == "False\n", "numpy takes 12 MiB, and only repairs and large stores need it"
 
 
 @pytest.mark.parametrize(

@@ -288,14 +288,15 @@ class Loader:
             self._on_loaded()
 
     def _roll_up(self) -> bool:
-        """Roll up a batch of events if there are enough of them. Return whether a batch was rolled up.
+        """Roll up a batch of events, or else add a run of ids, if there are enough of them. Return whether it was done.
 
-        If the store has no space for rollups, loading continues, because reports can read the events one by one.
+        If the store has no space for them, loading continues: reports read single events, and loads read all ids.
         """
         if time.monotonic() < self._rollup_due_at:
             return False
         try:
             has_rolled_up = self._store.roll_up()
+            has_added_ids = not has_rolled_up and self._store.add_id_run()
         except StoreRefused as error:
             detail = f"store: {error}. Rollups are retried in {ROLLUP_RETRY_S:g} s"
             log.warning("rollup_delayed", extra={"detail": detail})
@@ -304,7 +305,7 @@ class Loader:
         if has_rolled_up:
             self._publisher.is_dirty = True
             self._publisher.checkpoint_when_due()
-        return has_rolled_up
+        return has_rolled_up or has_added_ids
 
     def _advance_past_damaged(self) -> None:
         """Advance to the number of the newest segment in `damaged/`. No reader may wait for it: it is never loaded."""

@@ -30,10 +30,12 @@ from embedsink.store.duckdb_errors import (
 from embedsink.store.erasure import ErasedRows, delete_person
 from embedsink.store.expiry import expire_events, finish_expiry
 from embedsink.store.field_expiry import clear_extra, hash_questions
+from embedsink.store.id_runs import IdRuns
 from embedsink.store.insert import (
     changed_deployments,
     changes_directory,
     fill_session_ready,
+    first_ingest_seq,
     load_rows,
     load_variables,
     update_viewers,
@@ -102,6 +104,7 @@ class Store:
         self.ledger = Ledger(self._load_connection)
         self.revisions = Revisions()
         self._spill = path.with_suffix(".spill")
+        self._id_runs = IdRuns(path.parent)
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._closing_connection: duckdb.DuckDBPyConnection | None = None  # waits until its readers have ended
         self._unwritten_bytes = 0  # the size of the segments and rollups added since the last checkpoint
@@ -175,6 +178,7 @@ class Store:
         Raises:
             StoreRefused: a reader has not ended yet. Call `close` again later.
         """
+        self._id_runs.clear()
         with self._lock:
             if self._connection is not None:
                 # If its readers don't end in time, a later call closes this connection.
@@ -252,8 +256,7 @@ class Store:
     def load(self, *segments: Segment) -> LoadCounts:
         """Insert the rows and the names of segments in one transaction: all or nothing, and never twice.
 
-        Load several segments at once: comparing their ids with those of `dedup_days` takes about as long for one
-        segment as for several.
+        Load several segments at once: most of a load takes about as long for one segment as for several.
 
         Args:
             segments: sealed, intact segments in the order of their numbers.
@@ -300,10 +303,11 @@ class Store:
     def _load(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> _Loaded:
         """Insert the rows of segments in one transaction."""
         connection = self._load_connection()
+        self._id_runs.forget_from(first_ingest_seq(segments[0].number))  # They lack the rows of segments loaded late.
         with duckdb_errors_translated():
             set_variables(connection, variables)
             with transaction(connection):
-                load_rows(connection)
+                load_rows(connection, self._id_runs)
                 # `roll_up` only continues after its last batch, so it would omit segments that are loaded late.
                 roll_up_late(connection, [segment.number for segment in segments])
                 # Count inside the transaction: if counting failed after the commit, the segments would be loaded again.
@@ -344,6 +348,18 @@ class Store:
         # Like loaded segments, rollup rows take memory until the next checkpoint.
         self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0
+
+    def add_id_run(self) -> bool:
+        """Add the ids of loaded envelopes to those that loads look up quickly. Return False if there are too few.
+
+        Raises:
+            StoreRefused, StoreBroken: no ids were added.
+        """
+        try:
+            with duckdb_errors_translated():
+                return self._id_runs.add(self._load_connection())
+        except OSError as error:
+            raise StoreRefused(f"the hashes of ids can't be written: {error}") from error
 
     def purge(self, selected: PurgeFilter) -> int:
         """Delete the oldest matching rejections. Return their number: `PURGED_AT_ONCE` if there may be more.
@@ -562,6 +578,7 @@ class Store:
             StoreRefused, StoreBroken: a part of the rows may have been copied.
         """
         connection = self._load_connection()
+        self._id_runs.clear()  # They lack the salvaged rows.
         with self._raised_memory():
             salvaged = salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
             with transaction(connection):

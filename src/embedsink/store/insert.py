@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import duckdb
 
 from embedsink.journal.segment import SEALED, Segment
+from embedsink.store.id_runs import IdRuns
 from embedsink.store.limits import StoreLimits
+from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
 # An `ingest_seq` is the number of a segment, followed by these bits for the number of a line.
@@ -62,16 +64,29 @@ def load_variables(segments: Sequence[Segment], limits: StoreLimits, *, free_byt
     }
 
 
-def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
+def load_rows(connection: duckdb.DuckDBPyConnection, id_runs: IdRuns) -> None:
     """Insert the rows and the names of the segments that the SQL variable `segments` describes.
 
     Args:
         connection: a connection to the database, in a transaction, with the variables that `sql/load/` reads.
+        id_runs: the runs of ids of the database.
     """
     for name, sql in read_sql("load").items():
+        if name == "duplicate":
+            _find_stored_ids(connection, id_runs)
         # Skip a file that would insert nothing, because most files parse the segments again.
         if name not in _REQUIRED_ROWS or _has_rows(connection, _REQUIRED_ROWS[name]):
             connection.execute(sql)
+
+
+def _find_stored_ids(connection: duckdb.DuckDBPyConnection, id_runs: IdRuns) -> None:
+    """Find the stored envelopes with the ids of `incoming_line`, after its journal hour has begun."""
+    sql = read_sql("deduplication")
+    connection.execute(sql["compared_id"])
+    [(compared_from,)] = connection.execute("select getvariable('dedup_from')::bigint").fetchall()
+    for start, end in id_runs.ranges_to_compare(connection, compared_from):
+        set_variables(connection, {"compared_from": start, "compared_until": end})
+        connection.execute(sql["stored_id"])
 
 
 def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
