@@ -38,20 +38,21 @@ def deliver(server: Any, key: str, viewer: str, count: int) -> None:
 
 
 def make_old(data: Path, *, days: int) -> None:
-    """Change the time at which all events of a store were loaded, while no server runs."""
+    """Change the times of all events of a store, while no server runs."""
     with duckdb.connect(str(data / "store.duckdb")) as connection:
         connection.execute("update loaded_segment set loaded_at = loaded_at - to_days($1)", [days])
+        connection.execute("update event set occurred_at = occurred_at - to_days($1)", [days])
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Return a data folder with 3,000 events of eight days ago, and 10 new ones."""
+    """Return a data folder with 3,000 events of nine days ago, and 10 new ones."""
     data = make_folder(tmp_path / "data").path
     with running_server(data, **RETENTION) as server:
         key = server.key()
         deliver(server, key, OLD, 3_000)
         server.stop()
-    make_old(data, days=8)
+    make_old(data, days=9)
     with running_server(data, **RETENTION) as server:
         deliver(server, server.key(), NEW, 10)
         server.stop()
@@ -73,6 +74,10 @@ def test_old_events_are_deleted_and_the_files_shrink(data: Path) -> None:
         wait_until(lambda: viewers(server, admin) == {NEW: 10}, description="the old events are deleted")
         wait_until(lambda: (data / "store.duckdb").stat().st_size < size, description="the store shrinks")
         wait_until(lambda: b'"events_expired"' in server.log.read_bytes(), description="it is logged")
+        assert b'"daily_totals_added"' in server.log.read_bytes()
+        response = server.get("/api/v1/reports/views", key=admin)
+        assert sum(row["view_count"] for row in json.loads(response.body)) == 3_010
+        assert {name.lower() for name in response.headers} >= {"x-daily-totals"}
         deliver(server, server.key(), NEW, 5)
         wait_until(lambda: viewers(server, admin) == {NEW: 15}, description="new events are loaded")
         server.stop()
@@ -109,10 +114,13 @@ def test_a_kill_at_any_moment_deletes_no_new_event(data: Path) -> None:
     with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
         totals = "select sum(accepted_count), sum(deleted_count) from loaded_segment"
         assert connection.execute(totals).fetchall() == [(3_010, 3_000)]
+        assert connection.execute("select sum(view_count) from daily_view where tenant is null").fetchall() == [
+            (3_000,)
+        ]
 
 
 def test_events_within_the_retention_stay(data: Path) -> None:
-    with running_server(data, injected=OFTEN, **(RETENTION | {"EMBEDSINK_RETENTION_DAYS": "9"})) as server:
+    with running_server(data, injected=OFTEN, **(RETENTION | {"EMBEDSINK_RETENTION_DAYS": "10"})) as server:
         admin = server.key("admin")
         wait_until(lambda: viewers(server, admin) == {OLD: 3_000, NEW: 10}, description="all are loaded")
         time.sleep(1.5)
@@ -129,7 +137,7 @@ def test_questions_and_unknown_fields_are_deleted_while_events_stay(tmp_path: Pa
     with running_server(data) as server:
         assert server.post(question, key=server.key()).status == 202
         server.stop()
-    make_old(data, days=8)
+    make_old(data, days=9)
     limits: dict[str, Any] = {"EMBEDSINK_QUESTION_RETENTION_DAYS": "7", "EMBEDSINK_EXTRA_RETENTION_DAYS": "7"}
     with running_server(data, injected=OFTEN, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2", **limits) as server:
         admin = server.key("admin")

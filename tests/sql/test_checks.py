@@ -35,6 +35,7 @@ FAULTS = {
     "ai_stages_match_events": "update question_stage set question_key = question_key + 1",
     "rollups_match_events": "update session_15min set view_count = view_count + 1",
     "sync_is_complete": "insert into sync select * from sync",
+    "totaled_day_is_unique": "insert into daily_view (day) values ('2026-11-02')",
     "time_is_valid": "update event set occurred_at = received_at + interval 61 seconds",
     "type_is_known": "update event set surface = 'chat' where type = 'download'",
 }
@@ -84,6 +85,7 @@ OTHER_FAULTS = [
     ("sync_is_complete", "update sync_file set position = 7"),
     ("sync_is_complete", "insert into sync_file select * from sync_file"),
     ("ingest_seq_is_unique", "update sync set ingest_seq = (select min(ingest_seq) from event)"),
+    ("totaled_day_is_unique", "insert into totaled_day select date '2026-11-02', now()::timestamp from range(2)"),
     ("time_is_valid", "update event set occurred_at = null"),
     ("time_is_valid", "update event set received_at = now()::timestamp + interval 1 day"),
     ("type_is_known", "update event set type = 'scroll' where type = 'view'"),

