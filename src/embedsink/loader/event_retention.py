@@ -154,12 +154,12 @@ class EventRetention:
         """Total the oldest days that lose events, or delete all totals if they are off. Return the number of days."""
         if not self._retention.keeps_totals:
             count = self._store.delete_daily_totals()
-            message = "daily_totals_deleted"
-        else:
-            count = 0 if before is None else self._store.add_daily_totals(loaded_before=before)
-            message = "daily_totals_added"
+            if count:
+                log.info("daily_totals_deleted", extra={"count": count})
+            return count
+        count = 0 if before is None else self._store.add_daily_totals(loaded_before=before)
         if count:
-            log.info(message, extra={"count": count})
+            log.info("daily_totals_added", extra={"count": count})
         return count
 
     def _expire_events(self, before: datetime | None) -> int:
