@@ -106,7 +106,7 @@ def test_a_midnight_during_a_run_deletes_nothing_without_totals(
     folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = views(store)
-    Clock(monkeypatch, MONDAY + timedelta(hours=1), timedelta(hours=23))
+    Clock(monkeypatch, MONDAY + timedelta(hours=1), timedelta(days=1))
     loader = loader_of(folder, store)
     for _ in range(8):
         run(loader, steps=1)
@@ -114,7 +114,7 @@ def test_a_midnight_during_a_run_deletes_nothing_without_totals(
         assert views(store) == before
 
 
-@pytest.mark.parametrize("method", ["add_daily_totals", "expire", "finish_expiry"])
+@pytest.mark.parametrize("method", ["add_daily_totals", "expire"])
 @pytest.mark.parametrize("is_done", [False, True])
 def test_an_error_in_any_step_changes_no_report(
     folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch, method: str, is_done: bool
