@@ -21,8 +21,13 @@ def test_other_values_are_refused(value: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_archive_without_a_retention_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_ARCHIVE", "/var/archive")
+    monkeypatch.setenv("EMBEDSINK_DAILY_TOTALS", "off")
+    monkeypatch.setenv("EMBEDSINK_RETENTION_DAYS_BY_DEPLOYMENT", "1=0")
     with pytest.raises(Misconfigured, match="needs EMBEDSINK_RETENTION_DAYS"):
         read_settings()
+    monkeypatch.setenv("EMBEDSINK_RETENTION_DAYS_BY_DEPLOYMENT", "1=0,2=30")
+    read_settings()
+    monkeypatch.delenv("EMBEDSINK_RETENTION_DAYS_BY_DEPLOYMENT")
     monkeypatch.setenv("EMBEDSINK_RETENTION_DAYS", "90")
     assert read_settings().archive == "/var/archive"
 

@@ -75,3 +75,43 @@ def test_variables_of_the_command_line_are_not_unknown_settings(monkeypatch: pyt
     monkeypatch.setenv("EMBEDSINK_DATA", "data")
     monkeypatch.setenv("EMBEDSINK_KEY", "es_read_…")
     assert read_settings() == Settings()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("12=30,12=40", "deployment 12 has two numbers of days. Delete one of them."),
+        ("12=6", "deployment 12: 6 is less than EMBEDSINK_DEDUP_DAYS (7), so an event that is sent again would not be"),
+        *(
+            (value, f'"{item}" is not deployment=days with 0 to 36,500 days. Write items separated by commas, without')
+            for value, item in (
+                ("", ""),
+                ("12", "12"),
+                ("13=9,12:30", "12:30"),
+                ("12=30,", ""),
+                ("12=30, 13=0", " 13=0"),
+                ("12=-1", "12=-1"),
+                ("12=a month", "12=a month"),
+                ("12=36501", "12=36501"),
+                ("12=\u0663\u0660", "12=\\u0663\\u0660"),
+            )
+        ),
+        ("012=30", '"012" is not an integer from -9,007,199,254,740,991 to 9,007,199,254,740,991. Write it in plain'),
+    ],
+)
+def test_an_invalid_retention_by_deployment_says_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, value: str, message: str
+) -> None:
+    monkeypatch.setenv("EMBEDSINK_RETENTION_DAYS_BY_DEPLOYMENT", value)
+    with pytest.raises(Misconfigured) as error:
+        read_settings()
+    assert str(error.value).startswith(f"EMBEDSINK_RETENTION_DAYS_BY_DEPLOYMENT: {message}")
+
+
+def test_each_deployment_may_have_a_retention_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_settings().deployment_retention_days() == {}
+    monkeypatch.setenv("EMBEDSINK_RETENTION_DAYS_BY_DEPLOYMENT", "12=30,-13=0,14=7")
+    with pytest.raises(Misconfigured, match="needs EMBEDSINK_DAILY_TOTALS=off"):
+        read_settings()
+    monkeypatch.setenv("EMBEDSINK_DAILY_TOTALS", "off")
+    assert read_settings().deployment_retention_days() == {12: 30, -13: 0, 14: 7}

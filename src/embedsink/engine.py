@@ -304,6 +304,7 @@ class Engine:
                 event_days=self.settings.retention_days,
                 question_days=self.settings.question_retention_days,
                 extra_days=self.settings.extra_retention_days,
+                event_days_of=self.settings.deployment_retention_days(),
                 keeps_totals=self.settings.daily_totals == "on",
                 hash_question=lambda text: self.privacy.hashes("query", text)[0],
             ),

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from embedsink.auth.parsing import parse_deployment_days
 from embedsink.errors import Misconfigured, nearest, preview
 from embedsink.protocol.delivery import Rules
 
@@ -18,6 +19,8 @@ PREFIX = "EMBEDSINK_"
 _COMMAND_LINE_VARIABLES = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
 # The value of `archive` without an archive.
 NO_ARCHIVE = "none"
+# The value of `retention_days_by_deployment` without deployments.
+NO_DEPLOYMENTS = "none"
 # The maximum size of a journal line without its envelope and its context.
 _LINE_OVERHEAD_BYTES = 1_024
 # A JSON string takes up to six bytes for a byte of an unreadable body, such as `\u001f`.
@@ -127,6 +130,12 @@ class Settings(BaseModel):
         le=36_500,
         description="How many days events are stored after they were loaded. 0 means no limit. At least "
         "`EMBEDSINK_DEDUP_DAYS`.",
+    )
+    retention_days_by_deployment: str = Field(
+        NO_DEPLOYMENTS,
+        description="How many days the events of single deployments are stored: `deployment=days`, separated by "
+        "commas, or `none`. Other deployments follow `EMBEDSINK_RETENTION_DAYS`. Needs `EMBEDSINK_DAILY_TOTALS=off`.",
+        json_schema_extra={"allowed": "`none` or a list of deployment=days. Example: 12=30,13=0"},
     )
     question_retention_days: int = Field(
         0,
@@ -287,17 +296,47 @@ class Settings(BaseModel):
 
         A retry would count twice, or would have other content than the stored event.
         """
-        for name in ("retention_days", "question_retention_days", "extra_retention_days"):
-            days = getattr(self, name)
+        days_by_name = {
+            _variable_name(name): getattr(self, name)
+            for name in ("retention_days", "question_retention_days", "extra_retention_days")
+        }
+        for deployment, days in self.deployment_retention_days().items():
+            days_by_name[f"{_variable_name('retention_days_by_deployment')}: deployment {deployment}"] = days
+        for name, days in days_by_name.items():
             if 0 < days < self.dedup_days:
                 raise Misconfigured(
-                    f"{_variable_name(name)}: {days} is less than {PREFIX}DEDUP_DAYS ({self.dedup_days}), so an event "
-                    f"that is sent again would not be recognized. Raise it to at least {self.dedup_days}."
+                    f"{name}: {days} is less than {PREFIX}DEDUP_DAYS ({self.dedup_days}), so an event that is sent "
+                    f"again would not be recognized. Raise it to at least {self.dedup_days}."
                 )
+
+    def check_daily_totals(self) -> None:
+        """Raise Misconfigured if daily totals are on although deployments have days of their own.
+
+        The totals of a day need the events of all deployments at the same time.
+        """
+        if self.daily_totals == "on" and self.deployment_retention_days():
+            raise Misconfigured(
+                f"{PREFIX}RETENTION_DAYS_BY_DEPLOYMENT: needs {PREFIX}DAILY_TOTALS=off, because the totals of a day need "
+                "the events of all deployments at the same time. Set it, or omit the days of single deployments."
+            )
+
+    def deployment_retention_days(self) -> dict[int, int]:
+        """Return the retention in days of the deployments that have one of their own; 0 for no limit.
+
+        Raises:
+            Misconfigured: `retention_days_by_deployment` has an invalid item.
+        """
+        text = self.retention_days_by_deployment
+        name = _variable_name("retention_days_by_deployment")
+        return {} if text == NO_DEPLOYMENTS else parse_deployment_days(text, name=name)
 
     def check_archive(self) -> None:
         """Raise Misconfigured if there is an archive without a retention: nothing would ever be archived."""
-        if self.archive != NO_ARCHIVE and not self.retention_days:
+        if (
+            self.archive != NO_ARCHIVE
+            and not self.retention_days
+            and not any(self.deployment_retention_days().values())
+        ):
             raise Misconfigured(
                 f"{PREFIX}ARCHIVE: needs {PREFIX}RETENTION_DAYS, because events are archived before they are deleted. "
                 "Set it, or run `embedsink export --archive`."
@@ -343,6 +382,7 @@ def read_settings() -> Settings:
         raise Misconfigured("\n".join(problems))
     settings.check_pending_bytes()
     settings.check_retention_days()
+    settings.check_daily_totals()
     settings.check_archive()
     return settings
 

@@ -201,11 +201,13 @@ def test_only_rows_that_were_loaded_before_a_time_are_selected(store: Store) -> 
         "update loaded_segment set loaded_at = $1 + to_days(split_part(segment, '-', 1)::integer)",
         [datetime(2026, 11, 1)],
     )
-    with store.archive_rows() as rows:
-        selected = rows.next_range(0, loaded_before=datetime(2026, 11, 2) + timedelta(hours=1))
+    limit = store.retention_limit(datetime(2026, 11, 2) + timedelta(hours=1), {})
+    with store.archive_rows(limit) as rows:
+        selected = rows.next_range(0)
         assert selected is not None
         assert (selected.first >> 32, selected.below >> 32) == (1, 2)
-        assert rows.next_range(0, loaded_before=datetime(2026, 11, 2)) is None
+    with store.archive_rows(store.retention_limit(datetime(2026, 11, 2), {})) as rows:
+        assert rows.next_range(0) is None
 
 
 def test_a_missing_folder_is_not_created(store: Store, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 
 from tests.support.archives import archived_rows, check_archive
 from tests.support.disks import mounted
-from tests.support.envelopes import view
+from tests.support.envelopes import event_or_action, view
+from tests.support.kills import is_killed, kill_at
 from tests.support.servers import RunningServer, offending_rows, running_server, wait_until
 from tests.support.stores import make_folder
 
@@ -23,31 +23,12 @@ import embedsink.store.expiry as expiry
 retention.RETENTION_INTERVAL_S = 0.3
 expiry.EXPIRED_AT_ONCE = 400
 """
-# Kills the server at a step: before each file, each rename and each deletion.
-KILL_AT = """
-import os, signal
+# The server is killed before each file, each rename and each deletion.
+STEPS = ("ArchiveRows.write", "FolderTarget.add", "Store.expire", "Store.finish_expiry")
+IMPORTS = """
 from embedsink.archive.target import FolderTarget
 from embedsink.store.archive_rows import ArchiveRows
 from embedsink.store.database import Store
-steps = [{step}]
-
-def count():
-    steps[0] -= 1
-    if steps[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def with_kills(owner, name):
-    method = getattr(owner, name)
-
-    def counted(*arguments, **options):
-        count()
-        return method(*arguments, **options)
-
-    setattr(owner, name, counted)
-
-for owner, names in ((ArchiveRows, ["write"]), (FolderTarget, ["add"]), (Store, ["expire", "finish_expiry"])):
-    for name in names:
-        with_kills(owner, name)
 """
 # Refuses to erase while a file exists.
 NO_ERASURE = """
@@ -65,12 +46,16 @@ def erase_unless_refused(*arguments, **options):
 
 StoreErasure.erase = erase_unless_refused
 """
+# A deployment whose events are never deleted.
+KEPT_DEPLOYMENT = 12
 MONTH_MS = 31 * 86_400_000
 
 
 def settings(archive: Path) -> dict[str, Any]:
     return {
         "EMBEDSINK_RETENTION_DAYS": "7",
+        "EMBEDSINK_RETENTION_DAYS_BY_DEPLOYMENT": f"{KEPT_DEPLOYMENT}=0",
+        "EMBEDSINK_DAILY_TOTALS": "off",
         "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.2",
         "EMBEDSINK_ARCHIVE": str(archive),
     }
@@ -78,7 +63,10 @@ def settings(archive: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a data folder with 600 events of two months and 6 losses, all of ten days ago, and 10 new events."""
+    """Return a data folder with 600 events of two months and 6 losses, all of ten days ago, and 10 new events.
+
+    It also has 42 events of ten days ago whose session belongs to `KEPT_DEPLOYMENT`, as only its `ready` event says.
+    """
     data = make_folder(tmp_path_factory.mktemp("original") / "data").path
     now_ms = round(datetime.now(UTC).timestamp() * 1_000)
     for count, has_loss in ((600, True), (10, False)):
@@ -94,6 +82,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 }
                 delivery |= {"lost": {"queue_overflow": 1}} if has_loss else {}
                 assert server.post(delivery, key=key).status == 202
+                if has_loss:
+                    kept = {
+                        "context": {"session": "kept"},
+                        "events": [event_or_action("event:ready"), *map(view, [{}] * 6)],
+                    }
+                    assert server.post(kept, key=key).status == 202
             server.stop()
         if has_loss:
             with duckdb.connect(str(data / "store.duckdb")) as connection:
@@ -130,7 +124,7 @@ def finish(data: Path, archive: Path) -> None:
 
         def is_finished() -> bool:
             response = server.get("/api/v1/events.csv?columns=viewer&limit=1000", key=admin)
-            return response.status == 200 and response.body.count(b"\n") == 11
+            return response.status == 200 and response.body.count(b"\n") == 1 + 10 + 42
 
         wait_until(is_finished, description="the old events are deleted")
         server.stop()
@@ -140,7 +134,7 @@ def judge(data: Path, archive: Path, all_ids: set[str]) -> None:
     """Check that each event is in the store or in the archive, as the ledger says."""
     archived = [str(row["event_id"]) for row in archived_rows(archive)]
     assert len(archived) == len(set(archived)) == 600
-    assert len(ids(data)) == 10
+    assert len(ids(data)) == 10 + 42
     assert set(archived) | ids(data) == all_ids
     assert check_archive(archive) == 606
     assert deleted_count(data) == 600
@@ -164,17 +158,12 @@ def test_a_kill_in_any_step_loses_and_doubles_nothing(data: Path, tmp_path: Path
         attempt, archive = tmp_path / f"data-{step}", tmp_path / f"archive-{step}"
         shutil.copytree(data, attempt)
         archive.mkdir()
-        injected = OFTEN + KILL_AT.format(step=step)
-        was_killed = False
-        try:
-            with running_server(attempt, injected=injected, checks_store=False, **settings(archive)) as server:
-                wait_until(
-                    lambda: server.process.poll() is not None or is_logged(server, "events_expired"),
-                    description="the server is killed, or has finished",
-                )
-                was_killed = server.process.poll() == -signal.SIGKILL
-        except AssertionError:
-            was_killed = server.process.poll() == -signal.SIGKILL
+        was_killed = is_killed(
+            attempt,
+            OFTEN + kill_at(step, STEPS, imports=IMPORTS),
+            is_finished=lambda server: is_logged(server, "events_expired"),
+            **settings(archive),
+        )
         # All deleted events are in the archive.
         archived = {str(row["event_id"]) for row in archived_rows(archive)}
         assert all_ids - ids(attempt) <= archived

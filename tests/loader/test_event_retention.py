@@ -1,6 +1,7 @@
 """The retention of events on a real server, which is killed meanwhile."""
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from embedsink.privacy.hashing import SecretFile, hash_text
 from tests.support.envelopes import event_or_action, view
+from tests.support.kills import is_killed, kill_at
 from tests.support.servers import offending_rows, running_server, wait_until
 from tests.support.stores import make_folder
 
@@ -133,25 +135,85 @@ def test_events_within_the_retention_stay(data: Path) -> None:
         assert viewers(server, admin) == {OLD: 3_000, NEW: 10}
 
 
-def test_questions_and_unknown_fields_are_deleted_while_events_stay(tmp_path: Path) -> None:
-    data = make_folder(tmp_path / "data").path
-    question = event_or_action(
-        "event:ai-query", {"query": "Which customers left?", "status": "submitted", "mood": "sad"}
-    )
+FIELD_LIMITS: dict[str, Any] = {
+    "EMBEDSINK_QUESTION_RETENTION_DAYS": "7",
+    "EMBEDSINK_EXTRA_RETENTION_DAYS": "7",
+    "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.2",
+}
+
+
+TWO_AT_ONCE = """
+import embedsink.store.database as database
+import embedsink.store.field_expiry as field_expiry
+field_expiry.CHANGED_AT_ONCE = 2
+"""
+
+
+def has_deleted_fields(server: Any) -> bool:
+    return b'"fields_expired"' in server.log.read_bytes()
+
+
+def store_questions(data: Path, count: int) -> None:
+    """Make a data folder with stages of questions of eight days ago, with unknown fields."""
+    make_folder(data)
     with running_server(data) as server:
-        assert server.post(question, key=server.key()).status == 202
+        questions = [
+            event_or_action("event:ai-query", {"query": f"Which {number}?", "status": "submitted", "mood": "sad"})
+            for number in range(count)
+        ]
+        assert server.post({"events": questions}, key=server.key()).status == 202
         server.stop()
     make_old(data, days=9)
-    limits: dict[str, Any] = {"EMBEDSINK_QUESTION_RETENTION_DAYS": "7", "EMBEDSINK_EXTRA_RETENTION_DAYS": "7"}
-    with running_server(data, injected=OFTEN, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2", **limits) as server:
-        admin = server.key("admin")
 
-        def stored() -> list[Any]:
-            response = server.get("/api/v1/events.ndjson?columns=query,extra", key=admin)
-            return [json.loads(line) for line in response.body.splitlines()] if response.status == 200 else []
 
-        [secret] = SecretFile(data / "privacy_secrets.json").read()
-        remaining = {"query": hash_text("query", "Which customers left?", secret)}
-        wait_until(lambda: stored() == [remaining], description="the text and the unknown field are deleted")
-        wait_until(lambda: b'"fields_expired"' in server.log.read_bytes(), description="it is logged")
+def stored_questions(data: Path) -> list[tuple[str, str | None]]:
+    with duckdb.connect(str(data / "store.duckdb"), read_only=True) as connection:
+        return connection.execute("select query, extra from event order by ingest_seq").fetchall()
+
+
+def fields(server: Any, key: str) -> list[tuple[str, str | None]]:
+    response = server.get("/api/v1/events.ndjson?columns=query,extra", key=key)
+    rows = map(json.loads, response.body.splitlines()) if response.status == 200 else ()
+    return [(row["query"], row.get("extra")) for row in rows]
+
+
+def hashed_questions(data: Path, count: int) -> list[tuple[str, str | None]]:
+    [secret] = SecretFile(data / "privacy_secrets.json").read()
+    return [(hash_text("query", f"Which {number}?", secret), None) for number in range(count)]
+
+
+def test_questions_and_unknown_fields_are_deleted_while_events_stay(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    store_questions(data, 1)
+    with running_server(data, injected=OFTEN, **FIELD_LIMITS) as server:
+        wait_until(lambda: has_deleted_fields(server), description="it is logged")
+        server.stop()
         assert b"events_expired" not in server.log.read_bytes()
+    assert stored_questions(data) == hashed_questions(data, 1)
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("questions") / "data"
+    store_questions(data, 3)
+    return data
+
+
+# The server is killed within the first and the second transaction, and between the rewrite and the exchange.
+@pytest.mark.parametrize("step", [1, 2, 4, 7])
+def test_a_kill_in_any_step_leaves_no_field_half_deleted(questions: Path, tmp_path: Path, step: int) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(questions, data)
+    before = stored_questions(data)
+    functions = ("database.hash_questions", "database.clear_extra", "database.write_copy")
+    injected = OFTEN + kill_at(step, functions, imports=TWO_AT_ONCE, after=True)
+    assert is_killed(data, injected, is_finished=has_deleted_fields, **FIELD_LIMITS)
+    after = hashed_questions(data, 3)
+    for stored, *forms in zip(stored_questions(data), before, after, strict=True):
+        assert stored in forms
+    assert offending_rows(data) == {}
+    with running_server(data, injected=OFTEN, **FIELD_LIMITS) as server:
+        admin = server.key("admin")
+        wait_until(lambda: fields(server, admin) == after, description="the fields are deleted")
+        server.stop()
+    assert stored_questions(data) == after

@@ -55,6 +55,16 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
+def test_deleted_events_among_others_count_as_free_space(store: Store, tmp_path: Path) -> None:
+    store.rewrite(tmp_path / "rebuilt.duckdb")
+    connection = store._load_connection()
+    connection.execute("create table filler as select random() as x from range(4_000_000)")
+    for share, has_much_free_space in ((0.1, False), (0.4, True)):
+        connection.execute("delete from event where ingest_seq % 10 < $1", [10 * share])
+        store.checkpoint()
+        assert store.has_much_free_space() == has_much_free_space
+
+
 def test_a_rewritten_store_has_the_same_rows_in_their_order_and_no_free_space(store: Store, tmp_path: Path) -> None:
     before, size = content(store), store.path.stat().st_size
     assert store.has_much_free_space()

@@ -14,8 +14,9 @@ from pathlib import Path
 from embedsink.archive.manifest import MANIFEST, ArchivedFile, Entry, decode, encode, parse_name
 from embedsink.archive.target import ArchiveFailed, Target
 from embedsink.errors import Misconfigured
-from embedsink.store.archive_rows import ArchiveRows, Part, RowRange
+from embedsink.store.archive_rows import ArchiveRows, Part
 from embedsink.store.archived_files import ArchivedFileDamaged, ArchivedFiles
+from embedsink.store.row_range import RowRange
 
 # A larger file is written as two. A file is in memory during an upload.
 FILE_BYTES_MAX = 32 * 1_048_576

@@ -11,8 +11,8 @@ import orjson
 from pydantic import TypeAdapter
 
 from embedsink.errors import Misconfigured
-from embedsink.store.archive_rows import RowRange
 from embedsink.store.archived_files import ArchivedFiles
+from embedsink.store.row_range import RowRange
 
 MANIFEST = "manifest.json"
 VERSION = 1

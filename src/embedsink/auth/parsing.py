@@ -19,6 +19,7 @@ _ORIGIN = re.compile(
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _DEPLOYMENT = re.compile(r"-?[0-9]{1,16}")
+_DEPLOYMENT_DAYS = re.compile(r"(?P<deployment>-?[0-9]{1,16})=(?P<days>[0-9]{1,5})")
 _DURATION = re.compile(r"(?P<count>[0-9]{1,12})(?P<unit>[smhdw])")
 _SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -56,6 +57,31 @@ def parse_deployment(text: str, *, name: str = "deployment") -> int:
             "Write it in plain digits."
         )
     return number
+
+
+def parse_deployment_days(text: str, *, name: str) -> dict[int, int]:
+    """Return the numbers of days of deployments, such as `12=30,13=0`.
+
+    Args:
+        text: the deployments and days.
+        name: the name of the setting, for the error message.
+
+    Raises:
+        Misconfigured: an item is not a deployment and at most `DURATION_DAYS_MAX` days, or a deployment repeats.
+    """
+    days_by_deployment: dict[int, int] = {}
+    for item in text.split(","):
+        match = _DEPLOYMENT_DAYS.fullmatch(item)
+        if match is None or int(match["days"]) > DURATION_DAYS_MAX:
+            raise Misconfigured(
+                f"{name}: {preview(item)} is not deployment=days with 0 to {DURATION_DAYS_MAX:,} days. Write items "
+                "separated by commas, without spaces. Example: 12=30,13=0"
+            )
+        deployment = parse_deployment(match["deployment"], name=name)
+        if deployment in days_by_deployment:
+            raise Misconfigured(f"{name}: deployment {deployment} has two numbers of days. Delete one of them.")
+        days_by_deployment[deployment] = int(match["days"])
+    return days_by_deployment
 
 
 def parse_label(text: str) -> str:

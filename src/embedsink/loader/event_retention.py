@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from embedsink.archive.archive import Archive
@@ -15,6 +15,7 @@ from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import RETENTION_INTERVAL_S
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.expiry import RetentionLimit
 from embedsink.store.timezones import naive_utc
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Retention:
         event_days: events, actions and losses.
         question_days: the texts of AI questions, which hashes replace.
         extra_days: fields that are not in the protocol.
+        event_days_of: the events, actions and losses of the deployments that have days of their own.
         hash_question: returns the hash of the text of a question.
         keeps_totals: whether the daily totals of deleted events remain.
     """
@@ -38,13 +40,19 @@ class Retention:
     event_days: int = 0
     question_days: int = 0
     extra_days: int = 0
+    event_days_of: Mapping[int, int] = field(default_factory=dict)
     hash_question: Callable[[str], str] = str
     keeps_totals: bool = True
 
     @property
     def has_limits(self) -> bool:
         """Whether there may be something to delete."""
-        return self.event_days + self.question_days + self.extra_days > 0 or not self.keeps_totals
+        return self.has_event_limits or self.question_days + self.extra_days > 0 or not self.keeps_totals
+
+    @property
+    def has_event_limits(self) -> bool:
+        """Whether there are events to delete."""
+        return self.event_days > 0 or any(self.event_days_of.values())
 
 
 class EventRetention:
@@ -78,8 +86,9 @@ class EventRetention:
         self._retention = retention
         self._archive = archive
         self._has_pending_erasures = has_pending_erasures
-        self._has_archive_failed = False  # in the present run
+        self._is_delayed = False  # The present run deletes no more events.
         self._clock_watch = ClockWatch()
+        self._next_seq = 0  # the first ingest_seq that the present run has not examined
         self._expired_count = 0  # events, by the present run, which has several steps
         self._changed_count = 0  # events whose fields were deleted
         self._must_finish = True  # A killed process may not have finished its run.
@@ -101,123 +110,170 @@ class EventRetention:
             self._schedule()
             return False
         try:
-            count = self._expire()
+            may_have_more = self._expire()
         except StoreRefused as error:
             log.warning("retention_delayed", extra={"detail": f"store: {error}. The retention is retried in an hour"})
-            count = 0
-        if not count:
+            may_have_more = False
+        if not may_have_more:
             self._schedule()
-        return count > 0
+        return may_have_more
 
-    def _expire(self) -> int:
-        """Total days, or delete a batch of events or fields, or finish the run. Return the number of days or rows."""
+    def _expire(self) -> bool:
+        """Delete a batch of events, or else of fields, or else finish the run. Return whether more may remain."""
         self._disk_space.require()
         try:
-            # The totals and the deletion need the same limit: the clock may pass midnight between them.
-            before = self._event_limit()
-            totaled_count = self._change_totals(before)
-            expired_count = 0 if totaled_count else self._expire_events(before)
-            changed_count = 0 if totaled_count or expired_count else self._expire_fields()
-            if not totaled_count and not expired_count and not changed_count and self._must_finish:
-                if self._retention.event_days:
-                    self._store.finish_expiry()
-                self._give_space_back()
+            may_have_more = self._delete_totals() or self._expire_events() or self._expire_fields()
+            if not may_have_more and self._must_finish:
+                self._finish()
         except Exception:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
-        if totaled_count or expired_count or changed_count:
-            self._publisher.is_dirty = True
-            self._publisher.checkpoint_when_due()
-            self._expired_count += expired_count
-            self._changed_count += changed_count
-            self._must_finish = True
-        elif self._must_finish:
-            self._publisher.is_dirty = True
-            self._log_run()
-            self._must_finish = False
-        return totaled_count + expired_count + changed_count
+        return may_have_more
 
-    def _event_limit(self) -> datetime | None:
-        """Return the time before which loaded events are deleted now, in UTC; None to delete no event.
-
-        With daily totals, it is a midnight, and moves an hour after midnight: what still arrives, and AI questions that
-        are still open, belong to the totals. While people are being erased, their events must neither be archived nor
-        totaled.
-        """
-        before = _days_ago(self._retention.event_days)
-        keeps_totals = self._retention.keeps_totals
-        if before is None or ((keeps_totals or self._archive is not None) and self._has_pending_erasures()):
-            return None
-        return _midnight_of(before - _TOTALS_DELAY) if keeps_totals else before
-
-    def _change_totals(self, before: datetime | None) -> int:
-        """Total the oldest days that lose events, or delete all totals if they are off. Return the number of days."""
-        if not self._retention.keeps_totals:
-            count = self._store.delete_daily_totals()
-            if count:
-                log.info("daily_totals_deleted", extra={"count": count})
-            return count
-        count = 0 if before is None else self._store.add_daily_totals(loaded_before=before)
+    def _delete_totals(self) -> bool:
+        """Delete all daily totals if they are off. Return whether there were some."""
+        count = 0 if self._retention.keeps_totals else self._store.delete_daily_totals()
         if count:
-            log.info("daily_totals_added", extra={"count": count})
-        return count
+            log.info("daily_totals_deleted", extra={"count": count})
+        self._record_change(count)
+        return count > 0
 
-    def _expire_events(self, before: datetime | None) -> int:
-        """Delete a batch of the events that were loaded before a time. Return their number.
+    def _expire_events(self) -> bool:
+        """Total the oldest days, or else delete the next events beyond their retention. Return whether more may remain.
 
-        If the archive fails, delete nothing until the next run. Fields are not archived, so their deletion continues.
+        If the archive fails, or while an erasure is pending, delete nothing until the next run: the person must be
+        neither archived nor totaled. Fields are in neither of them, so their deletion continues.
         """
-        if before is None or self._has_archive_failed:
-            return 0
+        if not self._retention.has_event_limits or self._is_delayed:
+            return False
+        keeps_events = self._archive is not None or self._retention.keeps_totals
+        if keeps_events and self._has_pending_erasures():
+            self._is_delayed = True
+            return False
+        # The totals and the deletion need the same time: the clock may pass midnight between them.
+        now = self._retention_time()
+        if self._add_totals(now):
+            return True
         if self._archive is None:
-            return self._store.expire(loaded_before=before)
+            return self._delete(self._limit(now))
         try:
-            return self._archive_and_delete(self._archive, before)
+            return self._archive_and_delete(self._archive, self._limit(now))
         except ArchiveFailed as error:
             log.error("archive_failed", extra={"detail": f"{error} No event is deleted. This is retried in an hour"})
-            self._has_archive_failed = True
-            return 0
+            self._is_delayed = True
+            return False
 
-    def _expire_fields(self) -> int:
-        """Delete the fields of a batch of events. Return the number of events."""
-        question_before = _days_ago(self._retention.question_days)
-        extra_before = _days_ago(self._retention.extra_days)
+    def _retention_time(self) -> datetime:
+        """Return the time in UTC from which the days of the retention are counted.
+
+        With daily totals, it is a midnight, and moves an hour after midnight: what still arrives, and AI questions that
+        are still open, belong to the totals. With an archive, whole days give it a few files a day instead of a few an
+        hour. With limits by deployment, a session that a limit splits may lose its deployment, so it is a midnight too.
+        """
+        now = naive_utc(datetime.now(UTC))
+        if self._retention.keeps_totals:
+            now -= _TOTALS_DELAY
+        elif self._archive is None and not self._retention.event_days_of:
+            return now
+        return now.replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def _add_totals(self, now: datetime) -> bool:
+        """Total the oldest days that lose events. Return whether there were some."""
+        loaded_before = _days_before(now, self._retention.event_days)
+        if not self._retention.keeps_totals or loaded_before is None:
+            return False
+        count = self._store.add_daily_totals(loaded_before=loaded_before)
+        if count:
+            log.info("daily_totals_added", extra={"count": count})
+        self._record_change(count)
+        return count > 0
+
+    def _limit(self, now: datetime) -> RetentionLimit:
+        """Return which events are beyond their retention."""
+        by_deployment = {
+            deployment: _days_before(now, days) for deployment, days in self._retention.event_days_of.items()
+        }
+        return self._store.retention_limit(_days_before(now, self._retention.event_days), by_deployment)
+
+    def _expire_fields(self) -> bool:
+        """Delete the fields of a batch of events. Return whether more may remain."""
+        now = naive_utc(datetime.now(UTC))
+        question_before = _days_before(now, self._retention.question_days)
+        extra_before = _days_before(now, self._retention.extra_days)
         if question_before is None and extra_before is None:
-            return 0
-        return self._store.expire_fields(
+            return False
+        changed_count = self._store.expire_fields(
             question_before=question_before,
             extra_before=extra_before,
             hash_question=self._retention.hash_question,
         )
+        self._changed_count += changed_count
+        self._record_change(changed_count)
+        return changed_count > 0
+
+    def _delete(self, limit: RetentionLimit, *, below: int | None = None) -> bool:
+        """Delete the events beyond their retention among the next ones. Return whether more may remain.
+
+        Args:
+            limit: which events are beyond their retention.
+            below: only events with an ingest_seq below this one; None for no limit.
+        """
+        expired = self._store.expire(limit, first=self._next_seq, below=below)
+        self._expired_count += expired.row_count
+        self._record_change(expired.row_count)
+        if expired.next_seq is None:
+            return False
+        self._next_seq = expired.next_seq
+        return True
+
+    def _record_change(self, count: int) -> None:
+        """Make the publisher save a change of rows or days."""
+        if count:
+            self._publisher.is_dirty = True
+            self._publisher.checkpoint_when_due()
+            self._must_finish = True
+
+    def _finish(self) -> None:
+        """Delete what was derived from deleted events, give their space back, and log what the run has deleted."""
+        # Rows that still have to be deleted need the deployments of deleted `ready` events.
+        if self._retention.has_event_limits and not self._is_delayed:
+            self._store.finish_expiry()
+        self._give_space_back()
+        self._publisher.is_dirty = True
+        self._log_run()
+        self._must_finish = self._is_delayed
 
     def _log_run(self) -> None:
         """Log what the run has deleted, and begin to count again."""
         if self._expired_count:
             detail = f"older than {self._retention.event_days} days"
+            if self._retention.event_days_of:
+                detail = "older than the retention of their deployment"
             log.info("events_expired", extra={"count": self._expired_count, "detail": detail})
         if self._changed_count:
             log.info("fields_expired", extra={"count": self._changed_count})
         self._expired_count = self._changed_count = 0
 
-    def _archive_and_delete(self, archive: Archive, loaded_before: datetime) -> int:
-        """Archive a batch of the events that were loaded before a time, then delete it. Return the number of rows.
+    def _archive_and_delete(self, archive: Archive, limit: RetentionLimit) -> bool:
+        """Archive and delete the events beyond their retention among the next ones. Return whether more may remain.
 
         Deletions follow at once, so that no segment that is loaded late is deleted without having been archived.
         """
-        # Only whole days, so that the archive gets a few files a day instead of a few an hour.
-        loaded_before = _midnight_of(loaded_before)
-        with self._store.archive_rows() as rows:
-            batch = rows.next_range(0, loaded_before=loaded_before)
+        with self._store.archive_rows(limit) as rows:
+            batch = rows.next_range(self._next_seq)
             if batch is None:
-                return 0
+                return False
+            if not rows.has_rows(batch):
+                self._next_seq = batch.below
+                return True
             added = archive.add(rows, batch)
         detail = f"{added.file_count} files in {archive.target.name}"
         log.info("events_archived", extra={"count": added.row_count, "detail": detail})
-        total_count = 0
-        while count := self._store.expire(loaded_before=loaded_before, below=batch.below):
-            total_count += count
-            self._publisher.checkpoint_when_due()
-        return total_count
+        self._next_seq = batch.first
+        while self._delete(limit, below=batch.below):
+            pass
+        self._next_seq = batch.below
+        return True
 
     def _give_space_back(self) -> None:
         """Rewrite the store's file if much of it is free. Without space for that, the next run tries again."""
@@ -228,15 +284,11 @@ class EventRetention:
 
     def _schedule(self) -> None:
         """Schedule the next run."""
-        self._has_archive_failed = False
+        self._is_delayed = False
+        self._next_seq = 0
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
 
 
-def _days_ago(days: int) -> datetime | None:
-    """Return the time before this number of days, in UTC; None for 0."""
-    return naive_utc(datetime.now(UTC)) - timedelta(days=days) if days else None
-
-
-def _midnight_of(instant: datetime) -> datetime:
-    """Return the start of the day of a time."""
-    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
+def _days_before(time: datetime, days: int) -> datetime | None:
+    """Return the time this number of days earlier; None for 0."""
+    return time - timedelta(days=days) if days else None

@@ -5,32 +5,23 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import duckdb
 
 from embedsink import __version__
 from embedsink.store.duckdb_errors import is_disk_full
-from embedsink.store.expiry import first_ingest_seq_to_keep
+from embedsink.store.expiry import RetentionLimit, select_by_retention
 from embedsink.store.insert import first_ingest_seq
 from embedsink.store.ledger import highest_segment_number
+from embedsink.store.row_range import RowRange, next_range
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
 # The maximum number of rows of a table that are archived at once. Sorting them takes memory.
 ARCHIVED_AT_ONCE = 250_000
-TABLES = ("event", "action", "loss")
 # The columns by which the rows of a file are sorted, by table.
 TIME_COLUMNS = {"event": "occurred_at", "action": "occurred_at", "loss": "received_at"}
-
-
-@dataclass(frozen=True, slots=True)
-class RowRange:
-    """The rows with `first <= ingest_seq < below`."""
-
-    first: int
-    below: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +40,33 @@ class ArchiveRows:
 
     Args:
         connection: a connection to the database, without a transaction.
+        limit: only rows that are beyond this limit of the retention; None for all.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, limit: RetentionLimit | None = None) -> None:
         self._connection = connection
+        self._limit = limit
 
     def close(self) -> None:
         """Free the memory of the selected rows."""
         with suppress(duckdb.Error):  # The next use replaces them.
             self._connection.execute("drop table if exists archive_row; drop table if exists archived_row")
 
-    def next_range(self, first: int, *, loaded_before: datetime | None = None) -> RowRange | None:
+    def next_range(self, first: int) -> RowRange | None:
         """Return the range of the next rows, at most `ARCHIVED_AT_ONCE` of each table; None if there are none.
 
         Args:
-            first: the smallest ingest_seq.
-            loaded_before: only rows that were loaded before this time, in UTC; None for all.
+            first: the smallest ingest_seq; 0, or the end of the range before.
         """
-        if loaded_before is None:
-            limit = first_ingest_seq(highest_segment_number(self._connection) + 1)
-        else:
-            limit = first_ingest_seq_to_keep(self._connection, loaded_before)
-        starts = []
-        ends = [limit]
-        for table in TABLES:
-            selected = f"select ingest_seq from {table} where ingest_seq >= $1 and ingest_seq < $2"  # noqa: S608
-            oldest = f"select max(ingest_seq), count(*) from ({selected} limit $3)"  # noqa: S608
-            query = f"select (select min(ingest_seq) from ({selected})), * from ({oldest})"  # noqa: S608
-            [(start, end, count)] = self._connection.execute(query, [first, limit, ARCHIVED_AT_ONCE]).fetchall()
-            if count:
-                starts.append(start)
-            if count == ARCHIVED_AT_ONCE:
-                ends.append(end + 1)
-        return RowRange(min(starts), min(ends)) if starts else None
+        last_number = highest_segment_number(self._connection)
+        below = first_ingest_seq(last_number + 1) if self._limit is None else self._limit.highest
+        return next_range(self._connection, first=first, below=below, row_count_max=ARCHIVED_AT_ONCE)
+
+    def has_rows(self, rows: RowRange) -> bool:
+        """Return whether rows of a range are to be archived, in the archive or not."""
+        select_by_retention(self._connection, self._limit)
+        query = "select 1 from row_beyond_retention($1::bigint, $2::bigint) limit 1"
+        return self._connection.execute(query, [rows.first, rows.below]).fetchone() is not None
 
     def select(self, rows: RowRange, *, archived: Iterable[tuple[str, Sequence[tuple[int, str | None]]]]) -> list[Part]:
         """Select the rows of a range that the archive lacks, and return their parts.
@@ -96,6 +81,7 @@ class ArchiveRows:
         for table, ids in archived:
             parameters = [table, [ingest_seq for ingest_seq, _ in ids], [row_id for _, row_id in ids]]
             self._connection.execute(insert, parameters)
+        select_by_retention(self._connection, self._limit)
         set_variables(self._connection, {"archive_from": rows.first, "archive_below": rows.below})
         self._connection.execute(sql["archive_row"])
         parts = self._connection.execute(sql["archive_part"]).fetchall()

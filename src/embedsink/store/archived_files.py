@@ -13,8 +13,9 @@ from typing import Any, Self
 import duckdb
 
 from embedsink.errors import EmbedsinkError
-from embedsink.store.archive_rows import TIME_COLUMNS, RowRange
+from embedsink.store.archive_rows import TIME_COLUMNS
 from embedsink.store.duckdb_errors import first_line
+from embedsink.store.row_range import RowRange
 
 _CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "256MB"}
 _ROWS_AT_ONCE = 20_480

@@ -28,7 +28,7 @@ from embedsink.store.duckdb_errors import (
     unavailable_if_broken,
 )
 from embedsink.store.erasure import ErasedRows, delete_person
-from embedsink.store.expiry import expire_events, finish_expiry
+from embedsink.store.expiry import Expired, RetentionLimit, expire_events, finish_expiry, retention_limit
 from embedsink.store.field_expiry import clear_extra, hash_questions
 from embedsink.store.id_runs import IdRuns
 from embedsink.store.insert import (
@@ -378,38 +378,51 @@ class Store:
         return count
 
     @contextlib.contextmanager
-    def archive_rows(self) -> Iterator[ArchiveRows]:
-        """Return the rows for an archive, with more memory in this block.
+    def archive_rows(self, limit: RetentionLimit | None = None) -> Iterator[ArchiveRows]:
+        """Return the rows for an archive, with more memory in this block; with a limit, only those beyond it.
 
         Raises:
             StoreRefused, StoreBroken: the rows can't be read, or their files can't be written.
         """
-        with self._raised_memory(), contextlib.closing(ArchiveRows(self._load_connection())) as rows:
+        with self._raised_memory(), contextlib.closing(ArchiveRows(self._load_connection(), limit)) as rows:
             yield rows
 
-    def expire(self, *, loaded_before: datetime, below: int | None = None) -> int:
-        """Delete the oldest events that were loaded before a time (UTC), in one transaction.
+    def retention_limit(
+        self, loaded_before: datetime | None, by_deployment: Mapping[int, datetime | None]
+    ) -> RetentionLimit:
+        """Return the limit for rows that were loaded before a time (UTC), which may depend on the deployment.
 
         Args:
-            loaded_before: the time.
-            below: only events with an ingest_seq below this one; None for no limit.
+            loaded_before: the time; None for no limit.
+            by_deployment: the times of the deployments that have one of their own.
 
-        Returns:
-            The number of deleted events, actions and losses; 0 if nothing remains to delete.
+        Raises:
+            StoreRefused, StoreBroken: the ledger can't be read.
+        """
+        with duckdb_errors_translated():
+            return retention_limit(self._load_connection(), loaded_before, by_deployment)
+
+    def expire(self, limit: RetentionLimit, *, first: int = 0, below: int | None = None) -> Expired:
+        """Delete the rows beyond their retention among the next rows, in one transaction.
+
+        Args:
+            limit: which rows are beyond their retention.
+            first: the smallest ingest_seq; 0, or the `next_seq` of the step before.
+            below: only rows with an ingest_seq below this one; None for no limit.
 
         Raises:
             StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
         """
         try:
             with self._raised_memory(), transaction(self._load_connection()):
-                count, deployments = expire_events(self._load_connection(), loaded_before=loaded_before, below=below)
+                expired = expire_events(self._load_connection(), limit, first=first, below=below)
         except (StoreRefused, StoreBroken):
             self.revisions.renew()  # The commit may have succeeded.
             raise
-        if count:
-            self.revisions.record_change(deployments, number=0)  # 0: no segment was loaded
-            self._unwritten_bytes += count * _EXPIRED_ROW_BYTES
-        return count
+        if expired.row_count:
+            self.revisions.record_change(expired.deployments, number=0)  # 0: no segment was loaded
+            self._unwritten_bytes += expired.row_count * _EXPIRED_ROW_BYTES
+        return expired
 
     def add_daily_totals(self, *, loaded_before: datetime) -> int:
         """Total the oldest days that the deletion of the events loaded before a time needs, in one transaction.

@@ -23,7 +23,9 @@ def used_bytes(connection: duckdb.DuckDBPyConnection) -> int:
 def has_much_free_space(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether the store's file has so much free space that a copy is worth its time."""
     total_blocks, free_blocks, _ = _blocks(connection)
-    return free_blocks >= _FREE_BLOCKS_MIN and free_blocks >= FREE_SHARE_MIN * total_blocks
+    # Deleted events take space as long as their blocks have other events, such as those of other deployments.
+    unused_blocks = free_blocks + _deleted_share(connection) * (total_blocks - free_blocks)
+    return unused_blocks >= _FREE_BLOCKS_MIN and unused_blocks >= FREE_SHARE_MIN * total_blocks
 
 
 def write_copy(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -63,6 +65,17 @@ def delete_copy(path: Path) -> None:
 def _detach(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("use store")
     connection.execute(f"detach {_COPY}")
+
+
+def _deleted_share(connection: duckdb.DuckDBPyConnection) -> float:
+    """Return the share of the events in the store's file that are deleted."""
+    query = """
+        select estimated_size, (select count(*) from event)
+        from duckdb_tables()
+        where database_name = 'store' and table_name = 'event'
+    """
+    [(row_count, remaining_count)] = connection.execute(query).fetchall()  # `estimated_size` counts deleted rows too.
+    return 1 - remaining_count / row_count if row_count else 0.0
 
 
 def _blocks(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:

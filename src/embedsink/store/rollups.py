@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import duckdb
 
 from embedsink.store.insert import first_ingest_seq
+from embedsink.store.row_range import RowRange
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
@@ -51,14 +52,12 @@ def roll_up(connection: duckdb.DuckDBPyConnection, *, event_count_min: int, even
     return row_count
 
 
-def expire_rollups(connection: duckdb.DuckDBPyConnection, *, below: int) -> None:
-    """Delete the rollups of deleted events from `session_15min`.
-
-    A batch that also contains other events is computed again from these.
+def recompute_rollups(connection: duckdb.DuckDBPyConnection, rows: RowRange) -> None:
+    """Compute the batches of `session_15min` that may contain events of a range again, after some were deleted.
 
     Args:
         connection: a connection to the database, in a transaction.
-        below: all events with a smaller `ingest_seq` were deleted.
+        rows: the range of the deleted events.
     """
     query = "select batch_id, first_ingest_seq, last_ingest_seq from rollup_batch order by first_ingest_seq nulls first"
     batches = connection.execute(query).fetchall()
@@ -66,9 +65,10 @@ def expire_rollups(connection: duckdb.DuckDBPyConnection, *, below: int) -> None
         # An earlier version wrote them, and did not record which events they contain.
         discard_rollups(connection)
         return
+    newest_id = max((batch_id for batch_id, _, _ in batches), default=0)
     for batch_id, first, last in batches:
-        if first >= below:
-            break
+        if first >= rows.below or last < rows.first:
+            continue
         connection.execute("delete from session_15min where batch_id = $1", [batch_id])
         # The batches of late segments lie within the ranges of earlier batches, which lack the events of these.
         late_ranges = [
@@ -76,17 +76,14 @@ def expire_rollups(connection: duckdb.DuckDBPyConnection, *, below: int) -> None
             for other_id, other_first, other_last in batches
             if other_id > batch_id and first <= other_first <= last
         ]
-        for part_first, part_last in _subtract(max(first, below), last, late_ranges):
+        row_count = 0
+        for part_first, part_last in _subtract(first, last, late_ranges):
             set_variables(connection, {"batch_id": batch_id, "rollup_from": part_first, "rollup_to": part_last})
-            connection.execute(read_sql("rollups")["session_15min"])
-    connection.execute(
-        "update rollup_batch set first_ingest_seq = $1 where $1 between first_ingest_seq and last_ingest_seq", [below]
-    )
-    # The newest batch stays, because it has the watermark.
-    connection.execute(
-        "delete from rollup_batch where last_ingest_seq < $1 and batch_id < (select max(batch_id) from rollup_batch)",
-        [below],
-    )
+            [(part_count,)] = connection.execute(read_sql("rollups")["session_15min"]).fetchall()
+            row_count += part_count
+        # The newest batch stays, because it has the watermark.
+        if not row_count and batch_id != newest_id:
+            connection.execute("delete from rollup_batch where batch_id = $1", [batch_id])
 
 
 def _subtract(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
