@@ -316,8 +316,8 @@ class Settings(BaseModel):
         """
         if self.daily_totals == "on" and self.deployment_retention_days():
             raise Misconfigured(
-                f"{PREFIX}RETENTION_DAYS_BY_DEPLOYMENT: needs {PREFIX}DAILY_TOTALS=off, because the totals of a day need "
-                "the events of all deployments at the same time. Set it, or omit the days of single deployments."
+                f"{PREFIX}RETENTION_DAYS_BY_DEPLOYMENT: needs {PREFIX}DAILY_TOTALS=off, because the totals of a day "
+                "need the events of all deployments at the same time. Set it, or omit the days of single deployments."
             )
 
     def deployment_retention_days(self) -> dict[int, int]:

@@ -24,6 +24,7 @@ from embedsink.privacy.redaction import Privacy
 from embedsink.protocol.validation import parse
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.expiry import RetentionLimit
 from embedsink.store.id_runs import IdRuns
 from embedsink.store.insert import first_ingest_seq
 from embedsink.store.limits import StoreLimits
@@ -169,7 +170,7 @@ class History:
 
     def _expire(self) -> None:
         below = first_ingest_seq(self._random.randint(0, self._number // 2))
-        self.store.expire(loaded_before=datetime(2100, 1, 1), below=below)
+        self.store.expire(RetentionLimit(below, {}))
 
     def _checkpoint(self) -> None:
         self.store.checkpoint()
@@ -241,7 +242,7 @@ def test_the_ids_of_a_segment_loaded_late_are_known(loaded_store: LoadedStore) -
 
 
 def test_an_expired_id_counts_again(filled: LoadedStore) -> None:
-    filled.store.expire(loaded_before=datetime(2100, 1, 1), below=first_ingest_seq(2))
+    filled.store.expire(RetentionLimit(first_ingest_seq(2), {}))
     assert filled.bodies(view(id=IDS[0]), view(id=IDS[3])) == ledger(2, accepted=1, duplicate=1)
 
 

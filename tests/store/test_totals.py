@@ -79,8 +79,9 @@ def expire(store: Store, *, days: int) -> int:
     day_count = 0
     while count := store.add_daily_totals(loaded_before=before):
         day_count += count
-    while store.expire(loaded_before=before):
-        pass
+    limit, next_seq = store.retention_limit(before, {}), 0
+    while (expired := store.expire(limit, first=next_seq)).next_seq is not None:
+        next_seq = expired.next_seq
     store.finish_expiry()
     return day_count
 
