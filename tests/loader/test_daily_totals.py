@@ -46,17 +46,15 @@ def store(folder: DataFolder, tmp_path: Path) -> Iterator[Store]:
 
 
 class Clock:
-    """The time before which events are too old, which moves by `step` with each call."""
+    """The time before which events are too old, a day before the present. It moves by `step` with each call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, start: datetime, step: timedelta = timedelta()) -> None:
         self.now, self._step = start, step
-        monkeypatch.setattr(event_retention, "_days_ago", self.before)
+        monkeypatch.setattr(event_retention, "_now", self.present)
 
-    def before(self, days: int) -> datetime | None:
-        if not days:
-            return None
+    def present(self) -> datetime:
         self.now += self._step
-        return self.now - self._step
+        return self.now - self._step + timedelta(days=1)
 
 
 def loader_of(folder: DataFolder, store: Store, **options: Any) -> Loader:

@@ -129,16 +129,15 @@ def empty_store(store: Store) -> Iterator[Store]:
     assert offending(store) == {}
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_every_report_is_the_same_after_the_deletion(empty_store: Store, folder: Path, seed: int) -> None:
-    store, rng = empty_store, random.Random(seed)
+def test_every_report_is_the_same_after_the_deletion(empty_store: Store, folder: Path) -> None:
+    store, rng = empty_store, random.Random(1)
     days = [events_of(day, rng) for day in range(6)]
     for late in (1, 2, 3):  # An event arrives days later.
         days[late + 2].append(days[late].pop())
-    load(store, folder, days)
-    if seed % 2:
-        while store.roll_up():
-            pass
+    load(store, folder, days[:3])
+    while store.roll_up():
+        pass
+    load(store, folder, days[3:], first=3)
     one_day: dict[str, Any] = {"since": MONDAY + timedelta(days=1), "until": MONDAY + timedelta(days=2)}
     before = answers(store), answers(store, **one_day), answers(store, FILTERS[:1], interval="week")
     for limit in (3, 6):

@@ -170,7 +170,7 @@ class EventRetention:
         are still open, belong to the totals. With an archive, whole days give it a few files a day instead of a few an
         hour. With limits by deployment, a session that a limit splits may lose its deployment, so it is a midnight too.
         """
-        now = naive_utc(datetime.now(UTC))
+        now = _now()
         if self._retention.keeps_totals:
             now -= _TOTALS_DELAY
         elif self._archive is None and not self._retention.event_days_of:
@@ -197,7 +197,7 @@ class EventRetention:
 
     def _expire_fields(self) -> bool:
         """Delete the fields of a batch of events. Return whether more may remain."""
-        now = naive_utc(datetime.now(UTC))
+        now = _now()
         question_before = _days_before(now, self._retention.question_days)
         extra_before = _days_before(now, self._retention.extra_days)
         if question_before is None and extra_before is None:
@@ -287,6 +287,11 @@ class EventRetention:
         self._is_delayed = False
         self._next_seq = 0
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
+
+
+def _now() -> datetime:
+    """Return the present time in UTC."""
+    return naive_utc(datetime.now(UTC))
 
 
 def _days_before(time: datetime, days: int) -> datetime | None:
