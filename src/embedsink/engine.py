@@ -30,6 +30,7 @@ from embedsink.directory.viewer import viewer_of
 from embedsink.erasure.erasures import Erasures
 from embedsink.erasure.register import ErasureRegister
 from embedsink.erasure.request import Erasure
+from embedsink.erasure.run import ErasureRun
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
 from embedsink.ingest.pipeline import ParseResult
@@ -247,22 +248,24 @@ class Engine:
         closers.push_async_callback(self.erasures.close)
 
     def _open_erasures(self) -> Erasures:
-        return Erasures(
+        register = ErasureRegister(
+            self.folder.erasures,
+            privacy=self.privacy,
+            block_days=self.settings.erasure_block_days,
+            certificate_days=self.settings.audit_days,
+            on_erased_people=self._reject_erased,
+        )
+        run = ErasureRun(
             self.folder,
             journal=self.journal,
             loader=self.loader,
             store=self.store,
             directory=self.directory,
             privacy=self.privacy,
-            register=ErasureRegister(
-                self.folder.erasures,
-                privacy=self.privacy,
-                block_days=self.settings.erasure_block_days,
-                certificate_days=self.settings.audit_days,
-                on_erased_people=self._reject_erased,
-            ),
+            register=register,
             on_finished=self._record_erased,
         )
+        return Erasures(register, run)
 
     def _reject_erased(self, people: ErasedPeople) -> None:
         """Reject the deliveries of these people from now on."""

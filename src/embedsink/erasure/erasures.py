@@ -6,21 +6,14 @@ request ─▶ erasures/<id>.json ─▶ deliveries of the person are rejected
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from embedsink.data_folder import DataFolder
-from embedsink.directory.directory import Directory
 from embedsink.erasure.register import ErasureRegister
 from embedsink.erasure.request import Erasure
 from embedsink.erasure.run import ErasureRun, until
 from embedsink.errors import EmbedsinkError, Unavailable
-from embedsink.journal.writer import Journal
-from embedsink.loader.loader import Loader
 from embedsink.privacy.person import Person
-from embedsink.privacy.redaction import Privacy
 from embedsink.reasons import Reason
-from embedsink.store.database import Store
 
 log = logging.getLogger(__name__)
 
@@ -35,39 +28,13 @@ class Erasures:
     """The erasures of an open data folder. Its methods belong to the event loop.
 
     Args:
-        folder: the data folder.
-        journal: the journal.
-        loader: the loader.
-        store: the store.
-        directory: the directory of viewers.
-        privacy: the privacy rules at the start of the server.
         register: the requests.
-        on_finished: called with each finished erasure.
+        run: the execution of requests.
     """
 
-    def __init__(
-        self,
-        folder: DataFolder,
-        *,
-        journal: Journal,
-        loader: Loader,
-        store: Store,
-        directory: Directory,
-        privacy: Privacy,
-        register: ErasureRegister,
-        on_finished: Callable[[Erasure], Awaitable[None]],
-    ) -> None:
+    def __init__(self, register: ErasureRegister, run: ErasureRun) -> None:
         self.register = register
-        self._run = ErasureRun(
-            folder,
-            journal=journal,
-            loader=loader,
-            store=store,
-            directory=directory,
-            privacy=privacy,
-            register=register,
-            on_finished=on_finished,
-        )
+        self._run = run
         self._failure: str | None = None  # why the last attempt failed
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
