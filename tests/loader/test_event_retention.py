@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import time
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from zipfile import ZipFile
 import duckdb
 import pytest
 
+import embedsink
+from embedsink.client.notebook import Client
 from embedsink.privacy.hashing import SecretFile, hash_text
 from tests.support.envelopes import event_or_action, view
 from tests.support.kills import is_killed, kill_at
@@ -88,6 +93,18 @@ def assert_totals_are_marked(server: Any, admin: str) -> None:
         server.get(f"{overview}/sections/{section}?since=2025-01-01", key=admin).body for section in sections
     )
     assert b'"note":"Daily totals: ' in pages
+    assert_clients_mark_totals(embedsink.connect(server.url, key=admin), "--url", server.url, "--key", admin)
+
+
+def assert_clients_mark_totals(client: Client, *source: str) -> None:
+    """Check that Python and the command line say which days come from daily totals, and mark no other rows."""
+    first, last = client.report("views").attrs["daily_totals"]
+    assert last - first < timedelta(days=2)
+    assert not client.report("views", interval="hour").attrs
+    for format in ("table", "csv"):
+        command = [sys.executable, "-m", "embedsink", "report", "views", "--format", format, *source]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert result.stderr == f"Daily totals: {first} to {last}.\n"
 
 
 def contains_old(path: Path) -> bool:
@@ -112,6 +129,7 @@ def test_old_events_are_deleted_and_the_files_shrink(data: Path) -> None:
         server.stop()
         assert b'"count": 3000' in server.log.read_bytes()
     assert not contains_old(data / "store.duckdb")
+    assert_clients_mark_totals(embedsink.open(data), "--data", str(data))
 
 
 def test_a_run_after_a_restart_finishes_what_a_killed_one_began(data: Path) -> None:

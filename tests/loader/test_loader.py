@@ -189,16 +189,16 @@ def test_a_load_that_failed_after_its_commit_is_reported_and_published(
 
 
 @pytest.mark.parametrize(
-    ("closing_s_max", "last_duration_s", "is_published"),
+    ("closing_s_max", "last_disk_busy_s", "is_published"),
     [(3.0, 0.1, True), (3.0, 4.0, False), (None, 4.0, True)],
 )
 def test_a_closing_server_publishes_no_snapshot_that_would_take_too_long(
-    folder: DataFolder, closing_s_max: float | None, last_duration_s: float, is_published: bool
+    folder: DataFolder, closing_s_max: float | None, last_disk_busy_s: float, is_published: bool
 ) -> None:
     loader = Loader(folder, Store(folder.store), closing_s_max=closing_s_max)
     loader.open_store()
     loader.run_once(is_last=True)
-    loader._publisher._last_duration_s = last_duration_s
+    loader._publisher._last_disk_busy_s = last_disk_busy_s
     assert_last_snapshot(loader, folder, is_published=is_published)
 
 

@@ -11,8 +11,11 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from embedsink.cli.options import connect
 from embedsink.cli.output import print_message
 from embedsink.reports.format import Format
+from embedsink.reports.totaled_days import TOTALS_HEADER, parse_totals_header, totals_note
 
 if TYPE_CHECKING:
+    from email.message import Message
+
     from embedsink.reports.csv_writer import CsvOptions
     from embedsink.store.reader import Reader
 
@@ -85,8 +88,11 @@ class LocalBackend:
         # Write to a temporary file first, so that an error leaves no incomplete output.
         with self._open_snapshot(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
             with reader.consistent():
+                totaled_days = reader.totaled_days(view)
                 query, _next_page = page.select(reader, view)
                 write_rows(reader, query, file, format, csv=_csv_options(params))
+            if totaled_days is not None:
+                print_message(totals_note(totaled_days))
             yield from _file_chunks(file)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
@@ -142,10 +148,10 @@ class RemoteBackend:
         )
 
     def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
-        return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params)
+        return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params, on_headers=_print_totals_note)
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
-        return self._client.get_chunks("reports", f"{name}.{format}", query=params)
+        return self._client.get_chunks("reports", f"{name}.{format}", query=params, on_headers=_print_totals_note)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
         # The server refuses these parameters: a summary has all columns and rows.
@@ -160,6 +166,13 @@ def _warn_of_missing_reports(reader: "Reader") -> None:
     warning = missing_reports_warning(reader)
     if warning is not None:
         print_message(warning)
+
+
+def _print_totals_note(headers: "Message") -> None:
+    """Print which days come from daily totals, if the headers of a response name some."""
+    totaled_days = parse_totals_header(headers[TOTALS_HEADER])
+    if totaled_days is not None:
+        print_message(totals_note(totaled_days))
 
 
 def _file_chunks(file: IO[bytes]) -> Iterator[bytes]:

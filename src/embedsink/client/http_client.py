@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
 from http.client import HTTPException, IncompleteRead
 from typing import Any, NoReturn, TypeGuard, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -73,12 +74,15 @@ class HttpClient:
         self._authorization = f"Bearer {key}"
         self._opener = url_opener(self.url)
 
-    def get(self, *path: str, query: Mapping[str, Any] | None = None) -> bytes:
+    def get(
+        self, *path: str, query: Mapping[str, Any] | None = None, on_headers: Callable[[Message], None] | None = None
+    ) -> bytes:
         """Return the response body of a path below `/api/v1`.
 
         Args:
             path: the segments of the path.
             query: the query parameters. A parameter that is None is omitted, and a list repeats its parameter.
+            on_headers: called with the headers of a successful response, before the body is read.
 
         Raises:
             Refused: the request is wrong, or the key does not allow it.
@@ -87,7 +91,7 @@ class HttpClient:
             NotEmbedsink: the response has status 200, but another server or a proxy sent it.
             EmbedsinkError: the response has an error status, and no problem document (RFC 9457).
         """
-        return b"".join(self.get_chunks(*path, query=query))
+        return b"".join(self.get_chunks(*path, query=query, on_headers=on_headers))
 
     def get_object(
         self, *path: str, required_members: tuple[str, ...], query: Mapping[str, Any] | None = None
@@ -96,20 +100,26 @@ class HttpClient:
         return self._parse_object(self.get(*path, query=query), required_members)
 
     def get_rows(
-        self, *path: str, required_members: tuple[str, ...] = (), query: Mapping[str, Any] | None = None
+        self,
+        *path: str,
+        required_members: tuple[str, ...] = (),
+        query: Mapping[str, Any] | None = None,
+        on_headers: Callable[[Message], None] | None = None,
     ) -> list[dict[str, Any]]:
         """Return a JSON array of objects that have at least these members. Raises the exceptions of `get`."""
-        rows = self._parse_json(self.get(*path, query=query))
+        rows = self._parse_json(self.get(*path, query=query, on_headers=on_headers))
         if not isinstance(rows, list) or not all(_is_object_with(row, required_members) for row in rows):
             raise NotEmbedsink(self.url)
         return rows
 
-    def get_chunks(self, *path: str, query: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+    def get_chunks(
+        self, *path: str, query: Mapping[str, Any] | None = None, on_headers: Callable[[Message], None] | None = None
+    ) -> Iterator[bytes]:
         """Yield the response body in chunks, for large downloads.
 
-        Raises the exceptions of `get`, even after the first chunk.
+        Takes the arguments of `get`, and raises its exceptions, even after the first chunk.
         """
-        yield from self._send(self._request(path, query=query))
+        yield from self._send(self._request(path, query=query), on_headers)
 
     def post(self, *path: str, required_members: tuple[str, ...], body: bytes = b"") -> dict[str, Any]:
         """Post JSON and return the response, an object with at least these members.
@@ -180,12 +190,16 @@ class HttpClient:
         request.add_unredirected_header("Authorization", self._authorization)
         return request
 
-    def _send(self, request: urllib.request.Request) -> Iterator[bytes]:
+    def _send(
+        self, request: urllib.request.Request, on_headers: Callable[[Message], None] | None = None
+    ) -> Iterator[bytes]:
         """Send a request and yield the response body in chunks. Raises the exceptions of `get`."""
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
                 if response.headers.get_content_type() in _FOREIGN_MEDIA_TYPES:
                     raise NotEmbedsink(self.url)
+                if on_headers is not None:
+                    on_headers(response.headers)
                 while chunk := response.read(_CHUNK_BYTES):
                     yield chunk
                 # `read` with a size does not raise an error if the body ends too early.

@@ -15,6 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from email.message import Message
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, NoReturn, Unpack
@@ -37,6 +38,7 @@ from embedsink.reports.catalog import (
 )
 from embedsink.reports.pagination import PageRequest
 from embedsink.reports.scope import Scope, parse_scope
+from embedsink.reports.totaled_days import TOTALS_HEADER, TotaledDays, parse_totals_header
 from embedsink.settings import read_settings
 from embedsink.store.frames import frame_of_parquet
 from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
@@ -53,7 +55,8 @@ class Client(ABC):
     def report(self, name: str, **params: Unpack[ReportParams]) -> pandas.DataFrame:
         """Return the rows of a report.
 
-        All arguments but `name` are optional. Without them, the frame has all rows.
+        All arguments but `name` are optional. Without them, the frame has all rows. If some rows come from daily
+        totals, `frame.attrs["daily_totals"]` has the first and the last of their UTC days, as dates.
 
         Args:
             name: the name of a report, such as `views`. `reports()` lists all.
@@ -194,7 +197,7 @@ class LocalClient(Client):
         with self._open_snapshot(scope) as reader, reader.consistent():
             query, _next_page = page.select(reader, rows_view)
             frame, sql_types = reader.frame(query)
-            return with_dtypes(frame, sql_types)
+            return _marked(with_dtypes(frame, sql_types), reader.totaled_days(rows_view))
 
     def _list_reports(self) -> list[dict[str, Any]]:
         with self._open_snapshot(_EVERYTHING_SCOPE) as reader:
@@ -240,11 +243,14 @@ class RemoteClient(Client):
     def _read_rows(self, params: ReportParams, *path: str) -> pandas.DataFrame:
         """Return the rows of the Parquet file at a path below `/api/v1`."""
         texts, deployments = api_params(params)
+        query = {**texts, "deployment": deployments}
+        headers: list[Message] = []
         with NamedTemporaryFile(suffix=".parquet") as file:
-            file.writelines(self._http_client.get_chunks(*path, query={**texts, "deployment": deployments}))
+            file.writelines(self._http_client.get_chunks(*path, query=query, on_headers=headers.append))
             file.flush()
             frame, sql_types = frame_of_parquet(Path(file.name))
-            return with_dtypes(frame, sql_types)
+            totaled_days = parse_totals_header(headers[0][TOTALS_HEADER])
+            return _marked(with_dtypes(frame, sql_types), totaled_days)
 
     def _list_reports(self) -> list[dict[str, Any]]:
         return self._http_client.get_rows("reports", required_members=_REPORT_FIELDS)
@@ -286,6 +292,13 @@ def connect(url: str, *, key: str | None = None) -> RemoteClient:
         Misconfigured: the URL or the key is malformed.
     """
     return RemoteClient(HttpClient(url, key or os.environ.get("EMBEDSINK_KEY")))
+
+
+def _marked(frame: pandas.DataFrame, totaled_days: TotaledDays | None) -> pandas.DataFrame:
+    """Return a frame with the days of its daily totals as the attribute `daily_totals`; unchanged without totals."""
+    if totaled_days is not None:
+        frame.attrs["daily_totals"] = totaled_days
+    return frame
 
 
 def _report_name(name: str) -> str:

@@ -29,6 +29,7 @@ from embedsink.dashboards.period import Period
 from embedsink.dashboards.time_axis import TimeAxis, span_of
 from embedsink.reports.catalog import Report, reports_with_dimensions, view_of
 from embedsink.reports.scope import Scope, parse_scope
+from embedsink.reports.totaled_days import totals_note
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from embedsink.store.timezones import naive_utc
@@ -244,7 +245,7 @@ def _query_source(
 def _totals_note(reader: Reader, view: str) -> str | None:
     """Return the first and the last day of daily totals in the scope of the last query; None without totals."""
     totaled_days = reader.totaled_days(view)
-    return None if totaled_days is None else "Daily totals: {} to {}.".format(*totaled_days)
+    return None if totaled_days is None else totals_note(totaled_days)
 
 
 def _tile_variables(scope: Scope, parameters: dict[str, str], now: datetime) -> dict[str, Any]:

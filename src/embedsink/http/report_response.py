@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import partial
 from urllib.parse import urlencode
 
@@ -33,6 +32,7 @@ from embedsink.reports.format import Format
 from embedsink.reports.format_writers import write_rows
 from embedsink.reports.pagination import Cursor, PageRequest
 from embedsink.reports.scope import DIRECTORY_PARAMETERS, PARAMETERS, Scope
+from embedsink.reports.totaled_days import TOTALS_HEADER, TotaledDays, format_totals_header
 from embedsink.store.reader import Reader
 
 MEDIA_TYPES = {
@@ -47,8 +47,6 @@ PAGED_HEADERS = WEAK_ETAG | {
     "Link": 'The next page (RFC 8288, rel="next").',
     "X-Next-Cursor": "The cursor of the next page.",
 }
-# The response header of reports with daily totals.
-TOTALS_HEADER = "X-Daily-Totals"
 TOTALS_HEADERS = {
     TOTALS_HEADER: "The first and the last UTC day whose rows come from daily totals, such as `2026-08-01/2026-08-31`."
 }
@@ -97,7 +95,7 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
             await run_short_query(engine, key, partial(page.check, view=view))
         return etag.not_modified_response(NO_CACHE)
 
-    def write(reader: Reader, file: SpoolFile) -> tuple[Cursor | None, tuple[date, date] | None]:
+    def write(reader: Reader, file: SpoolFile) -> tuple[Cursor | None, TotaledDays | None]:
         # One transaction covers both, so the header and the rows have the same totals.
         totaled_days = reader.totaled_days(view)
         selection, next_cursor = page.select(reader, view)
@@ -121,9 +119,9 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
     )
 
 
-def totals_headers(totaled_days: tuple[date, date] | None) -> dict[str, str]:
+def totals_headers(totaled_days: TotaledDays | None) -> dict[str, str]:
     """Return the header with the first and the last day of daily totals; none without totals."""
-    return {} if totaled_days is None else {TOTALS_HEADER: "/".join(day.isoformat() for day in totaled_days)}
+    return {} if totaled_days is None else {TOTALS_HEADER: format_totals_header(totaled_days)}
 
 
 def file_stem(name: str, scope: Scope) -> str:

@@ -67,7 +67,7 @@ class Publisher:
         is_low_on_space: Callable[[], bool],
     ) -> None:
         self.is_dirty = False  # whether the last snapshot is older than the store
-        self._last_duration_s: float | None = None  # how long the last snapshot took; None before the first
+        self._last_disk_busy_s: float | None = None  # the disk time of the last snapshot; None before the first
         self._folder = folder
         self._store = store
         self._pending = pending
@@ -98,9 +98,12 @@ class Publisher:
         return self._copy is not None and self._copy.needs_source
 
     def expected_duration_s(self) -> float:
-        """Return how long the next snapshot should take: as long as the last one, or else by the store's size."""
-        if self._last_duration_s is not None:
-            return self._last_duration_s
+        """Return how long the disk should be busy with the next snapshot: as with the last one, or else by its size.
+
+        Waits for a CPU don't count: a small store is copied on a busy machine too.
+        """
+        if self._last_disk_busy_s is not None:
+            return self._last_disk_busy_s
         return self._folder.store.stat().st_size / _COPIED_BYTES_PER_S
 
     def seconds_to_next(self) -> float | None:
@@ -243,9 +246,9 @@ class Publisher:
         self.is_dirty = has_newer_rows
         # Count disk time only: the process of a small copy may wait a while for a CPU, which delays no other work.
         self.postpone(max(self._interval_s, disk_busy_s / DISK_SHARE_MAX))
+        self._last_disk_busy_s = disk_busy_s
         self._status.snapshot_count += 1
-        self._last_duration_s = time.monotonic() - self._started_at
-        self._status.snapshot_duration_s += self._last_duration_s
+        self._status.snapshot_duration_s += time.monotonic() - self._started_at
         self._status.snapshot_at = self._folder.snapshot.stat().st_mtime
 
     def _abandon_stalled(self) -> None:
