@@ -3,21 +3,51 @@
 --
 -- The reports group by surface, and `tenants` by tenant. So a surface together with a tenant, or a tenant together with a day,
 -- a deployment and a surface, gives the rows of one of them. Null stands for all of them.
-create or replace temp table total_session as
-select *
+create or replace temp view source_session as
+select *, began_at::date as day, null::varchar as agent_id
 from session_15min_in_scope
-semi join day_to_total on session_15min_in_scope.began_at::date = day_to_total.day;
+where day in (from day_to_total);
+
+create or replace temp view source_event as
+select occurred_at::date as day, occurred_at, type, deployment, tenant, null as agent_id, surface, format, target, viewer, row_count
+from event_in_scope
+where type = 'download'
+  and day in (from day_to_total);
+
+create or replace temp view source_ai_pair as
+select *, occurred_at::date as day
+from ai_pair
+where day in (from day_to_total);
+
+-- One row per row of a source. Of each day, only the `named_max` combinations of tenant, deployment and agent with the most rows
+-- are named. In the other rows, the three columns are null, because a sender may invent any number of tenants.
+create or replace temp macro with_names(source) as table
+with counted as (
+    select *, count(*) over (partition by day, tenant, deployment, agent_id) as source_row_count
+    from query_table(source)
+),
+ranked as (
+    select *, dense_rank() over (partition by day order by source_row_count desc, tenant, deployment, agent_id) as rank
+    from counted
+)
+select
+    * exclude (day, source_row_count, rank) replace (
+        if(rank <= getvariable('named_max')::bigint, tenant, null) as tenant,
+        if(rank <= getvariable('named_max')::bigint, deployment, null) as deployment,
+        if(rank <= getvariable('named_max')::bigint, agent_id, null) as agent_id
+    )
+from ranked;
+
+create or replace temp table total_session as
+select * exclude (agent_id)
+from with_names('source_session');
 
 create or replace temp table total_event as
-select occurred_at, type, deployment, tenant, surface, format, target, viewer, row_count
-from event_in_scope
-semi join day_to_total on event_in_scope.occurred_at::date = day_to_total.day
-where type = 'download';
+select * exclude (agent_id)
+from with_names('source_event');
 
 create or replace temp table total_ai_pair as
-select *
-from ai_pair
-semi join day_to_total on ai_pair.occurred_at::date = day_to_total.day;
+from with_names('source_ai_pair');
 
 create or replace temp view session_to_total as
 select * replace ({'surface': surface, 'tenant': if(is_by_tenant, tenant, null)} as surface)

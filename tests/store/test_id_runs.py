@@ -22,10 +22,11 @@ from embedsink.loader.loader import Loader
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.protocol.validation import parse
+from embedsink.store import id_runs
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.expiry import RetentionLimit
-from embedsink.store.id_runs import IdRuns
+from embedsink.store.id_runs import FREE_BYTES_MIN, FREE_BYTES_TO_ADD, IdRuns
 from embedsink.store.insert import first_ingest_seq
 from embedsink.store.limits import StoreLimits
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
@@ -314,6 +315,19 @@ def test_without_disk_space_loads_read_all_ids(filled: LoadedStore, monkeypatch:
     assert filled.bodies(view(id=IDS[0]), view(id=IDS[12])) == ledger(2, duplicate=2)
     assert add_runs(filled.store) == 4
     assert filled.bodies(view(id=IDS[0]), view(id=IDS[12])) == ledger(2, duplicate=2)
+
+
+def test_a_disk_that_is_low_on_space_has_no_runs(filled: LoadedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled.bodies([view(id=event_id) for event_id in IDS[12:16]])
+    for free, run_count in ((FREE_BYTES_TO_ADD - 1, 3), (FREE_BYTES_MIN, 3), (FREE_BYTES_MIN - 1, 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(id_runs, "free_bytes", lambda _, free=free: free)
+            assert not filled.store.add_id_run()
+            filled.store.delete_id_runs_if_disk_is_low()
+        assert len(filled.store._id_runs._runs) == run_count
+    assert filled.store._id_runs._file is None
+    assert filled.bodies(view(id=IDS[0])) == ledger(1, duplicate=1)
+    assert add_runs(filled.store) == 4
 
 
 def test_without_mapped_files_loads_read_all_ids(filled: LoadedStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from embedsink.journal.segment import inspect
 from embedsink.key_scope import KeyScope
+from embedsink.store import totals
 from embedsink.store.database import Store
 from embedsink.store.reader import Reader
 from embedsink.store.sql_files import read_sql
@@ -269,6 +270,33 @@ def test_totals_hold_no_viewers_sessions_and_texts(empty_store: Store, folder: P
         assert "secret" not in str(rows)
 
 
+def test_totals_name_only_the_most_frequent_tenants_deployments_and_agents_of_a_day(
+    empty_store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(totals, "NAMED_MAX", 2)
+    counts = {"a": 4, "b": 3, "c": 2, "d": 1}
+    senders = [(tenant, number) for number, (tenant, count) in enumerate(counts.items(), 1) for _ in range(count)]
+    types = [{"type": "view"}, {"type": "download", "surface": "dashboard"}, {"type": "ai-query", "agentId": "x"}]
+    events = [
+        {"surface": "dashboard", "tenant": tenant, "deployment": number, "viewer": f"u{number}", "at": at, **type}
+        for tenant, number in senders
+        for at, type in zip(("2026-11-02T10:00", "2026-11-02T11:00", "2026-11-02T12:00"), types, strict=True)
+    ]
+    load(empty_store, folder, [events])
+    expire(empty_store, days=3)
+    for report, column in (
+        ("views", "view_count"),
+        ("downloads", "download_count"),
+        ("error_rates", "view_count"),
+        ("ai_queries", "submitted_count"),
+    ):
+        assert [(row["deployment"], row[column]) for row in read(empty_store, report)] == [(1, 4), (2, 3), (None, 3)]
+        assert [row[column] for row in read(empty_store, report, tenant="c")] == []
+    assert [row["viewer_count"] for row in read(empty_store, "views")] == [1, 1, 2]
+    named = {row["tenant"]: row["view_count"] for row in read(empty_store, "tenants")}
+    assert named == {"a": 4, "b": 3, None: 3}
+
+
 def test_deleted_totals_leave_the_events_that_are_stored(empty_store: Store, folder: Path) -> None:
     load(empty_store, folder, views_on(0, 1, 2))
     expire(empty_store, days=3)
@@ -292,5 +320,26 @@ def test_totals_survive_a_salvage(tmp_path: Path) -> None:
     for _ in range(2):  # The second file has nothing new.
         rebuilt.salvage([tmp_path / "store.duckdb"], journal_numbers=[])
         assert answers(rebuilt, FILTERS[:1]) == before
+    assert offending(rebuilt) == {}
+    rebuilt.close()
+
+
+@pytest.mark.parametrize("lost_table", ["totaled_day", "daily_view"])
+def test_a_salvage_copies_all_totals_of_a_file_or_none(tmp_path: Path, lost_table: str) -> None:
+    days = [events_of(day, random.Random(3)) for day in range(5)]
+    for name in ("newest.duckdb", "older.duckdb"):
+        store = Store(tmp_path / name)
+        store.open()
+        load(store, tmp_path, days)
+        expire(store, days=4)
+        if name == "newest.duckdb":
+            before = answers(store, FILTERS[:1])
+            store._load_connection().execute(f"drop table {lost_table} cascade")  # as if it were unreadable
+        store.checkpoint()
+        store.close()
+    rebuilt = Store(tmp_path / "rebuilt.duckdb")
+    rebuilt.open()
+    rebuilt.salvage([tmp_path / "newest.duckdb", tmp_path / "older.duckdb"], journal_numbers=[])
+    assert answers(rebuilt, FILTERS[:1]) == before
     assert offending(rebuilt) == {}
     rebuilt.close()

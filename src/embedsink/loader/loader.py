@@ -256,6 +256,7 @@ class Loader:
         While the server is closing, stop after the transaction that exceeds the time limit.
         """
         self._synchronize_with_store()
+        self._store.delete_id_runs_if_disk_is_low()
         self._disk_space.require()
         for _ in self.load_pending():
             # Publish during a long load too: snapshots free the journal's space.

@@ -361,6 +361,10 @@ class Store:
         except OSError as error:
             raise StoreRefused(f"the hashes of ids can't be written: {error}") from error
 
+    def delete_id_runs_if_disk_is_low(self) -> None:
+        """Delete the hashes of ids if the disk is low on space. Loads then read all ids."""
+        self._id_runs.clear_if_disk_is_low()
+
     def purge(self, selected: PurgeFilter) -> int:
         """Delete the oldest matching rejections. Return their number: `PURGED_AT_ONCE` if there may be more.
 

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 import duckdb
 
+from embedsink.durable_files import free_bytes
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
@@ -28,7 +29,9 @@ log = logging.getLogger(__name__)
 RUN_ROWS = 524_288
 # Above each ingest_seq.
 _END = (1 << 63) - 1
-_HASH_BYTES = 8
+# A run is added only with this free disk space. Below the minimum, all runs are deleted: ingest needs the space.
+FREE_BYTES_TO_ADD = 256 * 1_048_576
+FREE_BYTES_MIN = 64 * 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,14 @@ class IdRuns:
             self._file.close()
             self._file = None
 
+    def clear_if_disk_is_low(self) -> None:
+        """Delete all runs if less than `FREE_BYTES_MIN` is free. Loads then read all ids."""
+        if self._file is not None and free_bytes(self._folder) < FREE_BYTES_MIN:
+            log.warning(
+                "id_runs_deleted", extra={"detail": "store: the disk is low on space. Loads read all ids instead"}
+            )
+            self.clear()
+
     def forget_from(self, ingest_seq: int) -> None:
         """Forget the runs with this `ingest_seq` or a later one. Call this before rows from there on are inserted."""
         self._runs = [run for run in self._runs if run.end <= ingest_seq]
@@ -82,13 +93,14 @@ class IdRuns:
             connection: a connection to the store, outside a transaction, which has loaded segments.
 
         Returns:
-            Whether a run was added. Otherwise there are too few envelopes, or nothing was loaded yet.
+            Whether a run was added. Otherwise there are too few envelopes, the disk is low on space, or nothing was
+            loaded yet.
 
         Raises:
             OSError: the file can't be written or mapped, and no runs remain.
         """
         [(window_from,)] = connection.execute("select getvariable('dedup_window_from')::bigint").fetchall()
-        if window_from is None:
+        if window_from is None or free_bytes(self._folder) < FREE_BYTES_TO_ADD:
             return False
         self._runs = [run for run in self._runs if run.end > window_from]
         start = self._runs[-1].end if self._runs else window_from

@@ -170,14 +170,31 @@ class _DamagedFile:
         for table, (owner, condition) in _DEPENDENT_TABLES.items():
             if self._may_have_missing_rows(owner):  # the rows that were just copied into the store
                 self._for_row_ranges(table, partial(self._insert, table, condition))
-        for table in _TOTAL_TABLES:
-            self._for_row_ranges(table, partial(self._insert, table, "day not in (select day from totaled_day)"))
+        self._copy_totals()
         # The damaged file may be newer than the intact database: mark the rejections that it marks as replayed.
         self._for_row_ranges("quarantine", partial(self._run, _UPDATE_REPLAYED))
         # Collect the ledger rows of missing segments. After the last file, `salvage` computes new ones from them.
         is_new = f"{_IS_LEDGER_OF_MISSING} and segment not in (select segment from salvaged_ledger)"
         self._for_row_ranges("loaded_segment", partial(self._insert, "loaded_segment", is_new, into="salvaged_ledger"))
         return row_count
+
+    def _copy_totals(self) -> None:
+        """Copy the daily totals of days that the store lacks, or none if a part of them is unreadable or missing.
+
+        A day with a part of its totals would look complete.
+        """
+        if "totaled_day" not in self._columns_by_table:
+            return
+        with (
+            contextlib.suppress(StoreDamaged, SqlFailed),
+            duckdb_errors_translated(),
+            transaction(self._connection),
+        ):
+            for table in _TOTAL_TABLES:
+                self._connection.execute(
+                    f"insert into {table} by name from damaged.{table} where day not in (select day from totaled_day) "
+                    "and day in (select day from damaged.totaled_day)"
+                )
 
     def _may_have_missing_rows(self, from_item: str) -> bool:
         """Return whether a table may have rows of missing segments. Usually it has none, and needs no copying."""

@@ -11,6 +11,8 @@ from embedsink.store.sql_files import read_sql
 
 # About as many events as one transaction totals. It totals at least one day.
 _EVENTS_AT_ONCE = 250_000
+# The maximum number of combinations of tenant, deployment and agent that the totals of a day name.
+NAMED_MAX = 100_000
 _ONE_DAY = timedelta(days=1)
 
 
@@ -39,7 +41,7 @@ def add_daily_totals(connection: duckdb.DuckDBPyConnection, *, loaded_before: da
         query = "select max(batch_id), max(watermark) from rollup_batch"
         [newest_batch] = connection.execute(query).fetchall()
         set_variables(connection, dict(zip(ROLLUP_VARIABLES, newest_batch, strict=True)))
-        set_variables(connection, {"session_gap_minutes": gap_minutes})
+        set_variables(connection, {"session_gap_minutes": gap_minutes, "named_max": NAMED_MAX})
         connection.execute(sql["source"])
         connection.execute(sql["insert"])
     return day_count
