@@ -1,6 +1,6 @@
 -- Runs only if duplicate_line has rows. One row per repeated envelope whose content differs from that of a stored envelope
--- with its id. A retry may have another time of sending, another context and another mark of internal people, so only the embed's own fields are compared. For a
--- `ready` event, these include deployment and tenant.
+-- with its id. A retry may have another sending time, another context and another `is_internal`, so only the embed's own fields
+-- are compared. For a `ready` event, these include deployment and tenant.
 
 -- The first envelope with a repeated id may be in these segments, so that it has just been inserted.
 insert into stored_id

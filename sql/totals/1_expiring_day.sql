@@ -1,4 +1,4 @@
--- Selects the UTC days of the events with an ingest_seq below `expire_below`, which are to be deleted.
+-- Selects the UTC days of the events to delete: those with an ingest_seq below `expire_below`.
 create or replace temp table expiring_day as
 select distinct occurred_at::date as day
 from event

@@ -283,7 +283,7 @@ def test_salvaged_ids_are_known(filled: LoadedStore, tmp_path: Path) -> None:
     assert filled.bodies(view(id=ID)) == ledger(1, duplicate=1)
 
 
-def test_runs_before_the_window_make_place_in_the_file(filled: LoadedStore) -> None:
+def test_runs_before_the_window_make_room_in_the_file(filled: LoadedStore) -> None:
     runs = filled.store._id_runs
     connection = filled.store._load_connection()
     size = os.fstat(runs._file_descriptor()).st_size

@@ -142,7 +142,7 @@ class EventRetention:
         """Total the oldest days, or else delete the next events beyond their retention. Return whether more may remain.
 
         If the archive fails, or while an erasure is pending, delete nothing until the next run: the person must be
-        neither archived nor totaled. Fields are in neither of them, so their deletion continues.
+        neither archived nor totaled. The deletion of fields archives and totals nothing, so it continues.
         """
         if not self._retention.has_event_limits or self._is_delayed:
             return False
@@ -166,9 +166,9 @@ class EventRetention:
     def _retention_time(self) -> datetime:
         """Return the time in UTC from which the days of the retention are counted.
 
-        With daily totals, it is a midnight, and moves an hour after midnight: what still arrives, and AI questions that
-        are still open, belong to the totals. With an archive, whole days give it a few files a day instead of a few an
-        hour. With limits by deployment, a session that a limit splits may lose its deployment, so it is a midnight too.
+        With daily totals, it is a midnight, and advances an hour after the next midnight, so that late events and AI
+        answers still count. With an archive, it is a midnight, so that a day has a few files instead of a few an hour.
+        With limits by deployment, it is a midnight, so that fewer sessions are split.
         """
         now = _now()
         if self._retention.keeps_totals:

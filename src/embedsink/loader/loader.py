@@ -57,7 +57,7 @@ class Loader:
         quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
         retention: how many days events and some of their fields are stored; None for no limit.
         archive: the archive that gets the events before they are deleted; None for none.
-        has_pending_erasures: returns whether people are being erased, whose events must not be archived.
+        has_pending_erasures: returns whether people are being erased, whose events must not be archived or totaled.
     """
 
     def __init__(

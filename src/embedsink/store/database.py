@@ -350,7 +350,7 @@ class Store:
         return row_count > 0
 
     def add_id_run(self) -> bool:
-        """Add the ids of loaded envelopes to those that loads look up quickly. Return False if there are too few.
+        """Add a run of hashes of ids, which makes loads faster (store/id_runs.py). Return False if there are too few.
 
         Raises:
             StoreRefused, StoreBroken: no ids were added.
@@ -429,10 +429,10 @@ class Store:
         return expired
 
     def add_daily_totals(self, *, loaded_before: datetime) -> int:
-        """Total the oldest days that the deletion of the events loaded before a time needs, in one transaction.
+        """Add the totals of the oldest days that must be totaled before old events can be deleted, in one transaction.
 
         Args:
-            loaded_before: the time in UTC, a midnight.
+            loaded_before: the old events were loaded before this time in UTC, a midnight.
 
         Returns:
             The number of totaled days. If it is 0, the events may be deleted.

@@ -1,4 +1,4 @@
-"""Sorted hashes of the ids of stored envelopes, which tell a load where its ids may be stored (docs/decisions/0035).
+"""Sorted hashes of the ids of stored envelopes, which limit the ids that a load reads (docs/decisions/0035).
 
 A run has the hashes of the ids in a range of `ingest_seq`. The runs cover one range after another, from the start of
 the deduplication window on. Envelopes after the last run are compared one by one, and so are those in a run with a hash
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 # The number of envelopes of a kind in a run. DuckDB reads the ids of as many in 10 ms.
 RUN_ROWS = 524_288
-# Above each ingest_seq.
+# Greater than every ingest_seq.
 _END = (1 << 63) - 1
 # A run is added only with this free disk space. Below the minimum, all runs are deleted: ingest needs the space.
 FREE_BYTES_TO_ADD = 256 * 1_048_576

@@ -9,7 +9,7 @@ from embedsink.store.reader import ROLLUP_VARIABLES, VARIABLES
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
-# About as many events as one transaction totals. It totals at least one day.
+# The approximate number of events that a transaction totals. It totals whole days, and at least one.
 _EVENTS_AT_ONCE = 250_000
 # The maximum number of combinations of tenant, deployment and agent that the totals of a day name.
 NAMED_MAX = 100_000
@@ -17,14 +17,14 @@ _ONE_DAY = timedelta(days=1)
 
 
 def add_daily_totals(connection: duckdb.DuckDBPyConnection, *, loaded_before: datetime, gap_minutes: int) -> int:
-    """Total the oldest days that the deletion of the events loaded before a time needs. Return their number.
+    """Add the totals of the oldest days that must be totaled before old events can be deleted. Return their number.
 
     If the number is 0, all these days are totaled, and the events may be deleted.
 
     Args:
         connection: a connection to the database, in a transaction. Its session variables are changed, and it gets
             temporary tables.
-        loaded_before: the time in UTC, a midnight.
+        loaded_before: the old events were loaded before this time in UTC, a midnight.
         gap_minutes: the variable `session_gap_minutes`.
     """
     sql = read_sql("totals")
