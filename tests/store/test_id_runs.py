@@ -346,6 +346,24 @@ def test_a_run_ends_before_either_kind_has_too_many_ids(loaded_store: LoadedStor
     assert [run.byte_count for run in runs._runs] == [RUN_ROWS * 8]
 
 
+def test_if_runs_fail_rollups_continue_and_the_log_names_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = make_folder(tmp_path / "data")
+    store = Store(folder.store, StoreLimits(rollup_from_count=2))
+    use_small_runs(store)
+    loader = Loader(folder, store)
+    loader.open_store()
+    with failing(monkeypatch, mmap, "mmap", errno.ENODEV):
+        for number in (1, 2, 3):
+            events = [{"type": "view", "id": 9 * number + index} for index in range(9)]
+            write_segment(folder.journal, events, number=number)
+            loader.run_once(is_last=False)
+    assert [record.message for record in caplog.records] == ["id_run_delayed"]
+    assert store._load_connection().execute("select count(*) from rollup_batch").fetchall() == [(3,)]
+    loader.close()
+
+
 def test_the_loader_adds_runs(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "data")
     store = Store(folder.store)

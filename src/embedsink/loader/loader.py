@@ -22,6 +22,7 @@ from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import QuarantinePurge
 from embedsink.loader.rebuild import rebuild
+from embedsink.loader.rollups import Rollups
 from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.loader.status import LoaderStatus, error_message
 from embedsink.loader.tasks import LoaderTasks
@@ -31,9 +32,8 @@ from embedsink.store.rewrite import delete_copy
 
 log = logging.getLogger(__name__)
 
-# The pauses after an error of loading, and after rollups for which the store has no space.
+# The pause after an error of loading.
 RETRY_AFTER_S = 2.0
-ROLLUP_RETRY_S = 60.0
 # The time limit for the last snapshot of a closing server. Without that snapshot, the next start publishes one.
 LAST_SNAPSHOT_S_MAX = 8.0
 # A snapshot that is expected to take this time is left to the next start.
@@ -87,11 +87,11 @@ class Loader:
         self._checks = SegmentChecks(folder.journal, store, pending=self._pending, damaged=self._damaged_files)
         self._disk_space = StoreDiskSpace(folder.path)
         self._last_sealed_number = 0  # the highest sealed number that the journal has reported
-        self._rollup_due_at = 0.0  # the earliest time of the next rollup, in monotonic seconds
         self._is_closing = False
         self._load_until = math.inf  # in monotonic seconds; `close` sets it to its time limit
         self._wake = threading.Event()
         self._publisher = self._create_publisher(snapshot_interval_s, is_low_on_space)
+        self._rollups = Rollups(store, self._publisher)
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
         self.retention = EventRetention(
@@ -264,9 +264,11 @@ class Loader:
             if time.monotonic() >= self._load_until:
                 return
             self._disk_space.require()
-            self._roll_up()  # One batch per load, so that rollups keep up during a long load.
+            self._rollups.add_when_due()  # One batch per load, so that rollups keep up during a long load.
         self._advance_past_damaged()
-        may_have_more = self._roll_up() or self.quarantine.purge_when_due() or self.retention.expire_when_due()
+        may_have_more = (
+            self._rollups.add_when_due() or self.quarantine.purge_when_due() or self.retention.expire_when_due()
+        )
         if may_have_more:
             self._wake.set()  # The next round does more, after it has loaded newly sealed segments.
 
@@ -287,26 +289,6 @@ class Loader:
         if new_segments:
             self._publisher.is_dirty = True
             self._on_loaded()
-
-    def _roll_up(self) -> bool:
-        """Roll up a batch of events, or else add a run of ids, if there are enough of them. Return whether it was done.
-
-        If the store has no space for them, loading continues: reports read single events, and loads read all ids.
-        """
-        if time.monotonic() < self._rollup_due_at:
-            return False
-        try:
-            has_rolled_up = self._store.roll_up()
-            has_added_ids = not has_rolled_up and self._store.add_id_run()
-        except StoreRefused as error:
-            detail = f"store: {error}. Rollups are retried in {ROLLUP_RETRY_S:g} s"
-            log.warning("rollup_delayed", extra={"detail": detail})
-            self._rollup_due_at = time.monotonic() + ROLLUP_RETRY_S
-            return False
-        if has_rolled_up:
-            self._publisher.is_dirty = True
-            self._publisher.checkpoint_when_due()
-        return has_rolled_up or has_added_ids
 
     def _advance_past_damaged(self) -> None:
         """Advance to the number of the newest segment in `damaged/`. No reader may wait for it: it is never loaded."""
