@@ -1,5 +1,6 @@
 """The order of totals and deletions in the retention run, at midnight, after errors and during erasures."""
 
+import errno
 import logging
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from embedsink.journal.segment import inspect
 from embedsink.key_scope import EVERYTHING
 from embedsink.loader.event_retention import Retention
 from embedsink.loader.loader import Loader
+from embedsink.store import database
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from tests.support.given import write_segment
@@ -137,6 +139,28 @@ def test_an_error_in_any_step_changes_no_report(
     assert views(store) == before
 
 
+def test_an_error_of_the_disk_delays_a_rewrite_for_an_hour(
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = views(store)
+    Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, "test", str(path))
+
+    monkeypatch.setattr(database, "sync_file", fail)
+    monkeypatch.setattr(Store, "has_much_free_space", lambda _: True)
+    loader = loader_of(folder, store)
+    loader._publisher.postpone(3_600)
+    loader.retention._due_at = 0.0
+    for _ in range(8):
+        loader.run_once(is_last=False)
+        assert loader.status.load_error is None
+    assert (loader.retention.seconds_to_next() or 0) > 60
+    assert not folder.rebuilt.exists()
+    assert (store.is_open, event_days(store), views(store)) == (True, [2, 3], before)
+
+
 def test_while_people_are_erased_nothing_is_totaled_or_deleted(
     folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +169,7 @@ def test_while_people_are_erased_nothing_is_totaled_or_deleted(
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending[0])
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
+    assert not loader.retention._publisher.is_dirty, "a snapshot of nothing new would be published"
     # The erasure ends between two steps.
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending.pop(0) if pending else False)
     run(loader)

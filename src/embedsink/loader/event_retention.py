@@ -99,7 +99,7 @@ class EventRetention:
         return max(0.0, self._due_at - time.monotonic()) if self._retention.has_limits else None
 
     def expire_when_due(self) -> bool:
-        """Delete a batch of what is beyond the retention if a run is due. Return whether more may remain.
+        """Delete a batch of what is beyond the retention if a run is due. Return whether another round is needed.
 
         A run is due one hour after the start, and then after each hour in which the clock did not jump. A clock that is
         wrong at the start is usually corrected soon, and must not empty the store.
@@ -111,9 +111,10 @@ class EventRetention:
             return False
         try:
             may_have_more = self._expire()
-        except StoreRefused as error:
+        except (StoreRefused, OSError) as error:
             log.warning("retention_delayed", extra={"detail": f"store: {error}. The retention is retried in an hour"})
-            may_have_more = False
+            self._schedule()
+            return not self._store.is_open  # The next round opens it again.
         if not may_have_more:
             self._schedule()
         return may_have_more
@@ -235,6 +236,8 @@ class EventRetention:
 
     def _finish(self) -> None:
         """Delete what was derived from deleted events, give their space back, and log what the run has deleted."""
+        if self._is_delayed and not (self._expired_count or self._changed_count):
+            return  # A delay may take days, so its hourly runs must not publish unchanged snapshots.
         # Rows that still have to be deleted need the deployments of deleted `ready` events.
         if self._retention.has_event_limits and not self._is_delayed:
             self._store.finish_expiry()

@@ -1,4 +1,4 @@
-"""The rollups and the runs of ids, which the loader adds between two loads. Reports and loads are slower without them."""
+"""The rollups and the runs of ids, which the loader adds between two loads. They make reports and loads faster."""
 
 import logging
 import time

@@ -532,18 +532,18 @@ class Store:
         """
         delete_copy(draft)
         self.checkpoint()
-        with self._raised_memory():
-            needed_bytes = used_bytes(self._load_connection())
-            if free_bytes(draft.parent) < needed_bytes + _REWRITE_SPARE_BYTES:
-                raise StoreRefused(f"a copy without free space needs {needed_bytes:,} bytes on the disk")
-            try:
+        try:
+            with self._raised_memory():
+                needed_bytes = used_bytes(self._load_connection())
+                if free_bytes(draft.parent) < needed_bytes + _REWRITE_SPARE_BYTES:
+                    raise StoreRefused(f"a copy without free space needs {needed_bytes:,} bytes on the disk")
                 write_copy(self._load_connection(), draft)
-            except BaseException:
-                delete_copy(draft)  # It takes the space that other work needs.
-                raise
-        self.close()
-        sync_file(draft)
-        draft.replace(self.path)
+            self.close()
+            sync_file(draft)
+            draft.replace(self.path)
+        except BaseException:
+            delete_copy(draft)  # It takes the space that other work needs.
+            raise
         sync_folder(self.path.parent)
         self.open()
 
