@@ -134,7 +134,8 @@ class Settings(BaseModel):
     retention_days_by_deployment: str = Field(
         NO_DEPLOYMENTS,
         description="How many days the events of single deployments are stored: `deployment=days`, separated by "
-        "commas, or `none`. Other deployments follow `EMBEDSINK_RETENTION_DAYS`. Needs `EMBEDSINK_DAILY_TOTALS=off`.",
+        "commas, or `none`. 0 means no limit. Each number of days is at least `EMBEDSINK_DEDUP_DAYS`. Other "
+        "deployments follow `EMBEDSINK_RETENTION_DAYS`. Needs `EMBEDSINK_DAILY_TOTALS=off`.",
         json_schema_extra={"allowed": "`none` or a list of deployment=days. Example: 12=30,13=0"},
     )
     question_retention_days: int = Field(
