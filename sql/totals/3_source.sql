@@ -1,8 +1,9 @@
 -- Stores the events of the days to total as the reports read them, and defines the sources of the totals. `since` and `until`
 -- enclose the days, and all other variables of the scope are null.
 --
--- The reports group by surface, and `tenants` by tenant. So a surface together with a tenant, or a tenant together with a day,
--- a deployment and a surface, gives the rows of one of them. Null stands for all of them.
+-- The macros of the reports group by the column surface, and that of `tenants` by the column tenant. So these columns become
+-- structs. In (surface, tenant), a null tenant stands for all tenants. In (day, tenant, deployment, surface), a null deployment or
+-- surface stands for all of them.
 create or replace temp view source_session as
 select *, began_at::date as day, null::varchar as agent_id
 from session_15min_in_scope
@@ -49,23 +50,21 @@ from with_names('source_event');
 create or replace temp table total_ai_pair as
 from with_names('source_ai_pair');
 
-create or replace temp view session_to_total as
+-- One row per row of a source for all tenants together, and one more for its tenant.
+create or replace temp macro by_tenant(source) as table
 select * replace ({'surface': surface, 'tenant': if(is_by_tenant, tenant, null)} as surface)
-from total_session
+from query_table(source)
 cross join (values (false), (true)) as grouped (is_by_tenant)
 where not is_by_tenant or tenant is not null;
+
+create or replace temp view session_to_total as
+from by_tenant('total_session');
 
 create or replace temp view event_to_total as
-select * replace ({'surface': surface, 'tenant': if(is_by_tenant, tenant, null)} as surface)
-from total_event
-cross join (values (false), (true)) as grouped (is_by_tenant)
-where not is_by_tenant or tenant is not null;
+from by_tenant('total_event');
 
 create or replace temp view ai_pair_to_total as
-select * replace ({'surface': surface, 'tenant': if(is_by_tenant, tenant, null)} as surface)
-from total_ai_pair
-cross join (values (false), (true)) as grouped (is_by_tenant)
-where not is_by_tenant or tenant is not null;
+from by_tenant('total_ai_pair');
 
 create or replace temp view tenant_to_total as
 select

@@ -38,8 +38,8 @@ def relations_in(sql: str) -> set[str]:
     """Return the tables, views and macros that the SQL of a view or macro names, and other names in the same places."""
     code = re.sub("--.*", "", sql.partition("\ncomment on ")[0])
     names = {name for pair in re.findall(r"\b(?:from|join)\s+(\w+)|(\w+)\(", code) for name in pair}
-    # A report with dimensions passes the name of its source to a macro, in quotes.
-    return names | set(re.findall(r"_of\('(\w+)'\)", code))
+    # Some views pass the name of their source to a macro, in quotes.
+    return names | set(re.findall(r"_(?:of|in_scope)\('(\w+)'\)", code))
 
 
 def replace_events(connection: duckdb.DuckDBPyConnection, rows: Iterable[Mapping[str, object]]) -> None:
