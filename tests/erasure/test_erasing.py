@@ -26,6 +26,11 @@ def delivery(viewer: str | None, session: str, *envelopes: dict[str, Any], **con
     return {"context": {"deployment": 1, "session": session, "viewer": viewer, **context}, "events": list(envelopes)}
 
 
+def journal_line(viewer: str | None, session: str, text: str, *, deployment: int = 1) -> bytes:
+    context = {"deployment": deployment, "session": session} | ({} if viewer is None else {"viewer": viewer})
+    return json.dumps({"kind": "event", "key_id": "k", "context": context, "text": text}).encode() + b"\n"
+
+
 def question(text: str) -> dict[str, Any]:
     return event_or_action("event:ai-query", {"query": text, "status": "submitted"})
 
@@ -133,11 +138,16 @@ def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
     for deployment in (1, 2):
         assert server.post(delivery(ANN, f"s{deployment}", view(), deployment=deployment), key=ingest).status == 202
     wait_for_snapshot(server, 2)
+    others_line = journal_line(None, "s2", "b", deployment=1)
+    damaged = server.data / "damaged" / "000000000001-1a2b3c4d-900.ndjson"
+    damaged.write_bytes(journal_line(ANN, "s2", "a", deployment=2) + others_line)
     limited = server.key("admin", deployments={2})
     refused = server.post({"viewer": ANN, "deployment": 1}, path=ERASURES, key=limited)
     assert (refused.status, refused.json()["reason"]) == (403, "out_of_scope")
     certificate = erase(server, limited)
     assert (certificate["deployments"], certificate["removed"]["events"]) == ([2], 1)
+    assert certificate["removed"]["damagedLines"] == 1
+    assert [path.read_bytes() for path in (server.data / "damaged").iterdir()] == [others_line]
     assert "searchedFiles" not in certificate  # The names of files are not in its scope.
     assert (certificate["searchedFileCount"] > 0, certificate["foundFileCount"]) == (True, 0)
     assert [row["session"] for row in reported(server)] == ["s1"]
@@ -251,15 +261,16 @@ def test_people_are_blocked_for_some_days_only(tmp_path: Path) -> None:
 
 
 def test_segments_in_damaged_lose_the_lines_of_the_person(server: RunningServer) -> None:
-    def line(viewer: str | None, session: str, text: str, **more: Any) -> bytes:
-        context = {"deployment": 1, "session": session} | ({} if viewer is None else {"viewer": viewer})
-        return json.dumps({"kind": "event", "key_id": "k", "context": context, "text": text, **more}).encode() + b"\n"
-
     groups = [
-        [line(ANN, "s1", "a"), line("bob", "s2", "b"), line(None, "s1", "c"), line(None, "s2", "d")],
-        [line("bob", "s3", "e"), line(ANN, "s3", "f"), line(None, "s3", "g")],
+        [
+            journal_line(ANN, "s1", "a"),
+            journal_line("bob", "s2", "b"),
+            journal_line(None, "s1", "c"),
+            journal_line(None, "s2", "d"),
+        ],
+        [journal_line("bob", "s3", "e"), journal_line(ANN, "s3", "f"), journal_line(None, "s3", "g")],
     ]
-    torn = line(ANN, "s4", "h")[:-9] + b"\n"
+    torn = journal_line(ANN, "s4", "h")[:-9] + b"\n"
     content = b"".join(b"".join(group) + trailer(b"".join(group)) for group in groups) + torn
     path = server.data / "damaged" / f"000000000001-1a2b3c4d-{len(content) + 100}.ndjson"
     path.write_bytes(content)

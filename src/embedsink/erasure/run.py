@@ -10,7 +10,7 @@ from typing import Any
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
 from embedsink.directory.directory import Directory
-from embedsink.erasure.damaged_segments import count_lines, lines_of_person, remove_lines
+from embedsink.erasure.damaged_segments import PersonLines, count_lines, remove_lines
 from embedsink.erasure.file_search import FileSearch
 from embedsink.erasure.person_rows import directory_users, has_rows, identifying_texts
 from embedsink.erasure.register import ErasureRegister
@@ -145,7 +145,7 @@ class ErasureRun:
 
     async def _delete_damaged_lines(self, erasure_id: str, person: Person) -> None:
         """Delete the lines of the person in `damaged/`. Store their number first, as a kill would lose it."""
-        lines = self._damaged, lines_of_person(person, self._privacy)
+        lines = self._damaged, PersonLines.of(person, self._privacy)
         count = await run_in_daemon_thread(partial(count_lines, *lines), name="erasures")
         if count:
             await self._register.save(self._register[erasure_id].with_removed({"damagedLines": count}, ()))
