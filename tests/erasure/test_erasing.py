@@ -2,9 +2,9 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from embedsink.journal.segment import trailer
 from tests.support.envelopes import event_or_action, view
+from tests.support.kills import kill_at
 from tests.support.servers import RunningServer, fetch, running_server, wait_until
 from tests.support.stores import make_folder
 
@@ -160,19 +161,29 @@ def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
     assert len(server.get(ERASURES, key=server.key("admin")).json()) == 2
 
 
-@pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2])
-def test_an_erasure_continues_after_a_kill(tmp_path: Path, pause_s: float) -> None:
+@pytest.mark.parametrize(
+    ("function", "imports"),
+    [
+        ("database.delete_person", "import embedsink.store.database as database"),
+        ("database.write_copy", "import embedsink.store.database as database"),
+        ("StoreErasure.request_snapshot", "from embedsink.loader.erasure import StoreErasure"),
+        ("StoreErasure.delete_files", "from embedsink.loader.erasure import StoreErasure"),
+        ("run.remove_lines", "import embedsink.erasure.run as run"),
+        ("FileSearch.run", "from embedsink.erasure.file_search import FileSearch"),
+    ],
+)
+def test_an_erasure_continues_after_a_kill(tmp_path: Path, function: str, imports: str) -> None:
     data = tmp_path / "data"
+    killed = kill_at(1, [function], imports=imports)
     # A kill may leave a new store without its views, which the next start creates.
-    with running_server(data, checks_store=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+    with running_server(data, injected=killed, checks_store=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         ingest = server.key()
         for viewer in (ANN, "bob"):
             assert server.post(delivery(viewer, f"session-{viewer}", view()), key=ingest).status == 202
         wait_for_snapshot(server, 2)
         admin = server.key("admin")
         path = server.post({"viewer": ANN}, path=ERASURES, key=admin).headers["location"]
-        time.sleep(pause_s)
-        server.kill()
+        assert server.process.wait(timeout=20) == -signal.SIGKILL
     with running_server(data, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         assert server.post(delivery(ANN, "s9", view()), key=ingest).status == 422
         wait_until(lambda: server.get(path, key=admin).json()["status"] == "finished", description="it is finished")
