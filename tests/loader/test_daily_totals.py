@@ -138,13 +138,14 @@ def test_an_error_in_any_step_changes_no_report(
 
 
 def test_while_people_are_erased_nothing_is_totaled_or_deleted(
-    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
     pending = [True, False]
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending[0])
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
+    assert [record.message for record in caplog.records] == ["retention_delayed"]
     # The erasure ends between two steps.
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending.pop(0) if pending else False)
     run(loader)
