@@ -64,8 +64,13 @@ class Erasures:
                 the user.
 
         Raises:
-            Unavailable: too many requests are pending (`overloaded`), or the request can't be written (`storage_low`).
+            Unavailable: too many requests are pending (`overloaded`), or the request can't be written (`storage_low`,
+                `storage_failed`).
         """
+        # If the caller is cancelled while the request is written, the erasure takes place.
+        return await asyncio.shield(self._add(person, key_id=key_id, deleted_user=deleted_user))
+
+    async def _add(self, person: Person, *, key_id: str | None, deleted_user: dict[str, Any] | None) -> Erasure:
         erasure = await self.register.add(person, key_id=key_id, deleted_user=deleted_user)
         self._wake.set()
         return erasure
