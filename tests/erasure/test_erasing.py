@@ -2,9 +2,9 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from embedsink.journal.segment import trailer
 from tests.support.envelopes import event_or_action, view
+from tests.support.kills import kill_at
 from tests.support.servers import RunningServer, fetch, running_server, wait_until
 from tests.support.stores import make_folder
 
@@ -24,6 +25,11 @@ ERASURES = "/api/v1/erasures"
 
 def delivery(viewer: str | None, session: str, *envelopes: dict[str, Any], **context: Any) -> dict[str, Any]:
     return {"context": {"deployment": 1, "session": session, "viewer": viewer, **context}, "events": list(envelopes)}
+
+
+def journal_line(viewer: str | None, session: str, text: str, *, deployment: int = 1) -> bytes:
+    context = {"deployment": deployment, "session": session} | ({} if viewer is None else {"viewer": viewer})
+    return json.dumps({"kind": "event", "key_id": "k", "context": context, "text": text}).encode() + b"\n"
 
 
 def question(text: str) -> dict[str, Any]:
@@ -133,11 +139,16 @@ def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
     for deployment in (1, 2):
         assert server.post(delivery(ANN, f"s{deployment}", view(), deployment=deployment), key=ingest).status == 202
     wait_for_snapshot(server, 2)
+    others_line = journal_line(None, "s2", "b", deployment=1)
+    damaged = server.data / "damaged" / "000000000001-1a2b3c4d-900.ndjson"
+    damaged.write_bytes(journal_line(ANN, "s2", "a", deployment=2) + others_line)
     limited = server.key("admin", deployments={2})
     refused = server.post({"viewer": ANN, "deployment": 1}, path=ERASURES, key=limited)
     assert (refused.status, refused.json()["reason"]) == (403, "out_of_scope")
     certificate = erase(server, limited)
     assert (certificate["deployments"], certificate["removed"]["events"]) == ([2], 1)
+    assert certificate["removed"]["damagedLines"] == 1
+    assert [path.read_bytes() for path in (server.data / "damaged").iterdir()] == [others_line]
     assert "searchedFiles" not in certificate  # The names of files are not in its scope.
     assert (certificate["searchedFileCount"] > 0, certificate["foundFileCount"]) == (True, 0)
     assert [row["session"] for row in reported(server)] == ["s1"]
@@ -150,19 +161,29 @@ def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
     assert len(server.get(ERASURES, key=server.key("admin")).json()) == 2
 
 
-@pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2])
-def test_an_erasure_continues_after_a_kill(tmp_path: Path, pause_s: float) -> None:
+@pytest.mark.parametrize(
+    ("function", "imports"),
+    [
+        ("database.delete_person", "import embedsink.store.database as database"),
+        ("database.write_copy", "import embedsink.store.database as database"),
+        ("StoreErasure.request_snapshot", "from embedsink.loader.erasure import StoreErasure"),
+        ("StoreErasure.delete_files", "from embedsink.loader.erasure import StoreErasure"),
+        ("run.remove_lines", "import embedsink.erasure.run as run"),
+        ("FileSearch.run", "from embedsink.erasure.file_search import FileSearch"),
+    ],
+)
+def test_an_erasure_continues_after_a_kill(tmp_path: Path, function: str, imports: str) -> None:
     data = tmp_path / "data"
+    killed = kill_at(1, [function], imports=imports)
     # A kill may leave a new store without its views, which the next start creates.
-    with running_server(data, checks_store=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+    with running_server(data, injected=killed, checks_store=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         ingest = server.key()
         for viewer in (ANN, "bob"):
             assert server.post(delivery(viewer, f"session-{viewer}", view()), key=ingest).status == 202
         wait_for_snapshot(server, 2)
         admin = server.key("admin")
         path = server.post({"viewer": ANN}, path=ERASURES, key=admin).headers["location"]
-        time.sleep(pause_s)
-        server.kill()
+        assert server.process.wait(timeout=20) == -signal.SIGKILL
     with running_server(data, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         assert server.post(delivery(ANN, "s9", view()), key=ingest).status == 422
         wait_until(lambda: server.get(path, key=admin).json()["status"] == "finished", description="it is finished")
@@ -251,15 +272,16 @@ def test_people_are_blocked_for_some_days_only(tmp_path: Path) -> None:
 
 
 def test_segments_in_damaged_lose_the_lines_of_the_person(server: RunningServer) -> None:
-    def line(viewer: str | None, session: str, text: str, **more: Any) -> bytes:
-        context = {"deployment": 1, "session": session} | ({} if viewer is None else {"viewer": viewer})
-        return json.dumps({"kind": "event", "key_id": "k", "context": context, "text": text, **more}).encode() + b"\n"
-
     groups = [
-        [line(ANN, "s1", "a"), line("bob", "s2", "b"), line(None, "s1", "c"), line(None, "s2", "d")],
-        [line("bob", "s3", "e"), line(ANN, "s3", "f"), line(None, "s3", "g")],
+        [
+            journal_line(ANN, "s1", "a"),
+            journal_line("bob", "s2", "b"),
+            journal_line(None, "s1", "c"),
+            journal_line(None, "s2", "d"),
+        ],
+        [journal_line("bob", "s3", "e"), journal_line(ANN, "s3", "f"), journal_line(None, "s3", "g")],
     ]
-    torn = line(ANN, "s4", "h")[:-9] + b"\n"
+    torn = journal_line(ANN, "s4", "h")[:-9] + b"\n"
     content = b"".join(b"".join(group) + trailer(b"".join(group)) for group in groups) + torn
     path = server.data / "damaged" / f"000000000001-1a2b3c4d-{len(content) + 100}.ndjson"
     path.write_bytes(content)

@@ -36,7 +36,7 @@ import os
 import embedsink.erasure.erasures as erasures
 from embedsink.loader.erasure import StoreErasure
 from embedsink.store.duckdb_errors import StoreRefused
-erasures.RETRY_AFTER_S = 0.3
+erasures.RETRY_AFTER_S = erasures.RETRY_AFTER_S_MAX = 0.3
 erase = StoreErasure.erase
 
 def erase_unless_refused(*arguments, **options):

@@ -162,7 +162,7 @@ def test_an_error_of_the_disk_delays_a_rewrite_for_an_hour(
 
 
 def test_while_people_are_erased_nothing_is_totaled_or_deleted(
-    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
     pending = [True, False]
@@ -170,6 +170,7 @@ def test_while_people_are_erased_nothing_is_totaled_or_deleted(
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
     assert not loader.retention._publisher.is_dirty, "a snapshot of nothing new would be published"
+    assert [record.message for record in caplog.records] == ["retention_delayed"]
     # The erasure ends between two steps.
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending.pop(0) if pending else False)
     run(loader)

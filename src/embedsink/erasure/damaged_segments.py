@@ -2,10 +2,10 @@
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -21,21 +21,84 @@ _TRAILER_START = b'{"group":'
 _DRAFT_SUFFIX = ".new"
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 
-SelectLines = Callable[[Sequence[bytes]], set[int]]
-"""A function that returns the indexes of the lines to remove."""
+
+@dataclass(frozen=True, slots=True)
+class PersonLines:
+    """The journal lines of a person.
+
+    Lines without a viewer belong to the person if no other viewer is in their session. Each file is judged alone: lines
+    of the session in other files and in the store don't count. If the request is limited, a line belongs to the person
+    only if it names a deployment and a tenant of the request.
+
+    Args:
+        viewers: the forms of the viewer: as sent, and hashed.
+        deployments: the deployments that the request is limited to; None for all.
+        tenants: the forms of the tenants that the request is limited to; None for all.
+        patterns: what damaged lines and lines of the directory contain if they name the viewer; empty if the request is
+            limited, because such lines name no deployment and no tenant.
+    """
+
+    viewers: frozenset[str]
+    deployments: tuple[int, ...] | None
+    tenants: tuple[str, ...] | None
+    patterns: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, person: Person, privacy: Privacy) -> Self:
+        """Return the lines of a person."""
+        viewers = frozenset(privacy.stored_forms("viewer", person.viewer))
+        patterns = () if person.is_limited else (pattern for viewer in viewers for pattern in patterns_of(viewer))
+        return cls(
+            viewers=viewers,
+            # Not sets: a rejection may have a list there, which a set can't look up.
+            deployments=None if person.deployments is None else tuple(person.deployments),
+            tenants=None if person.tenants is None else tuple(privacy.stored_tenants(sorted(person.tenants))),
+            patterns=tuple(patterns),
+        )
+
+    def select(self, lines: Sequence[bytes]) -> set[int]:
+        """Return the indexes of the person's lines in a file."""
+        records = [_record_of(line) for line in lines]
+        selected = {index for index, line in enumerate(lines) if self._names_person(line, records[index])}
+        readable = [(index, record) for index, record in enumerate(records) if record is not None]
+        sessions = {record.session for index, record in readable if index in selected}
+        shared = {record.session for index, record in readable if record.viewer is not None and index not in selected}
+        own_sessions = sessions - shared - {None}
+        return selected | {
+            index
+            for index, record in readable
+            if record.viewer is None and record.session in own_sessions and self._is_in_scope(record.context)
+        }
+
+    def _names_person(self, line: bytes, record: "_Record | None") -> bool:
+        """Return whether a line names the person. Trailers are not records."""
+        if line.startswith(_TRAILER_START):
+            return False
+        if record is None or record.is_directory:
+            return any(pattern in line for pattern in self.patterns)
+        return (record.viewer in self.viewers and self._is_in_scope(record.context)) or (
+            not self.viewers.isdisjoint(viewers_in(record.raw))
+            and self._is_in_scope({**context_in(record.raw), **record.context})
+        )
+
+    def _is_in_scope(self, context: Mapping[str, Any]) -> bool:
+        """Return whether a line with this context is in the scope of the request."""
+        return (self.deployments is None or context.get("deployment") in self.deployments) and (
+            self.tenants is None or context.get("tenant") in self.tenants
+        )
 
 
-def count_lines(folder: Path, select: SelectLines) -> int:
+def count_lines(folder: Path, person_lines: PersonLines) -> int:
     """Return the number of lines that `remove_lines` would remove.
 
     Raises:
         OSError: a file can't be read.
     """
-    return sum(len(_selected(_lines_of(path), select)) for path in _segments(folder))
+    return sum(len(person_lines.select(_lines_of(path))) for path in _segments(folder))
 
 
-def remove_lines(folder: Path, select: SelectLines) -> None:
-    """Remove lines from all segments in a folder durably.
+def remove_lines(folder: Path, person_lines: PersonLines) -> None:
+    """Remove the lines of a person from all segments in a folder durably.
 
     Raises:
         OSError: a file can't be read or written.
@@ -43,7 +106,7 @@ def remove_lines(folder: Path, select: SelectLines) -> None:
     for draft in folder.glob(f"*{_DRAFT_SUFFIX}"):
         draft.unlink()  # of a killed process
     for path in _segments(folder):
-        _remove_from(path, select)
+        _remove_from(path, person_lines)
 
 
 def _segments(folder: Path) -> list[Path]:
@@ -52,44 +115,6 @@ def _segments(folder: Path) -> list[Path]:
 
 def _lines_of(path: Path) -> list[bytes]:
     return _LINE.findall(path.read_bytes())
-
-
-def _selected(lines: Sequence[bytes], select: SelectLines) -> set[int]:
-    """Return the indexes of the lines to remove. Trailers are no records."""
-    return {index for index in select(lines) if not lines[index].startswith(_TRAILER_START)}
-
-
-def lines_of_person(person: Person, privacy: Privacy) -> SelectLines:
-    """Return a function that selects the journal lines of a person."""
-    viewers = frozenset(privacy.stored_forms("viewer", person.viewer))
-    tenants = None if person.tenants is None else frozenset(privacy.stored_tenants(sorted(person.tenants)))
-    patterns = [pattern for viewer in viewers for pattern in patterns_of(viewer)]
-
-    def is_in_scope(context: Mapping[str, Any]) -> bool:
-        return (person.deployments is None or context.get("deployment") in person.deployments) and (
-            tenants is None or context.get("tenant") in tenants
-        )
-
-    def names_person(line: bytes, record: _Record | None) -> bool:
-        if record is None or record.is_directory:
-            # It may have the viewer anywhere, and names no deployment and no tenant.
-            return not person.is_limited and any(pattern in line for pattern in patterns)
-        return (record.viewer in viewers and is_in_scope(record.context)) or (
-            not viewers.isdisjoint(viewers_in(record.raw)) and is_in_scope({**context_in(record.raw), **record.context})
-        )
-
-    def select(lines: Sequence[bytes]) -> set[int]:
-        records = [_record_of(line) for line in lines]
-        selected = {index for index, record in enumerate(records) if names_person(lines[index], record)}
-        # The other lines of the person's sessions name no viewer.
-        sessions = {record.session for index, record in enumerate(records) if record and index in selected}
-        shared = {
-            record.session for index, record in enumerate(records) if record and record.viewer and index not in selected
-        }
-        own_sessions = sessions - shared - {None}
-        return selected | {index for index, record in enumerate(records) if record and record.session in own_sessions}
-
-    return select
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +147,10 @@ def _record_of(line: bytes) -> _Record | None:
         return None
 
 
-def _remove_from(path: Path, select: SelectLines) -> None:
+def _remove_from(path: Path, person_lines: PersonLines) -> None:
     """Remove lines from a segment. Trailers of intact groups match the remaining lines."""
     lines = _lines_of(path)
-    selected = _selected(lines, select)
+    selected = person_lines.select(lines)
     if not selected:
         return
     kept: list[bytes] = []
@@ -151,7 +176,10 @@ def _remove_from(path: Path, select: SelectLines) -> None:
 
 
 def _renamed(name: str, byte_difference: int) -> str:
-    """Return the name of a segment whose size has changed. The size in the name still tells what the damage took."""
+    """Return the name of a segment whose size has changed.
+
+    The size in the name decreases by the same number of bytes, so that the loss by the damage can still be computed.
+    """
     sealed_bytes = sealed_bytes_of(name)
     if sealed_bytes is None:
         return name

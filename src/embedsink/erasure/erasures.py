@@ -19,8 +19,10 @@ log = logging.getLogger(__name__)
 
 # The maximum number of people that one rewrite of the store erases.
 PEOPLE_AT_ONCE = 20
+# The pause after the first failure, which doubles with each further one, and its maximum.
 RETRY_AFTER_S = 60.0
-# How often what is no longer needed is deleted.
+RETRY_AFTER_S_MAX = 3_600.0
+# The interval of the deletion of expired digests and certificates.
 _EXPIRY_INTERVAL_S = 3_600.0
 
 
@@ -62,8 +64,13 @@ class Erasures:
                 the user.
 
         Raises:
-            Unavailable: too many requests are pending (`overloaded`), or the request can't be written (`storage_low`).
+            Unavailable: too many requests are pending (`overloaded`), or the request can't be written (`storage_low`,
+                `storage_failed`).
         """
+        # If the caller is cancelled while the request is written, the erasure takes place.
+        return await asyncio.shield(self._add(person, key_id=key_id, deleted_user=deleted_user))
+
+    async def _add(self, person: Person, *, key_id: str | None, deleted_user: dict[str, Any] | None) -> Erasure:
         erasure = await self.register.add(person, key_id=key_id, deleted_user=deleted_user)
         self._wake.set()
         return erasure
@@ -75,7 +82,7 @@ class Erasures:
             Unavailable: the erasure can't continue now. The request remains.
         """
         await until(lambda: self.register[erasure_id].result is not None or self._failure is not None)
-        if self._failure is not None:
+        if self.register[erasure_id].result is None:
             detail = f"{self._failure}. The request is stored. The next start of the server continues with it."
             raise Unavailable(Reason.NOT_READY, detail)
         return self.register[erasure_id]
@@ -89,32 +96,41 @@ class Erasures:
         await self._run.wait_until_loaded()
 
     async def _run_until_closed(self) -> None:
-        """Run pending requests, and delete what is no longer needed. After an error, wait and try again."""
+        """Run pending requests, and delete expired digests and certificates. After an error, wait and try again."""
+        pause_s = RETRY_AFTER_S
         while True:
             self._wake.clear()
             try:
-                await self.register.expire()
-                pending = self.register.pending()[:PEOPLE_AT_ONCE]
-                if pending:
-                    await self._run.erase(pending)
-                    self._failure = None
-                    continue
-            except (EmbedsinkError, OSError) as error:
-                self._failure = str(error).removesuffix(".")
-                detail = f"{self._failure}. The erasure is retried in {RETRY_AFTER_S:g} s"
-                log.warning("erasure_delayed", extra={"detail": detail})
-                await asyncio.sleep(RETRY_AFTER_S)
+                await self._run_pending()
+            except Exception as error:  # noqa: BLE001  If this task ended, no later request would be finished.
+                self._report(error, pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_AFTER_S_MAX)
                 continue
-            except Exception as error:
-                # Continue: if this task ended, no later request would be finished.
-                self._failure = "erasures: an error in embedsink prevents them. Report it with the traceback in the log"
-                log.error("bug", exc_info=error)
-                await asyncio.sleep(RETRY_AFTER_S)
-                continue
+            pause_s = RETRY_AFTER_S
             await self._wait_for_request()
 
+    async def _run_pending(self) -> None:
+        """Delete expired digests and certificates, and run all pending requests."""
+        while True:
+            await self.register.expire()
+            pending = self.register.pending()[:PEOPLE_AT_ONCE]
+            if not pending:
+                return
+            await self._run.erase(pending)
+            self._failure = None
+
+    def _report(self, error: Exception, pause_s: float) -> None:
+        """Log why an attempt failed."""
+        if not isinstance(error, EmbedsinkError | OSError):
+            self._failure = "erasures: an error in embedsink prevents them. Report it with the traceback in the log"
+            log.error("bug", exc_info=error)
+            return
+        self._failure = str(error).removesuffix(".")
+        log.warning("erasure_delayed", extra={"detail": f"{self._failure}. The erasure is retried in {pause_s:g} s"})
+
     async def _wait_for_request(self) -> None:
-        """Wait for a request, or until what is no longer needed has to be deleted."""
+        """Wait for a request, or until the next deletion of expired digests and certificates."""
         try:
             async with asyncio.timeout(_EXPIRY_INTERVAL_S):
                 await self._wake.wait()

@@ -1,6 +1,7 @@
 """The register of erasures: all requests in `erasures/`, and the people whose deliveries are rejected."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -10,6 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
+from embedsink.data_folder import advice_on
+from embedsink.durable_files import is_disk_full
 from embedsink.erasure.person_rows import identifying_texts
 from embedsink.erasure.request import Erasure, ErasureFolder
 from embedsink.errors import Misconfigured, Unavailable
@@ -17,6 +20,8 @@ from embedsink.privacy.erased_people import ErasedPeople, ErasedPerson
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.reasons import Reason
+
+log = logging.getLogger(__name__)
 
 # The maximum number of requests that are not finished.
 PENDING_MAX = 1_000
@@ -74,7 +79,9 @@ class ErasureRegister:
         return [erasure for erasure in tuple(self._erasures.values()) if erasure.result is None]
 
     async def with_files(self, erasure: Erasure) -> Erasure:
-        """Return a request with the files that were searched. They are read: they would take much memory.
+        """Return a request with the files that were searched.
+
+        It reads them from the file, because all certificates together would take much memory.
 
         Raises:
             Unavailable: the file of the request can't be read.
@@ -86,10 +93,10 @@ class ErasureRegister:
 
     async def add(self, person: Person, *, key_id: str | None, deleted_user: dict[str, Any] | None) -> Erasure:
         """Store a request durably, and begin to reject the person's deliveries. See `Erasures.request`."""
-        if len(self.pending()) >= PENDING_MAX:
-            detail = f"erasures: {PENDING_MAX:,} are pending. Retry when some are finished."
-            raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=60)
         async with self._adding:  # Two first requests must not create two salts.
+            if len(self.pending()) >= PENDING_MAX:
+                detail = f"erasures: {PENDING_MAX:,} are pending. Retry when some are finished."
+                raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=60)
             try:
                 read_salt = partial(self._files.salt, may_create=not self._erasures)
                 salt = await run_in_daemon_thread(read_salt, name="erasures")
@@ -101,8 +108,9 @@ class ErasureRegister:
                     )
                 await self.save(erasure)
             except OSError as error:
-                detail = f"erasures: {error.strerror}. Free space on the disk, then retry."
-                raise Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=10) from error
+                reason = Reason.STORAGE_LOW if is_disk_full(error) else Reason.STORAGE_FAILED
+                detail = f"erasures: {error.strerror}. {advice_on(error)}"
+                raise Unavailable(reason, detail, retry_after_s=10) from error
         self.block_people()
         return erasure
 
@@ -136,22 +144,30 @@ class ErasureRegister:
         ids = {erasure.id for erasure in blocking}
         if ids == self._blocking:
             return
-        self._blocking = ids
         salt = self._files.salt() if blocking else b""
         self._on_erased_people(ErasedPeople(salt, tuple(one.blocked for one in blocking if one.blocked is not None)))
+        self._blocking = ids
 
     async def expire(self) -> None:
         """Delete the digests of people that are no longer blocked, and old certificates."""
         now = time.time_ns() // 1_000_000
         for erasure in list(self._erasures.values()):
-            if erasure.result is None or erasure.blocked_until > now:
-                continue
-            if self._certificate_days and erasure.result.finished_at < now - self._certificate_days * _DAY_MS:
-                await run_in_daemon_thread(partial(self._files.delete, erasure.id), name="erasures")
-                del self._erasures[erasure.id]
-            elif erasure.blocked is not None:
-                await self.save(replace(await self.with_files(erasure), blocked=None))
+            try:
+                await self._expire_one(erasure, now)
+            except (Unavailable, OSError) as error:
+                # The others must expire, and pending erasures continue. The next call tries again.
+                log.warning("erasure_not_expired", extra={"detail": str(error)})
         self.block_people()
+
+    async def _expire_one(self, erasure: Erasure, now: int) -> None:
+        """Delete the certificate of an erasure, or its digests, or nothing. `now` is in epoch milliseconds."""
+        if erasure.result is None or erasure.blocked_until > now:
+            return
+        if self._certificate_days and erasure.result.finished_at < now - self._certificate_days * _DAY_MS:
+            await run_in_daemon_thread(partial(self._files.delete, erasure.id), name="erasures")
+            del self._erasures[erasure.id]
+        elif erasure.blocked is not None:
+            await self.save(replace(await self.with_files(erasure), blocked=None))
 
     def _create(self, person: Person, salt: bytes, key_id: str | None) -> Erasure:
         """Return a new request."""

@@ -32,8 +32,8 @@ class Result:
         finished_at: when it was finished, in epoch milliseconds.
         text_count: the number of texts for which the files were searched.
         searched: the size of each searched file in bytes, by its path in the data folder.
-        found: the number of texts in each file that still has some, by its path.
-        searched_count, found_count: the numbers of these files. They stay without the files.
+        found: the number of found texts, by the path of the file.
+        searched_count, found_count: the numbers of these files. `without_files` keeps them.
     """
 
     finished_at: int

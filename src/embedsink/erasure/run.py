@@ -10,7 +10,7 @@ from typing import Any
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
 from embedsink.directory.directory import Directory
-from embedsink.erasure.damaged_segments import count_lines, lines_of_person, remove_lines
+from embedsink.erasure.damaged_segments import PersonLines, count_lines, remove_lines
 from embedsink.erasure.file_search import FileSearch
 from embedsink.erasure.person_rows import directory_users, has_rows, identifying_texts
 from embedsink.erasure.register import ErasureRegister
@@ -65,6 +65,11 @@ class ErasureRun:
         self._register = register
         self._on_finished = on_finished
         self._search = FileSearch(folder, store)
+        # The ids of pending requests whose people have no rows in the store. After an error, it is not rewritten again:
+        # that copies the whole store, and ends running reports.
+        self._without_rows: set[str] = set()
+        # The highest number of a segment that may have their rows; None if no segment and no snapshot has them.
+        self._former_number: int | None = None
 
     async def erase(self, erasures: Sequence[Erasure]) -> None:
         """Erase the people of pending requests, and finish the requests.
@@ -74,20 +79,34 @@ class ErasureRun:
             StoreRefused, StoreBroken, OSError: see `StoreErasure.erase`. The requests remain pending.
         """
         people = {erasure.id: erasure.person for erasure in erasures if erasure.person is not None}
-        await self.wait_until_loaded()
-        for erasure_id, person in people.items():
-            await self._delete_from_directory(erasure_id, person)
-        await self.wait_until_loaded()
-        last_number = await self._rewrite_store(people)
-        # Both snapshots have the rows until two more are published.
-        for _ in range(2):
-            await self._publish()
-        await self._in_loader(partial(self._loader.erasure.delete_files, up_to=last_number))
+        await self._delete_rows({key: person for key, person in people.items() if key not in self._without_rows})
+        self._without_rows = set(people)
+        await self._delete_former_files()
         for erasure_id, person in people.items():
             await self._delete_damaged_lines(erasure_id, person)
         for erasure_id, person in people.items():
             await self._check_erased(erasure_id, person)
         await self._finish(people)
+
+    async def _delete_rows(self, people: Mapping[str, Person]) -> None:
+        """Delete the users of people from the directory, and rewrite the store without the people's rows."""
+        if not people:
+            return
+        await self.wait_until_loaded()
+        for erasure_id, person in people.items():
+            await self._delete_from_directory(erasure_id, person)
+        await self.wait_until_loaded()
+        self._former_number = await self._rewrite_store(people)
+
+    async def _delete_former_files(self) -> None:
+        """Replace both snapshots, and delete the segments and damaged databases from before the last rewrite."""
+        if self._former_number is None:
+            return
+        # Both snapshots have the rows until two more are published.
+        for _ in range(2):
+            await self._publish()
+        await self._in_loader(partial(self._loader.erasure.delete_files, up_to=self._former_number))
+        self._former_number = None
 
     async def wait_until_loaded(self) -> None:
         """Wait until everything is loaded that was submitted to the journal before.
@@ -145,7 +164,7 @@ class ErasureRun:
 
     async def _delete_damaged_lines(self, erasure_id: str, person: Person) -> None:
         """Delete the lines of the person in `damaged/`. Store their number first, as a kill would lose it."""
-        lines = self._damaged, lines_of_person(person, self._privacy)
+        lines = self._damaged, PersonLines.of(person, self._privacy)
         count = await run_in_daemon_thread(partial(count_lines, *lines), name="erasures")
         if count:
             await self._register.save(self._register[erasure_id].with_removed({"damagedLines": count}, ()))
@@ -160,6 +179,7 @@ class ErasureRun:
         user_id = self._register[erasure_id].deleted_user_id
         check = partial(has_rows, self._store, person, self._privacy, deleted_user_id=user_id)
         if await run_in_daemon_thread(check, name="erasures"):
+            self._without_rows.clear()
             raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
 
     async def _finish(self, people: Mapping[str, Person]) -> None:
@@ -170,7 +190,7 @@ class ErasureRun:
             OSError: the search has failed, or a certificate can't be written.
         """
         texts = {erasure_id: self._texts_of(erasure_id, person) for erasure_id, person in people.items()}
-        files = await self._search.run(list(dict.fromkeys(text for ones in texts.values() for text in ones)))
+        files = await self._search.run(list(dict.fromkeys(text for own_texts in texts.values() for text in own_texts)))
         for erasure_id, own_texts in texts.items():
             finished = self._register[erasure_id].finished(_result_of(files, own_texts))
             await self._register.save(finished)

@@ -23,6 +23,8 @@ _CHUNK_BYTES = 4 * 1_048_576
 _WHOLE_BYTES_MIN = 8
 # The folder of the requests, which name the people until they are finished.
 EXCLUDED = "erasures"
+# The folder of lost blocks in the root of a file system. Only root can read it.
+_OF_FILE_SYSTEM = "lost+found"
 
 
 def patterns_of(text: str) -> list[bytes]:
@@ -57,7 +59,11 @@ class SearchedFile(NamedTuple):
 
 
 def search(folder: Path, texts: Sequence[str]) -> list[SearchedFile]:
-    """Search all files in a folder for texts. Links are not followed, and files that vanish meanwhile are left out."""
+    """Search all files in a folder for texts. Links are not followed, and files that vanish meanwhile are left out.
+
+    Raises:
+        OSError: a file or a folder can't be read.
+    """
     patterns = [(patterns_of(text), quoted_patterns_of(text)) for text in texts]
     searched = []
     for path in _files(folder):
@@ -70,10 +76,9 @@ def search(folder: Path, texts: Sequence[str]) -> list[SearchedFile]:
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the regular files in a folder and below, in the order of their paths."""
-    for parent, folder_names, file_names in os.walk(folder):
-        if Path(parent) == folder:
-            folder_names[:] = [name for name in folder_names if name != EXCLUDED]
-        folder_names.sort()
+    for parent, folder_names, file_names in os.walk(folder, onerror=_raise):
+        excluded = {EXCLUDED} if Path(parent) == folder else set()
+        folder_names[:] = sorted({*folder_names} - excluded - {_OF_FILE_SYSTEM})
         for name in sorted(file_names):
             path = Path(parent, name)
             try:
@@ -82,6 +87,12 @@ def _files(folder: Path) -> Iterator[Path]:
                 continue
             if is_regular:
                 yield path
+
+
+def _raise(error: OSError) -> None:
+    """Raise the error of a folder that can't be read, unless the folder has vanished."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _search_file(

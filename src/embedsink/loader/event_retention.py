@@ -149,6 +149,8 @@ class EventRetention:
             return False
         keeps_events = self._archive is not None or self._retention.keeps_totals
         if keeps_events and self._has_pending_erasures():
+            detail = "a person is being erased, so no event is deleted. This is retried in an hour"
+            log.warning("retention_delayed", extra={"detail": f"erasures: {detail}"})
             self._is_delayed = True
             return False
         # The totals and the deletion need the same time: the clock may pass midnight between them.

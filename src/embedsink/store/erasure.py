@@ -51,5 +51,7 @@ def delete_person(connection: duckdb.DuckDBPyConnection, variables: Mapping[str,
     connection.execute(erasure["relate"])
     [(event_count, action_count, rejection_count, loss_count, texts)] = connection.execute(_SELECTED).fetchall()
     connection.execute(erasure["delete"])
-    fill_session_ready(connection)  # The `ready` events of shared sessions may name other deployments.
+    # For each person: in shared sessions, the remaining `ready` events may name other deployments, which decide what
+    # belongs to the next person.
+    fill_session_ready(connection)
     return ErasedRows(event_count, action_count, rejection_count, loss_count, tuple(texts or ()))
