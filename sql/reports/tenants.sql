@@ -1,7 +1,7 @@
 -- One row per tenant with any event in scope; all events without a known tenant share one row. A drilldown, a download or an
 -- AI answer is a value event. In a session with several tenants, only the events of the row's tenant count. Days are in the
 -- reader's time zone. The rollups give exact results: no day begins inside a 15-minute interval, and every omitted gap is at
--- least 15 minutes long.
+-- least 15 minutes long. tenant_value_time is materialized, so that tenant_activity does not take memory at the same time.
 -- Traits: clock, windows.
 create or replace macro tenants_of(source) as table
 with tenant_activity as (
@@ -46,7 +46,7 @@ session_value_time as (
             - (epoch_us(last_at) - epoch_us(first_value_at)) as time_to_value_us
     from session_active_time
 ),
-tenant_value_time as (
+tenant_value_time as materialized (
     select tenant, quantile_cont(time_to_value_us / 1e6, 0.5) as seconds_to_first_value_p50
     from (
         select tenant, min(time_to_value_us) as time_to_value_us

@@ -4,50 +4,57 @@
 -- The macros of the reports group by the column surface, and that of `tenants` by the column tenant. So these columns become
 -- structs. In (surface, tenant), a null tenant stands for all tenants. In (day, tenant, deployment, surface), a null deployment or
 -- surface stands for all of them.
-create or replace temp view source_session as
+create or replace temp table source_session as
 select *, began_at::date as day, null::varchar as agent_id
 from session_15min_in_scope
 where day in (from day_to_total);
 
-create or replace temp view source_event as
-select occurred_at::date as day, occurred_at, type, deployment, tenant, null as agent_id, surface, format, target, viewer, row_count
+create or replace temp table source_event as
+select occurred_at::date as day, occurred_at, type, deployment, tenant, null::varchar as agent_id, surface, format, target, viewer, row_count
 from event_in_scope
 where type = 'download'
   and day in (from day_to_total);
 
-create or replace temp view source_ai_pair as
+create or replace temp table source_ai_pair as
 select *, occurred_at::date as day
 from ai_pair
 where day in (from day_to_total);
 
--- One row per row of a source. Of each day, only the `named_max` combinations of tenant, deployment and agent with the most rows
--- are named. In the other rows, the three columns are null, because a sender may invent any number of tenants.
+-- One row per row of a source. Senders may invent any number of tenants and of days. So of each day, only the `named_max`
+-- combinations of tenant, deployment and agent with the most rows are named, and none of a day more than a year before the last
+-- one. In the other rows, the three columns are null.
 create or replace temp macro with_names(source) as table
-with counted as (
-    select *, count(*) over (partition by day, tenant, deployment, agent_id) as source_row_count
+with named as (
+    select day, tenant, deployment, agent_id
     from query_table(source)
-),
-ranked as (
-    select *, dense_rank() over (partition by day order by source_row_count desc, tenant, deployment, agent_id) as rank
-    from counted
+    where coalesce(tenant, deployment::varchar, agent_id) is not null
+      and day > getvariable('last_day')::date - 366
+    group by day, tenant, deployment, agent_id
+    qualify row_number() over (partition by day order by count(*) desc, tenant, deployment, agent_id)
+        <= getvariable('named_max')::bigint
 )
 select
-    * exclude (day, source_row_count, rank) replace (
-        if(rank <= getvariable('named_max')::bigint, tenant, null) as tenant,
-        if(rank <= getvariable('named_max')::bigint, deployment, null) as deployment,
-        if(rank <= getvariable('named_max')::bigint, agent_id, null) as agent_id
+    source_row.* exclude (day) replace (
+        if(named.day is null, null, source_row.tenant) as tenant,
+        if(named.day is null, null, source_row.deployment) as deployment,
+        if(named.day is null, null, source_row.agent_id) as agent_id
     )
-from ranked;
+from query_table(source) as source_row
+left join named
+    on source_row.day = named.day
+    and source_row.tenant is not distinct from named.tenant
+    and source_row.deployment is not distinct from named.deployment
+    and source_row.agent_id is not distinct from named.agent_id;
 
-create or replace temp table total_session as
+create or replace temp view total_session as
 select * exclude (agent_id)
 from with_names('source_session');
 
-create or replace temp table total_event as
+create or replace temp view total_event as
 select * exclude (agent_id)
 from with_names('source_event');
 
-create or replace temp table total_ai_pair as
+create or replace temp view total_ai_pair as
 from with_names('source_ai_pair');
 
 -- One row per row of a source for all tenants together, and one more for its tenant.

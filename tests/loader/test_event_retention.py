@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from datetime import timedelta
+from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def assert_totals_are_marked(server: Any, admin: str) -> None:
 def assert_clients_mark_totals(client: Client, *source: str) -> None:
     """Check that Python and the command line say which days come from daily totals, and mark no other rows."""
     first, last = client.report("views").attrs["daily_totals"]
-    assert last - first < timedelta(days=2)
+    assert date.fromisoformat(last) - date.fromisoformat(first) < timedelta(days=2)
     assert not client.report("views", interval="hour").attrs
     for format in ("table", "csv"):
         command = [sys.executable, "-m", "embedsink", "report", "views", "--format", format, *source]

@@ -56,7 +56,7 @@ class Client(ABC):
         """Return the rows of a report.
 
         All arguments but `name` are optional. Without them, the frame has all rows. If some rows come from daily
-        totals, `frame.attrs["daily_totals"]` has the first and the last of their UTC days, as dates.
+        totals, `frame.attrs["daily_totals"]` has the first and the last of their UTC days, such as `2026-08-01`.
 
         Args:
             name: the name of a report, such as `views`. `reports()` lists all.
@@ -197,7 +197,7 @@ class LocalClient(Client):
         with self._open_snapshot(scope) as reader, reader.consistent():
             query, _next_page = page.select(reader, rows_view)
             frame, sql_types = reader.frame(query)
-            return _marked(with_dtypes(frame, sql_types), reader.totaled_days(rows_view))
+            return _with_daily_totals(with_dtypes(frame, sql_types), reader.totaled_days(rows_view))
 
     def _list_reports(self) -> list[dict[str, Any]]:
         with self._open_snapshot(_EVERYTHING_SCOPE) as reader:
@@ -250,7 +250,7 @@ class RemoteClient(Client):
             file.flush()
             frame, sql_types = frame_of_parquet(Path(file.name))
             totaled_days = parse_totals_header(headers[0][TOTALS_HEADER])
-            return _marked(with_dtypes(frame, sql_types), totaled_days)
+            return _with_daily_totals(with_dtypes(frame, sql_types), totaled_days)
 
     def _list_reports(self) -> list[dict[str, Any]]:
         return self._http_client.get_rows("reports", required_members=_REPORT_FIELDS)
@@ -294,10 +294,11 @@ def connect(url: str, *, key: str | None = None) -> RemoteClient:
     return RemoteClient(HttpClient(url, key or os.environ.get("EMBEDSINK_KEY")))
 
 
-def _marked(frame: pandas.DataFrame, totaled_days: TotaledDays | None) -> pandas.DataFrame:
+def _with_daily_totals(frame: pandas.DataFrame, totaled_days: TotaledDays | None) -> pandas.DataFrame:
     """Return a frame with the days of its daily totals as the attribute `daily_totals`; unchanged without totals."""
     if totaled_days is not None:
-        frame.attrs["daily_totals"] = totaled_days
+        # `to_parquet` saves attributes as JSON, which has no dates.
+        frame.attrs["daily_totals"] = [day.isoformat() for day in totaled_days]
     return frame
 
 

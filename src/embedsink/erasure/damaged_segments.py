@@ -26,16 +26,16 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 class PersonLines:
     """The journal lines of a person.
 
-    Lines without a viewer belong to the person if no other viewer is in their session. Each file is judged alone: lines
-    of the session in other files and in the store don't count. If the request is limited, a line belongs to the person
-    only if it names a deployment and a tenant of the request.
+    Lines without a viewer belong to the person if all lines of their session that name a viewer do. Each file is judged
+    alone: lines of the session in other files and in the store don't count. If the request is limited, a line belongs
+    to the person only if it names a deployment and a tenant of the request.
 
     Args:
         viewers: the forms of the viewer: as sent, and hashed.
         deployments: the deployments that the request is limited to; None for all.
         tenants: the forms of the tenants that the request is limited to; None for all.
-        patterns: what damaged lines and lines of the directory contain if they name the viewer; empty if the request is
-            limited, because such lines name no deployment and no tenant.
+        patterns: the byte strings that name the viewer in damaged lines and in lines of the directory; empty if the
+            request is limited, because such lines name no deployment and no tenant.
     """
 
     viewers: frozenset[str]

@@ -104,11 +104,11 @@ class Erasures:
                 await self._run_pending()
             except Exception as error:  # noqa: BLE001  If this task ended, no later request would be finished.
                 self._report(error, pause_s)
-                await asyncio.sleep(pause_s)
+                await self._wait_for_request(pause_s)
                 pause_s = min(2 * pause_s, RETRY_AFTER_S_MAX)
                 continue
             pause_s = RETRY_AFTER_S
-            await self._wait_for_request()
+            await self._wait_for_request(_EXPIRY_INTERVAL_S)
 
     async def _run_pending(self) -> None:
         """Delete expired digests and certificates, and run all pending requests."""
@@ -129,10 +129,10 @@ class Erasures:
         self._failure = str(error).removesuffix(".")
         log.warning("erasure_delayed", extra={"detail": f"{self._failure}. The erasure is retried in {pause_s:g} s"})
 
-    async def _wait_for_request(self) -> None:
-        """Wait for a request, or until the next deletion of expired digests and certificates."""
+    async def _wait_for_request(self, seconds_max: float) -> None:
+        """Wait for a request, but no longer than this number of seconds."""
         try:
-            async with asyncio.timeout(_EXPIRY_INTERVAL_S):
+            async with asyncio.timeout(seconds_max):
                 await self._wake.wait()
         except TimeoutError:
             return

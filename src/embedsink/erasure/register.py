@@ -95,7 +95,7 @@ class ErasureRegister:
         """Store a request durably, and begin to reject the person's deliveries. See `Erasures.request`."""
         async with self._adding:  # Two first requests must not create two salts.
             if len(self.pending()) >= PENDING_MAX:
-                detail = f"erasures: {PENDING_MAX:,} are pending. Retry when some are finished."
+                detail = f"erasures: {PENDING_MAX:,} requests are pending. Retry when some of them are finished."
                 raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=60)
             try:
                 read_salt = partial(self._files.salt, may_create=not self._erasures)

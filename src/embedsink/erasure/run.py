@@ -65,8 +65,8 @@ class ErasureRun:
         self._register = register
         self._on_finished = on_finished
         self._search = FileSearch(folder, store)
-        # The ids of pending requests whose people have no rows in the store. After an error, it is not rewritten again:
-        # that copies the whole store, and ends running reports.
+        # The ids of pending requests whose people have no rows in the store. After an error, the next attempt does not
+        # rewrite the store again, because a rewrite ends running reports.
         self._without_rows: set[str] = set()
         # The highest number of a segment that may have their rows; None if no segment and no snapshot has them.
         self._former_number: int | None = None

@@ -23,8 +23,8 @@ _CHUNK_BYTES = 4 * 1_048_576
 _WHOLE_BYTES_MIN = 8
 # The folder of the requests, which name the people until they are finished.
 EXCLUDED = "erasures"
-# The folder of lost blocks in the root of a file system. Only root can read it.
-_OF_FILE_SYSTEM = "lost+found"
+# The folder of lost blocks of a file system, which may be mounted anywhere. Only root can read it.
+_LOST_AND_FOUND = "lost+found"
 
 
 def patterns_of(text: str) -> list[bytes]:
@@ -78,7 +78,7 @@ def _files(folder: Path) -> Iterator[Path]:
     """Yield the regular files in a folder and below, in the order of their paths."""
     for parent, folder_names, file_names in os.walk(folder, onerror=_raise):
         excluded = {EXCLUDED} if Path(parent) == folder else set()
-        folder_names[:] = sorted({*folder_names} - excluded - {_OF_FILE_SYSTEM})
+        folder_names[:] = sorted({*folder_names} - excluded - {_LOST_AND_FOUND})
         for name in sorted(file_names):
             path = Path(parent, name)
             try:

@@ -38,6 +38,8 @@ RETRY_AFTER_S = 2.0
 LAST_SNAPSHOT_S_MAX = 8.0
 # A snapshot that is expected to take this time is left to the next start.
 _SLOW_SNAPSHOT_S = 4.0
+# How often an idle loader checks whether the disk has space for the hashes of ids.
+_DISK_CHECK_S = 10.0
 # A thread that takes longer to end is blocked by its disk. The server then exits without it.
 _THREAD_END_S_MAX = 4.0
 _DIGITS = re.compile(r"\d+")
@@ -255,8 +257,8 @@ class Loader:
 
         While the server is closing, stop after the transaction that exceeds the time limit.
         """
-        self._synchronize_with_store()
         self._store.delete_id_runs_if_disk_is_low()
+        self._synchronize_with_store()
         self._disk_space.require()
         for _ in self.load_pending():
             # Publish during a long load too: snapshots free the journal's space.
@@ -425,6 +427,8 @@ class Loader:
         if snapshot_due_s is not None:
             return snapshot_due_s  # Deletions are hourly, so they can wait for the round of the next snapshot.
         due_s = [self.quarantine.seconds_to_next(), self.retention.seconds_to_next()]
+        if self._store.has_id_runs:
+            due_s.append(_DISK_CHECK_S)
         return min((seconds for seconds in due_s if seconds is not None), default=None)
 
     def _seconds_to_end(self) -> float:

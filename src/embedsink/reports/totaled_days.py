@@ -11,7 +11,8 @@ TotaledDays = tuple[date, date]
 
 def totals_note(days: TotaledDays) -> str:
     """Return the sentence for readers, such as `Daily totals: 2026-08-01 to 2026-08-31.`"""
-    return "Daily totals: {} to {}.".format(*days)
+    first, last = days
+    return f"Daily totals: {first} to {last}."
 
 
 def format_totals_header(days: TotaledDays) -> str:

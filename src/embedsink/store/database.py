@@ -361,6 +361,11 @@ class Store:
         except OSError as error:
             raise StoreRefused(f"the hashes of ids can't be written: {error}") from error
 
+    @property
+    def has_id_runs(self) -> bool:
+        """Whether hashes of ids take disk space."""
+        return self._id_runs.exist
+
     def delete_id_runs_if_disk_is_low(self) -> None:
         """Delete the hashes of ids if the disk is low on space. Loads then read all ids."""
         self._id_runs.clear_if_disk_is_low()

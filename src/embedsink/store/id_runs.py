@@ -74,6 +74,11 @@ class IdRuns:
             self._file.close()
             self._file = None
 
+    @property
+    def exist(self) -> bool:
+        """Whether there is a file of runs."""
+        return self._file is not None
+
     def clear_if_disk_is_low(self) -> None:
         """Delete all runs if less than `FREE_BYTES_MIN` is free. Loads then read all ids."""
         if self._file is not None and free_bytes(self._folder) < FREE_BYTES_MIN:

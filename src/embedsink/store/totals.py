@@ -12,7 +12,7 @@ from embedsink.store.sql_files import read_sql
 # The approximate number of events that a transaction totals. It totals whole days, and at least one.
 _EVENTS_AT_ONCE = 250_000
 # The maximum number of combinations of tenant, deployment and agent that the totals of a day name.
-NAMED_MAX = 100_000
+NAMED_MAX = 10_000
 _ONE_DAY = timedelta(days=1)
 
 
