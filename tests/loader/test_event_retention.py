@@ -30,7 +30,6 @@ import embedsink.store.expiry as expiry
 import embedsink.store.rewrite as rewrite
 retention.RETENTION_INTERVAL_S = 0.3
 expiry.EXPIRED_AT_ONCE = 300
-rewrite._FREE_BLOCKS_MIN = 1
 rewrite.FREE_SHARE_MIN = 0.01
 """
 OLD, NEW = "old-person", "new-person"

@@ -123,3 +123,14 @@ def test_a_full_disk_ends_a_rewrite_and_keeps_its_space(tmp_path: Path) -> None:
         store.open()
         assert content(store) == before
         store.close()
+
+
+def test_a_small_store_is_worth_a_copy_when_its_events_are_deleted(store: Store, tmp_path: Path) -> None:
+    store.rewrite(tmp_path / "rebuilt.duckdb")
+    store._load_connection().execute("delete from event")
+    store.checkpoint()
+    title = b"1999" * 60
+    assert title in store.path.read_bytes()
+    assert store.has_much_free_space()
+    store.rewrite(tmp_path / "rebuilt.duckdb")
+    assert title not in store.path.read_bytes()

@@ -10,7 +10,6 @@ from embedsink.store.sql_files import read_sql
 
 # A copy is worth its time if at least this share of the blocks is free.
 FREE_SHARE_MIN = 0.2
-_FREE_BLOCKS_MIN = 64
 _COPY = "rewritten"
 
 
@@ -25,7 +24,7 @@ def has_much_free_space(connection: duckdb.DuckDBPyConnection) -> bool:
     total_blocks, free_blocks, _ = _blocks(connection)
     # Deleted events take space as long as their blocks have other events, such as those of other deployments.
     unused_blocks = free_blocks + _deleted_share(connection) * (total_blocks - free_blocks)
-    return unused_blocks >= _FREE_BLOCKS_MIN and unused_blocks >= FREE_SHARE_MIN * total_blocks
+    return unused_blocks >= FREE_SHARE_MIN * total_blocks
 
 
 def write_copy(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
