@@ -32,6 +32,12 @@ retention.RETENTION_INTERVAL_S = 0.3
 expiry.EXPIRED_AT_ONCE = 300
 rewrite.FREE_SHARE_MIN = 0.01
 """
+RETENTION_STEPS = (
+    "database.add_daily_totals",
+    "database.expire_events",
+    "database.finish_expiry",
+    "database.write_copy",
+)
 OLD, NEW = "old-person", "new-person"
 
 
@@ -49,13 +55,13 @@ def make_old(data: Path, *, days: int) -> None:
     """Change the times of all events of a store, while no server runs."""
     with duckdb.connect(str(data / "store.duckdb")) as connection:
         connection.execute("update loaded_segment set loaded_at = loaded_at - to_days($1)", [days])
-        connection.execute("update event set occurred_at = occurred_at - to_days($1)", [days])
+        connection.execute("update event set occurred_at = received_at - to_days($1)", [days])
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a data folder with 3,000 events of nine days ago, and 10 new ones."""
-    data = make_folder(tmp_path / "data").path
+    data = make_folder(tmp_path_factory.mktemp("stored") / "data").path
     with running_server(data, **RETENTION) as server:
         key = server.key()
         deliver(server, key, OLD, 3_000)
@@ -65,6 +71,18 @@ def data(tmp_path: Path) -> Path:
         deliver(server, server.key(), NEW, 10)
         server.stop()
     return data
+
+
+@pytest.fixture
+def data(stored: Path, tmp_path: Path) -> Path:
+    """Return a copy of `stored`."""
+    return shutil.copytree(stored, tmp_path / "data")
+
+
+def answer(server: Any, path: str, key: str) -> Any:
+    """Return the answer to a GET. While the server exchanges the file, wait."""
+    wait_until(lambda: server.get(path, key=key).status != 503, description="the store is open")
+    return server.get(path, key=key)
 
 
 def viewers(server: Any, key: str) -> dict[str, int]:
@@ -82,9 +100,9 @@ def assert_totals_are_marked(server: Any, admin: str) -> None:
         ({"deployments": [2]}, False),
         ({"tenants": ["acme"]}, False),
     ):
-        response = server.get("/api/v1/reports/views", key=server.key("read", **scope))
+        response = answer(server, "/api/v1/reports/views", server.key("read", **scope))
         assert ("x-daily-totals" in response.headers, bool(response.json())) == (is_marked, is_marked)
-    summary = ZipFile(BytesIO(server.get("/api/v1/summary.zip", key=admin).body))
+    summary = ZipFile(BytesIO(answer(server, "/api/v1/summary.zip", admin).body))
     assert set(json.loads(summary.read("manifest.json"))["dailyTotals"]) == {"error_rates", "tenants", "views"}
     overview = "/api/v1/dashboards/overview"
     sections = [section["id"] for section in server.get(overview, key=admin).json()["sections"]]
@@ -118,7 +136,7 @@ def test_old_events_are_deleted_and_the_files_shrink(data: Path) -> None:
         wait_until(lambda: (data / "store.duckdb").stat().st_size < size, description="the store shrinks")
         wait_until(lambda: b'"events_expired"' in server.log.read_bytes(), description="it is logged")
         assert b'"daily_totals_added"' in server.log.read_bytes()
-        response = server.get("/api/v1/reports/views", key=admin)
+        response = answer(server, "/api/v1/reports/views", admin)
         assert sum(row["view_count"] for row in json.loads(response.body)) == 3_010
         assert "x-daily-totals" in response.headers
         assert_totals_are_marked(server, admin)
@@ -146,11 +164,13 @@ def test_a_run_after_a_restart_finishes_what_a_killed_one_began(data: Path) -> N
         assert connection.execute("select count(*) from expired_session").fetchall() == [(0,)]
 
 
-def test_a_kill_at_any_moment_deletes_no_new_event(data: Path) -> None:
-    for delay_s in (0.0, 0.1, 0.2, 0.35, 0.5, 0.8):
-        with running_server(data, injected=OFTEN, checks_store=False, **RETENTION) as server:
-            time.sleep(delay_s)
-            server.kill()
+# The server is killed in each step of a run: before or at the end of a transaction, and before the file is exchanged.
+@pytest.mark.parametrize(("step", "after"), [(1, True), (3, False), (9, True), (26, True)])
+def test_a_kill_in_any_step_deletes_no_new_event(data: Path, step: int, after: bool) -> None:
+    injected = OFTEN + kill_at(
+        step, RETENTION_STEPS, imports="import embedsink.store.database as database", after=after
+    )
+    assert is_killed(data, injected, is_finished=lambda server: False, **RETENTION)
     with running_server(data, injected=OFTEN, **RETENTION) as server:
         admin = server.key("admin")
         wait_until(lambda: viewers(server, admin) == {NEW: 10}, description="the old events are deleted")

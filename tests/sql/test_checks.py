@@ -86,6 +86,11 @@ OTHER_FAULTS = [
     ("sync_is_complete", "insert into sync_file select * from sync_file"),
     ("ingest_seq_is_unique", "update sync set ingest_seq = (select min(ingest_seq) from event)"),
     ("totaled_day_is_unique", "insert into totaled_day select date '2026-11-02', now()::timestamp from range(2)"),
+    (
+        "totaled_day_is_unique",
+        "insert into totaled_day values ('2026-11-02', now()); "
+        "insert into daily_view (day) select date '2026-11-02' from range(2)",
+    ),
     ("time_is_valid", "update event set occurred_at = null"),
     ("time_is_valid", "update event set received_at = now()::timestamp + interval 1 day"),
     ("type_is_known", "update event set type = 'scroll' where type = 'view'"),
