@@ -7,28 +7,27 @@
 create or replace temp table source_session as
 select *, began_at::date as day, null::varchar as agent_id
 from session_15min_in_scope
-where day in (from day_to_total);
+where day in (select day from day_to_total);
 
 create or replace temp table source_event as
 select occurred_at::date as day, occurred_at, type, deployment, tenant, null::varchar as agent_id, surface, format, target, viewer, row_count
 from event_in_scope
 where type = 'download'
-  and day in (from day_to_total);
+  and day in (select day from day_to_total);
 
 create or replace temp table source_ai_pair as
 select *, occurred_at::date as day
 from ai_pair
-where day in (from day_to_total);
+where day in (select day from day_to_total);
 
--- One row per row of a source. Senders may invent any number of tenants and of days. So of each day, only the `named_max`
--- combinations of tenant, deployment and agent with the most rows are named, and none of a day more than a year before the last
--- one. In the other rows, the three columns are null.
+-- One row per row of a source. Senders may invent any number of tenants. So of each day that has names, only the `named_max`
+-- combinations of tenant, deployment and agent with the most rows are named. In the other rows, the three columns are null.
 create or replace temp macro with_names(source) as table
 with named as (
     select day, tenant, deployment, agent_id
     from query_table(source)
     where coalesce(tenant, deployment::varchar, agent_id) is not null
-      and day > getvariable('last_day')::date - 366
+      and day in (select day from day_to_total where has_names)
     group by day, tenant, deployment, agent_id
     qualify row_number() over (partition by day order by count(*) desc, tenant, deployment, agent_id)
         <= getvariable('named_max')::bigint

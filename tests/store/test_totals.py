@@ -300,6 +300,16 @@ def test_totals_name_only_the_most_frequent_tenants_deployments_and_agents_of_a_
     assert named == {"a": 4, "b": 3, None: 3}
 
 
+@pytest.mark.parametrize(("late_days", "deployments"), [(360, [1]), (370, [None])])
+def test_totals_of_invented_days_name_nothing(
+    empty_store: Store, folder: Path, late_days: int, deployments: list[int | None]
+) -> None:
+    load(empty_store, folder, [[{"type": "view", "tenant": "a", "deployment": 1, "at": "2026-11-02T10:00"}]])
+    empty_store._load_connection().execute("update event set received_at = occurred_at + to_days($1)", [late_days])
+    expire(empty_store, days=3)
+    assert [row["deployment"] for row in read(empty_store, "views")] == deployments
+
+
 def test_deleted_totals_leave_the_events_that_are_stored(empty_store: Store, folder: Path) -> None:
     load(empty_store, folder, views_on(0, 1, 2))
     expire(empty_store, days=3)
