@@ -1,5 +1,5 @@
 -- One row per stored rejection of the requested person, with its whole text, by ingest_seq. A delivery
--- that was rejected as a whole may name the person anywhere, as "viewer", also in a list or an object.
+-- that was rejected as a whole may name the person anywhere, in a value of "viewer"; erased_people.py has the same definition.
 create or replace view person_rejection as
 with rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw
@@ -22,21 +22,37 @@ rejection_with_text as (
         ) as text
     from rejection
 ),
+rejection_with_json as (
+    -- Without white space and without escapes of ASCII characters; null if the input is not JSON.
+    select *, try(json(text))::varchar as json_text
+    from rejection_with_text
+),
 rejection_with_names as (
     select
         *,
         list_transform(
             flatten(
                 list_transform(
-                    regexp_extract_all(text, '(?i)"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+|\[[^\[\]]*\]|\{[^{}]*\})', 1),
-                    lambda value: regexp_extract_all(value, '"(?:[^"\\]|\\.)*"|-?[0-9]+')
+                    -- An array or object may contain others, in as many levels as EMBEDSINK_DEPTH_MAX allows at most.
+                    regexp_extract_all(
+                        coalesce(json_text, text),
+                        concat(
+                            '(?i)"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*|',
+                            repeat('[\[{](?:[^\[\]{}"]|"(?:[^"\\]|\\.)*"|', 200),
+                            '[\[{][\]}]',
+                            repeat(')*[\]}]', 200),
+                            ')'
+                        ),
+                        1
+                    ),
+                    lambda value: regexp_extract_all(value, '"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*')
                 )
             ),
             lambda name: try_cast(name as json) ->> '$'
         ) as viewers_in_raw,
-        try_cast(try_cast(text as json) ->> '$.context.deployment' as bigint) as deployment_in_raw,
-        try_cast(text as json) ->> '$.context.tenant' as tenant_in_raw
-    from rejection_with_text
+        try_cast(json_text ->> '$.context.deployment' as bigint) as deployment_in_raw,
+        json_text ->> '$.context.tenant' as tenant_in_raw
+    from rejection_with_json
 )
 select
     rejection.quarantine_id,
@@ -58,9 +74,9 @@ where is_of_person(
     coalesce(
         rejection.viewer,
         list_filter(viewers_in_raw, lambda name: list_contains(getvariable('viewers')::varchar[], name))[1],
-        -- Input that is not JSON may have the viewer anywhere.
+        -- Input that is not JSON, or is nested too deeply, may have the viewer anywhere.
         if(
-            try_cast(text as json) is null,
+            json_text is null or reason = 'too_deep',
             list_filter(
                 getvariable('viewers')::varchar[],
                 lambda name: contains(text, concat('"', name, '"'))

@@ -160,7 +160,11 @@ class Settings(BaseModel):
         json_schema_extra={"allowed": "`on` or `off`"},
     )
     erasure_block_days: int = Field(
-        30, ge=0, le=3_650, description="How many days deliveries of an erased person are rejected."
+        30,
+        ge=0,
+        le=3_650,
+        description="How many days deliveries of an erased person are rejected. 0 means only until the erasure is "
+        "finished.",
     )
     erase_on_scim_delete: str = Field(
         "off",

@@ -42,3 +42,9 @@ def test_a_scope_in_a_rejection_may_have_any_form() -> None:
     ]
     person = Person("ann", deployments=frozenset({12}), tenants=frozenset({"acme"}))
     assert PersonLines.of(person, Privacy()).select(rejected) == {3}
+
+
+@pytest.mark.parametrize("viewer", [{"id": "ann", "n": {"a": 1}}, [["ann"]]])
+def test_a_viewer_in_a_rejection_may_be_nested(viewer: Any) -> None:
+    rejected = [line(None, None, raw={"context": {"viewer": viewer}}), line(None, None, raw={"viewer": {"id": "anne"}})]
+    assert PersonLines.of(Person("ann"), Privacy()).select(rejected) == {0}

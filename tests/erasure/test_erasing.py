@@ -442,7 +442,7 @@ def test_rejections_that_name_the_person_in_another_form_are_erased(server: Runn
     "body",
     [
         b'{"context": {"viewer": ["4217"]}, "events": []}',
-        b'{"context": {"viewer": {"id": "4217"}}, "events": []}',
+        b'{"context": {"viewer": {"id": "4217", "n": {"a": 1}}}, "events": []}',
         b'{"context": {"Viewer": "4217"}, "events": []}',
         b"x=1&viewer=4217",
     ],

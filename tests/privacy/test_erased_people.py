@@ -127,6 +127,12 @@ def test_viewers_are_found_in_damaged_json() -> None:
         (b'{"Viewer": "a"}', ["a"]),
         (b"{'viewer': 'a'}", ["a"]),
         (b"x=1&viewer=a%40b+c", ["a@b c"]),
+        (b'{"viewer": {"id": "a", "n": {"b": 1}}}', ["id", "n", "a", "b", "1"]),
+        (b'{"a": [{"viewer": [["a"], {"b": {"c": null}}]}]}', ["b", "a", "c"]),
+        (b'{"view\\u0065r": "\\u0061", "x": {"viewer": true}}', ["a"]),
+        (b'{"viewer": ["a", ["b"]], "viewer": -1.5}', ["-1.5", "a", "b"]),
+        ('{"viewer": {"id": ["ä"]}}'.encode("utf-16"), ["id", "ä"]),
+        (b'{"x": "viewer", "y": "\\"viewer\\": \\"a\\"", "viewers": "b"}', []),
         (b"reviewer=a&viewers=b", []),
     ],
 )
@@ -134,7 +140,9 @@ def test_viewers_are_found_in_invalid_forms(raw: bytes, viewers: list[str]) -> N
     assert list(viewers_in(raw)) == viewers
 
 
-@pytest.mark.parametrize("unit", [b'"viewer":[', b'"viewer":{', b'"viewer":["viewer":{', b'"viewer":"', b"&viewer="])
+@pytest.mark.parametrize(
+    "unit", [b'"viewer":[', b'"viewer":{', b'"viewer":["viewer":{', b'"viewer":"', b"&viewer=", b"[", b'{"viewer":']
+)
 def test_viewers_are_found_in_linear_time(unit: bytes) -> None:
     began_s = time.process_time()
     list(viewers_in(unit * (1_000_000 // len(unit))))

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import pytest
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import inspect, trailer
 from embedsink.key_scope import EVERYTHING
+from embedsink.privacy import erased_people
 from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
+from embedsink.protocol.delivery import Rejection
+from embedsink.reasons import Reason
 from embedsink.store.database import Store
 from embedsink.transfer.access_request import write_person
 from tests.support.envelopes import parse_body, view
@@ -160,6 +164,37 @@ def test_rejected_input_names_a_person(tmp_path: Path, body: Any) -> None:
         Person("eve", deployments=frozenset({2})),
     ):
         assert archive_of(store, person)["rejections"] == []
+    store.close()
+
+
+ODD_INPUT = [
+    '{"context": {"viewer": {"id": "~", "n": {"a": 1}}}, "events": [{}]}',
+    '{"context": {"Viewer": [["x", {"~": null}], "}"]}}',
+    '{"context": {"view\\u0065r": {"a": "]", "b": {"c": "\\u007e"}}}}',
+    '{"context": {"viewer": ' + '{"a": [' * 14 + '"~"' + "]}" * 14 + "}}",
+    '{"viewer": {"n": ["~"]}, "viewer": "bob"}',
+    '{"context": {"viewer": {"n": {}}, "tenant": "~"}, "~": ["~"], "viewers": "~"}',
+    '{"context": {"userId": "~", "page": "viewer: ~, \\"viewer\\": \\"~\\""}}',
+    '{"context": {"viewer": {"n": ["~~", "\\"~\\"", true]}}}',
+]
+
+
+@pytest.mark.parametrize("viewer", ["eve", 'e"v\\e', "42", "ë ve"])
+def test_the_store_and_erased_people_find_the_same_viewers(tmp_path: Path, viewer: str) -> None:
+    store = open_store(tmp_path / "store.duckdb")
+    escaped = "".join(f"\\u{ord(character):04x}" for character in viewer)
+    bodies = [body.replace("~", json.dumps(viewer)[1:-1]).replace("\\u007e", escaped).encode() for body in ODD_INPUT]
+    bodies += [b'{"viewer": {"a": [42, {}]}}', b'{"viewer": [4.2, {}]}']
+    rejected = [Rejection(None, Reason.NOT_JSON, "body: is invalid.", body) for body in bodies]
+    lines = b"".join(
+        delivery_lines(storable(replace(parse_body({}), rejected=[one])), key_id="k1", new_id=uuid4) for one in rejected
+    )
+    path = tmp_path / "000000000009-00000000.ndjson"
+    path.write_bytes(lines + trailer(lines))
+    store.load(inspect(path))
+    found = {one["raw"].encode() for one in archive_of(store, Person(viewer))["rejections"]}
+    assert found == {body for body in bodies if viewer in erased_people.viewers_in(body)}
+    assert len(found) == 5 + (viewer == "42")
     store.close()
 
 

@@ -14,6 +14,11 @@ from embedsink.data_folder import DataFolder, require_folder
 app = typer.Typer(help="Show privacy rules, and compute hashes.", no_args_is_help=True, rich_markup_mode=None)
 
 COLUMNS = ("field", "rule", "opted_out")
+_FORGETTING = "Erasures and access requests then can't find viewers in earlier hashed events."
+_FORGOT = (
+    "Warning: erasures and access requests can't find viewers in events that were hashed before the restart. They are "
+    "incomplete until the retention has deleted these events (docs/privacy.md)."
+)
 
 
 @app.command(epilog=examples("embedsink privacy show --data data"))
@@ -65,13 +70,15 @@ def print_hashes(
 def rotate_secret(
     forget_former: Annotated[
         bool,
-        typer.Option("--forget-former", help="Delete the former secrets. Earlier hashes then can't be computed."),
+        typer.Option("--forget-former", help=f"Delete the former secrets. {_FORGETTING}"),
     ] = False,
     data: Data = DATA,
 ) -> None:
     """Create a new secret for hashes. After a restart of the server, new events have other hashes than earlier ones.
 
     So each viewer counts as a new one. The former secrets remain, so that a person is found in earlier events.
+    --forget-former deletes them without confirmation, also the present one. First finish all erasures and access
+    requests. Later ones are incomplete until the retention has deleted the earlier events.
     """
     from embedsink.privacy.hashing import SecretFile
 
@@ -81,3 +88,5 @@ def rotate_secret(
         secrets = SecretFile(folder.privacy_secrets).rotate(keeps_former=not forget_former)
     secret_count = "one secret" if len(secrets) == 1 else f"{len(secrets)} secrets"
     print_message(f"{folder.privacy_secrets}: has {secret_count} now. Restart the server to use the new one.")
+    if forget_former:
+        print_message(_FORGOT)

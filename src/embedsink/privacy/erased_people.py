@@ -1,7 +1,9 @@
 """Erased people, whose deliveries are rejected for some days. Only digests of their ids are stored."""
 
 import hmac
+import json
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,8 +102,36 @@ def person_from_json(members: dict[str, Any]) -> ErasedPerson:
 
 
 def viewers_in(raw: bytes) -> Iterator[str]:
-    """Yield each text or integer that input, which may be invalid, has as or in the value of a member `viewer`."""
-    raw = raw.replace(b"\0", b"")  # UTF-16 has a NUL in each ASCII character.
+    """Yield the viewers that input, which may be invalid, names.
+
+    In JSON, these are all texts and numbers in the values of members `viewer`, at any depth, with the names of members.
+    The view `person_rejection` has the same definition. JSON within a text is not parsed. Input that is not JSON is
+    searched with regular expressions.
+    """
+    try:
+        value = json.loads(raw, object_pairs_hook=tuple)
+    except (ValueError, RecursionError):
+        return _viewers_in_text(raw.replace(b"\0", b""))  # UTF-16 has a NUL in each ASCII character.
+    return _viewers_in_json(value)
+
+
+def _viewers_in_json(value: Any) -> Iterator[str]:
+    """Yield the viewers in a JSON value. Objects are tuples of pairs, so duplicate members are kept."""
+    pending = deque([(value, False)])
+    while pending:
+        value, is_viewer = pending.popleft()
+        if isinstance(value, tuple):
+            if is_viewer:
+                yield from (name for name, _ in value)
+            pending.extend((member, is_viewer or name.lower() == "viewer") for name, member in value)
+        elif isinstance(value, list):
+            pending.extend((item, is_viewer) for item in value)
+        elif is_viewer and isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield str(value)
+
+
+def _viewers_in_text(raw: bytes) -> Iterator[str]:
+    """Yield each text or integer that is, or is directly in, what looks like the value of a member `viewer`."""
     for value in _VIEWER.finditer(raw):
         for text in re.finditer(_TEXT, value[1]):
             try:
