@@ -80,6 +80,6 @@ class StoreErasure:
             for identity, size in self._pending.loaded_sizes.items()
             if number_of_identity(identity) <= up_to
         }
-        self._checks.delete_covered(covered, keeps_newest=False)
+        self._checks.delete_covered(covered, newest_up_to=up_to)
         while self._damaged.delete_oldest_database("it may have rows of an erased person"):
             pass

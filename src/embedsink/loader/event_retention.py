@@ -54,6 +54,12 @@ class Retention:
         """Whether there are events to delete."""
         return self.event_days > 0 or any(self.event_days_of.values())
 
+    @property
+    def days_min(self) -> int:
+        """The shortest retention in days; 0 without a limit."""
+        days = [self.event_days, self.question_days, self.extra_days, *self.event_days_of.values()]
+        return min(filter(None, days), default=0)
+
 
 class EventRetention:
     """Deletion of old events and fields in bounded steps. It belongs to the loader's thread.
@@ -237,14 +243,18 @@ class EventRetention:
             self._must_finish = True
 
     def _finish(self) -> None:
-        """Delete what was derived from deleted events, give their space back, and log what the run has deleted."""
+        """Delete what was derived from deleted events and the files that have them, and log what the run has deleted.
+
+        The newest segment and both snapshots have the events, so no file may wait for further events.
+        """
         if self._is_delayed and not (self._expired_count or self._changed_count):
             return  # A delay may take days, so its hourly runs must not publish unchanged snapshots.
         # Rows that still have to be deleted need the deployments of deleted `ready` events.
         if self._retention.has_event_limits and not self._is_delayed:
             self._store.finish_expiry()
+        expired = self._store.retention_limit(_days_before(_now(), self._retention.days_min), {})
+        self._publisher.replace_snapshots(expired_number=expired.last_segment_number)
         self._give_space_back()
-        self._publisher.is_dirty = True
         self._log_run()
         self._must_finish = self._is_delayed
 

@@ -62,13 +62,13 @@ class PendingSegments:
         """Record that these segments are in the store."""
         self.loaded_sizes |= {segment.identity: segment.byte_count for segment in segments}
 
-    def delete_covered(self, covered_sizes: Mapping[str, int], *, keeps_newest: bool = True) -> list[Path]:
+    def delete_covered(self, covered_sizes: Mapping[str, int], *, newest_up_to: int = 0) -> list[Path]:
         """Delete the segments whose rows are in snapshots.
 
         Args:
             covered_sizes: the loaded size of each segment in the snapshots, by identity.
-            keeps_newest: whether the newest segment stays, so that its number is not reused even if the ledger and
-                `journal.last` are lost.
+            newest_up_to: the newest segment stays if its number is higher. Then its number is not reused even if the
+                ledger and `journal.last` are lost.
 
         Returns:
             The segments that are larger. They are not deleted, because a shorter file with that identity was loaded.
@@ -78,11 +78,11 @@ class PendingSegments:
             return longer
         # The identity of a file that is not a segment is empty.
         segment_names = sorted(filter(identity_of, self._names()))
-        for name in segment_names[:-1] if keeps_newest else segment_names:
+        for name in segment_names:
             identity = name[:IDENTITY_LENGTH]
-            if identity not in covered_sizes:
-                continue
             path = self._folder / name
+            if identity not in covered_sizes or (name == segment_names[-1] and number_of(path) > newest_up_to):
+                continue
             byte_count = path.stat().st_size
             if byte_count > covered_sizes[identity]:
                 longer.append(path)

@@ -64,14 +64,14 @@ class SegmentChecks:
         before = self._checked_number + 1  # `start_after` has set the checked number to the store's highest number.
         self._damaged.report_gaps(self._journal, after=after, before=before, loaded_ranges=loaded_ranges)
 
-    def delete_covered(self, covered_sizes: Mapping[str, int], *, keeps_newest: bool = True) -> None:
+    def delete_covered(self, covered_sizes: Mapping[str, int], *, newest_up_to: int = 0) -> None:
         """Delete the segments whose rows are in snapshots, and reject those that have more bytes than were loaded.
 
         Args:
             covered_sizes: the loaded size of each segment in the snapshots, by identity.
-            keeps_newest: whether the newest segment stays.
+            newest_up_to: the newest segment stays if its number is higher.
         """
-        longer_segments = self._pending.delete_covered(covered_sizes, keeps_newest=keeps_newest)
+        longer_segments = self._pending.delete_covered(covered_sizes, newest_up_to=newest_up_to)
         for path in longer_segments:
             self.reject(path, "is longer than the copy that the store loaded")
 
