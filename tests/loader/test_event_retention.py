@@ -37,7 +37,9 @@ OLD, NEW = "old-person", "new-person"
 
 
 def deliver(server: Any, key: str, viewer: str, count: int) -> None:
-    events = [view({"title": f"{viewer} {number} {'x' * 200}"}) for number in range(count)]
+    # Totals of days more than a year ago name no deployments.
+    now = time.time_ns() // 1_000_000
+    events = [view({"title": f"{viewer} {number} {'x' * 200}"}, timestamp=now) for number in range(count)]
     for start in range(0, count, 500):
         delivery = {
             "context": {"deployment": 1, "viewer": viewer, "session": viewer},
