@@ -1,5 +1,6 @@
 -- One row per period and reason of rejections, by received_at: the other times of a rejection can't be trusted.
 -- A replayed rejection stays in its period.
+-- Traits: quarantine.
 create or replace view rejections as
 select
     period_of(received_at) as period_start,

@@ -212,3 +212,20 @@ def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> 
     ]
     assert bare.marks is None
     store.close()
+
+
+def test_tiles_note_the_deleted_days_that_they_lack(store: Store, reports: dict[str, Report]) -> None:
+    sessions = NUMBER | {"report": "totals", "column": "session_count"}
+    rejections = NUMBER | {"report": "rejections", "column": "quarantined_count"}
+    params = {"since": "2026-11-03", "until": "2026-11-06"}
+    note = "Events deleted: 2026-11-03 to 2026-11-04."  # The 5th has no deleted events.
+    connection = store._load_connection()
+    connection.execute("insert into totaled_day select date '2026-11-03' + range::integer, now() from range(3)")
+    try:
+        for changed, views_note in (({}, None), ({"timezone": "Europe/Berlin"}, note), ({"internal": "only"}, note)):
+            tiles = answers(store, reports, NUMBER, sessions, rejections, params=params | changed)
+            assert [tile.note for tile in tiles] == [views_note, note, None]
+        earlier = {"since": "2026-11-01", "until": "2026-11-03"}
+        assert [tile.note for tile in answers(store, reports, sessions, params=earlier)] == [None]
+    finally:
+        connection.execute("truncate totaled_day")

@@ -42,7 +42,9 @@ OLD, NEW = "old-person", "new-person"
 
 
 def deliver(server: Any, key: str, viewer: str, count: int) -> None:
-    events = [view({"title": f"{viewer} {number} {'x' * 200}"}) for number in range(count)]
+    # Totals of days more than a year ago name no deployments.
+    now = time.time_ns() // 1_000_000
+    events = [view({"title": f"{viewer} {number} {'x' * 200}"}, timestamp=now) for number in range(count)]
     for start in range(0, count, 500):
         delivery = {
             "context": {"deployment": 1, "viewer": viewer, "session": viewer},
@@ -102,26 +104,40 @@ def assert_totals_are_marked(server: Any, admin: str) -> None:
     ):
         response = answer(server, "/api/v1/reports/views", server.key("read", **scope))
         assert ("x-daily-totals" in response.headers, bool(response.json())) == (is_marked, is_marked)
+        # With deployments, the totals are in scope. With tenants, they are not.
+        assert ("x-deleted-days" in response.headers) == ("tenants" in scope)
+    assert "x-deleted-days" in answer(server, "/api/v1/events.csv", admin).headers
+    assert "x-deleted-days" not in answer(server, "/api/v1/reports/rejections", admin).headers
     summary = ZipFile(BytesIO(answer(server, "/api/v1/summary.zip", admin).body))
-    assert set(json.loads(summary.read("manifest.json"))["dailyTotals"]) == {"error_rates", "tenants", "views"}
+    manifest = json.loads(summary.read("manifest.json"))
+    assert set(manifest["dailyTotals"]) == {"error_rates", "tenants", "views"}
+    with_totals = {"views", "downloads", "error_rates", "ai_queries", "tenants"}
+    names = {report["name"] for report in manifest["reports"]}
+    assert set(manifest["deletedDays"]) == names - with_totals - {"rejections"}
     overview = "/api/v1/dashboards/overview"
-    sections = [section["id"] for section in server.get(overview, key=admin).json()["sections"]]
-    pages = b"".join(
-        server.get(f"{overview}/sections/{section}?since=2025-01-01", key=admin).body for section in sections
-    )
-    assert b'"note":"Daily totals: ' in pages
+    sections = [section["id"] for section in answer(server, overview, admin).json()["sections"]]
+    for zone, note in (("UTC", b"Daily totals"), ("Europe/Berlin", b"Events deleted")):
+        query = f"since=2025-01-01&timezone={zone}"
+        pages = b"".join(answer(server, f"{overview}/sections/{section}?{query}", admin).body for section in sections)
+        assert b'"note":"%s: ' % note in pages
+        assert (b'"note":"Daily totals' in pages) == (zone == "UTC")
     assert_clients_mark_totals(embedsink.connect(server.url, key=admin), "--url", server.url, "--key", admin)
 
 
 def assert_clients_mark_totals(client: Client, *source: str) -> None:
-    """Check that Python and the command line say which days come from daily totals, and mark no other rows."""
+    """Check that Python and the command line say which days come from daily totals, and which were deleted."""
     first, last = client.report("views").attrs["daily_totals"]
     assert date.fromisoformat(last) - date.fromisoformat(first) < timedelta(days=2)
-    assert not client.report("views", interval="hour").attrs
-    for format in ("table", "csv"):
-        command = [sys.executable, "-m", "embedsink", "report", "views", "--format", format, *source]
+    for frame in (client.report("views", interval="hour"), client.events()):
+        assert frame.attrs == {"deleted_days": [first, last]}
+    for options, title in (
+        (("--format", "table"), "Daily totals"),
+        (("--format", "csv"), "Daily totals"),
+        (("--timezone", "Europe/Berlin"), "Events deleted"),
+    ):
+        command = [sys.executable, "-m", "embedsink", "report", "views", *options, *source]
         result = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert result.stderr == f"Daily totals: {first} to {last}.\n"
+        assert result.stderr == f"{title}: {first} to {last}.\n"
 
 
 def contains_old(path: Path) -> bool:

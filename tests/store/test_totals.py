@@ -182,6 +182,13 @@ def marked_days(store: Store, report: str = "views", **scope: Any) -> tuple[date
         return reader.totaled_days(report)
 
 
+def deleted_days(store: Store, report: str = "views", **scope: Any) -> list[int]:
+    """Return the first and the last day that a report lacks, by their number after the Monday."""
+    variables = {**KeyScope(None, scope.pop("tenants", None), True).variables(), **scope}
+    with store.reader(variables) as reader:
+        return [(day - MONDAY.date()).days for day in reader.deleted_days(report) or ()]
+
+
 def test_a_period_without_a_whole_totaled_day_has_no_totals(empty_store: Store, folder: Path) -> None:
     load(empty_store, folder, views_on(0, 1, 2, 4))
     assert expire(empty_store, days=4) == 3  # Day 3 has no events.
@@ -192,6 +199,7 @@ def test_a_period_without_a_whole_totaled_day_has_no_totals(empty_store: Store, 
     assert marked_days(empty_store, until=noon) == (MONDAY.date(), MONDAY.date())
     assert marked_days(empty_store, since=MONDAY + timedelta(days=3)) is None
     assert days_of(empty_store, timezone="UTC") == [0, 1, 2, 4]
+    assert deleted_days(empty_store, timezone="UTC") == []
     requests: list[dict[str, Any]] = [
         {"interval": "hour"},
         {"timezone": "Europe/Berlin"},
@@ -204,6 +212,32 @@ def test_a_period_without_a_whole_totaled_day_has_no_totals(empty_store: Store, 
     for request in requests:
         assert marked_days(empty_store, **request) is None, request
         assert 0 not in days_of(empty_store, **request), request
+        # Day 2 is totaled, but still has its event.
+        assert deleted_days(empty_store, **request) == [0, 1], request
+
+
+def test_a_report_marks_the_deleted_days_of_its_period(empty_store: Store, folder: Path) -> None:
+    assert deleted_days(empty_store, timezone="Europe/Berlin") == []
+    load(empty_store, folder, views_on(0, 1, 2, 4))
+    expire(empty_store, days=4)
+    noon = MONDAY + timedelta(days=1, hours=12)
+    assert deleted_days(empty_store, since=noon) == [1, 1]  # The report has no totals of a part of a day.
+    assert deleted_days(empty_store, until=noon) == [1, 1]
+    assert deleted_days(empty_store, until=noon, timezone="Europe/Berlin") == [0, 1]
+    assert deleted_days(empty_store, until=MONDAY + timedelta(days=1), interval="hour") == [0, 0]
+    assert deleted_days(empty_store, since=MONDAY + timedelta(days=2), interval="hour") == []
+    assert deleted_days(empty_store, "sessions") == deleted_days(empty_store, "event_in_scope") == [0, 1]
+    assert deleted_days(empty_store, "views_by_directory", dimensions=["department"]) == [0, 1]
+    assert deleted_days(empty_store, tenants=frozenset({"a"})) == [0, 1]
+    assert deleted_days(empty_store, until=MONDAY) == []
+
+
+def test_the_newest_totaled_day_is_marked_once_its_events_are_deleted(empty_store: Store, folder: Path) -> None:
+    load(empty_store, folder, views_on(0, 1))
+    assert expire(empty_store, days=3) == 2
+    assert deleted_days(empty_store, interval="hour") == [0, 0]
+    expire(empty_store, days=4)
+    assert deleted_days(empty_store, interval="hour") == [0, 1]
 
 
 def test_a_key_sees_totals_of_its_deployments_only_and_with_tenants_none(empty_store: Store, folder: Path) -> None:

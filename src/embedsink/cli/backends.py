@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from embedsink.cli.options import connect
 from embedsink.cli.output import print_message
+from embedsink.reports.day_marks import DayMarks, parse_day_marks
 from embedsink.reports.format import Format
-from embedsink.reports.totaled_days import TOTALS_HEADER, parse_totals_header, totals_note
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -76,7 +76,7 @@ class LocalBackend:
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
         """Yield the rows of a report in a file format, in chunks of bytes."""
-        from embedsink.reports.catalog import check_report_name, view_of
+        from embedsink.reports.catalog import check_report_name, read_day_marks, view_of
         from embedsink.reports.format_writers import write_rows
         from embedsink.reports.pagination import PageRequest
         from embedsink.reports.scope import parse_scope
@@ -88,11 +88,10 @@ class LocalBackend:
         # Write to a temporary file first, so that an error leaves no incomplete output.
         with self._open_snapshot(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
             with reader.consistent():
-                totaled_days = reader.totaled_days(view)
+                marks = read_day_marks(reader, view)
                 query, _next_page = page.select(reader, view)
                 write_rows(reader, query, file, format, csv=_csv_options(params))
-            if totaled_days is not None:
-                print_message(totals_note(totaled_days))
+            _print_notes(marks)
             yield from _file_chunks(file)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
@@ -148,10 +147,10 @@ class RemoteBackend:
         )
 
     def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
-        return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params, on_headers=_print_totals_note)
+        return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params, on_headers=_print_header_notes)
 
     def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
-        return self._client.get_chunks("reports", f"{name}.{format}", query=params, on_headers=_print_totals_note)
+        return self._client.get_chunks("reports", f"{name}.{format}", query=params, on_headers=_print_header_notes)
 
     def read_summary(self, params: Params) -> Iterator[bytes]:
         # The server refuses these parameters: a summary has all columns and rows.
@@ -168,11 +167,15 @@ def _warn_of_missing_reports(reader: "Reader") -> None:
         print_message(warning)
 
 
-def _print_totals_note(headers: "Message") -> None:
-    """Print which days come from daily totals, if the headers of a response name some."""
-    totaled_days = parse_totals_header(headers[TOTALS_HEADER])
-    if totaled_days is not None:
-        print_message(totals_note(totaled_days))
+def _print_header_notes(headers: "Message") -> None:
+    """Print the notes of the marks in the headers of a response."""
+    _print_notes(parse_day_marks(headers))
+
+
+def _print_notes(marks: DayMarks) -> None:
+    """Print which days come from daily totals, and which were deleted, each on a line."""
+    for note in marks.notes():
+        print_message(note)
 
 
 def _file_chunks(file: IO[bytes]) -> Iterator[bytes]:

@@ -34,11 +34,12 @@ from embedsink.reports.catalog import (
     check_report_name,
     find_report,
     missing_reports_warning,
+    read_day_marks,
     view_of,
 )
+from embedsink.reports.day_marks import DayMarks, iso_days, parse_day_marks
 from embedsink.reports.pagination import PageRequest
 from embedsink.reports.scope import Scope, parse_scope
-from embedsink.reports.totaled_days import TOTALS_HEADER, TotaledDays, parse_totals_header
 from embedsink.settings import read_settings
 from embedsink.store.frames import frame_of_parquet
 from embedsink.store.snapshot_reader import SnapshotReader, open_snapshot
@@ -57,6 +58,7 @@ class Client(ABC):
 
         All arguments but `name` are optional. Without them, the frame has all rows. If some rows come from daily
         totals, `frame.attrs["daily_totals"]` has the first and the last of their UTC days, such as `2026-08-01`.
+        If the rows lack days of the period because their events were deleted, `frame.attrs["deleted_days"]` has these.
 
         Args:
             name: the name of a report, such as `views`. `reports()` lists all.
@@ -197,7 +199,7 @@ class LocalClient(Client):
         with self._open_snapshot(scope) as reader, reader.consistent():
             query, _next_page = page.select(reader, rows_view)
             frame, sql_types = reader.frame(query)
-            return _with_daily_totals(with_dtypes(frame, sql_types), reader.totaled_days(rows_view))
+            return _with_marks(with_dtypes(frame, sql_types), read_day_marks(reader, rows_view))
 
     def _list_reports(self) -> list[dict[str, Any]]:
         with self._open_snapshot(_EVERYTHING_SCOPE) as reader:
@@ -249,8 +251,7 @@ class RemoteClient(Client):
             file.writelines(self._http_client.get_chunks(*path, query=query, on_headers=headers.append))
             file.flush()
             frame, sql_types = frame_of_parquet(Path(file.name))
-            totaled_days = parse_totals_header(headers[0][TOTALS_HEADER])
-            return _with_daily_totals(with_dtypes(frame, sql_types), totaled_days)
+            return _with_marks(with_dtypes(frame, sql_types), parse_day_marks(headers[0]))
 
     def _list_reports(self) -> list[dict[str, Any]]:
         return self._http_client.get_rows("reports", required_members=_REPORT_FIELDS)
@@ -294,11 +295,13 @@ def connect(url: str, *, key: str | None = None) -> RemoteClient:
     return RemoteClient(HttpClient(url, key or os.environ.get("EMBEDSINK_KEY")))
 
 
-def _with_daily_totals(frame: pandas.DataFrame, totaled_days: TotaledDays | None) -> pandas.DataFrame:
-    """Return a frame with the days of its daily totals as the attribute `daily_totals`; unchanged without totals."""
-    if totaled_days is not None:
-        # `to_parquet` saves attributes as JSON, which has no dates.
-        frame.attrs["daily_totals"] = [day.isoformat() for day in totaled_days]
+def _with_marks(frame: pandas.DataFrame, marks: DayMarks) -> pandas.DataFrame:
+    """Return a frame with its marks as the attributes `daily_totals` and `deleted_days`; unchanged without marks."""
+    # `to_parquet` saves attributes as JSON, which has no dates.
+    if marks.totaled is not None:
+        frame.attrs["daily_totals"] = iso_days(marks.totaled)
+    if marks.deleted is not None:
+        frame.attrs["deleted_days"] = iso_days(marks.deleted)
     return frame
 
 

@@ -27,9 +27,8 @@ from embedsink.dashboards.model import (
 )
 from embedsink.dashboards.period import Period
 from embedsink.dashboards.time_axis import TimeAxis, span_of
-from embedsink.reports.catalog import Report, reports_with_dimensions, view_of
+from embedsink.reports.catalog import Report, read_day_marks, reports_with_dimensions, view_of
 from embedsink.reports.scope import Scope, parse_scope
-from embedsink.reports.totaled_days import totals_note
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
 from embedsink.store.timezones import naive_utc
@@ -58,7 +57,7 @@ class TileData:
         marks: the marked times of a chart, newest first.
         params: the query parameters of the report with the same scope.
         unavailable: why the tile has no data; None if the report supports all filters.
-        note: which days come from daily totals; None without totals.
+        note: which days come from daily totals, and which were deleted; None without such days.
         interval, span, ticks: the time axis of a chart (`TimeAxis.ticks`).
     """
 
@@ -223,7 +222,8 @@ def _query_source(
     variables = _tile_variables(period.scope, parameters, request.now)
     source = replace(report, name=view_of(report.name, period.scope))  # The view has the same columns.
     current = _aggregate(reader, source, tiles, variables, request.now)
-    note = _totals_note(reader, source.name)
+    # The scope is that of the current period.
+    note = " ".join(read_day_marks(reader, source.name).notes()) or None
     previous: dict[str, Any] = {}
     # A tile with its own `since` has no previous period.
     compared = [] if "since" in parameters else [tile for tile in tiles if _is_compared(tile)]
@@ -240,12 +240,6 @@ def _query_source(
         else:
             data[tile.id] = _chart_data(tile, current[tile.id], previous.get(tile.id), presentation)
     return data if note is None else {tile_id: replace(tile_data, note=note) for tile_id, tile_data in data.items()}
-
-
-def _totals_note(reader: Reader, view: str) -> str | None:
-    """Return the first and the last day of daily totals in the scope of the last query; None without totals."""
-    totaled_days = reader.totaled_days(view)
-    return None if totaled_days is None else totals_note(totaled_days)
 
 
 def _tile_variables(scope: Scope, parameters: dict[str, str], now: datetime) -> dict[str, Any]:

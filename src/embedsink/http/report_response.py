@@ -27,12 +27,12 @@ from embedsink.http.query_params import (
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.http.spool import SpoolFile, spool_query
 from embedsink.http.streaming import download_response
-from embedsink.reports.catalog import view_of
+from embedsink.reports.catalog import read_day_marks, view_of
+from embedsink.reports.day_marks import DELETED_HEADER, TOTALS_HEADER, DayMarks
 from embedsink.reports.format import Format
 from embedsink.reports.format_writers import write_rows
 from embedsink.reports.pagination import Cursor, PageRequest
 from embedsink.reports.scope import DIRECTORY_PARAMETERS, PARAMETERS, Scope
-from embedsink.reports.totaled_days import TOTALS_HEADER, TotaledDays, format_totals_header
 from embedsink.store.reader import Reader
 
 MEDIA_TYPES = {
@@ -46,6 +46,12 @@ MEDIA_TYPES = {
 PAGED_HEADERS = WEAK_ETAG | {
     "Link": 'The next page (RFC 8288, rel="next").',
     "X-Next-Cursor": "The cursor of the next page.",
+}
+DELETED_HEADERS = {
+    DELETED_HEADER: (
+        "The first and the last UTC day of the period whose events were deleted, such as `2026-08-01/2026-08-31`. Days "
+        "with daily totals in the rows don't count."
+    )
 }
 TOTALS_HEADERS = {
     TOTALS_HEADER: "The first and the last UTC day whose rows come from daily totals, such as `2026-08-01/2026-08-31`."
@@ -95,14 +101,14 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
             await run_short_query(engine, key, partial(page.check, view=view))
         return etag.not_modified_response(NO_CACHE)
 
-    def write(reader: Reader, file: SpoolFile) -> tuple[Cursor | None, TotaledDays | None]:
-        # One transaction covers both, so the header and the rows have the same totals.
-        totaled_days = reader.totaled_days(view)
+    def write(reader: Reader, file: SpoolFile) -> tuple[Cursor | None, DayMarks]:
+        # One transaction covers both, so the headers and the rows have the same totals.
+        marks = read_day_marks(reader, view)
         selection, next_cursor = page.select(reader, view)
         write_rows(reader, selection, file, rows.format, csv=csv_options, scratch=file.open_scratch)
-        return next_cursor, totaled_days
+        return next_cursor, marks
 
-    file, (next_cursor, totaled_days) = await cancel_on_disconnect(
+    file, (next_cursor, marks) = await cancel_on_disconnect(
         request, spool_query(engine, partial(engine.store.reader, scope.variables()), write, key_id=key.key_id)
     )
     file_name = None if rows.format is Format.JSON else f"{file_stem(rows.name, scope)}.{rows.format}"
@@ -115,13 +121,8 @@ async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response
         etag,
         media_type=MEDIA_TYPES[rows.format],
         file_name=file_name,
-        headers=_next_page_headers(request, next_cursor, page) | totals_headers(totaled_days),
+        headers=_next_page_headers(request, next_cursor, page) | marks.headers(),
     )
-
-
-def totals_headers(totaled_days: TotaledDays | None) -> dict[str, str]:
-    """Return the header with the first and the last day of daily totals; none without totals."""
-    return {} if totaled_days is None else {TOTALS_HEADER: format_totals_header(totaled_days)}
 
 
 def file_stem(name: str, scope: Scope) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from embedsink.errors import Refused, preview, suggestion
 from embedsink.reasons import Reason
+from embedsink.reports.day_marks import DayMarks
 from embedsink.reports.scope import DIMENSIONS, Scope
 from embedsink.store.reader import OLDER_SNAPSHOT, Reader
 from embedsink.store.sql_files import read_sql, read_views
@@ -203,6 +204,17 @@ def depends_on_directory(name: str) -> bool:
 def depends_on_clock(name: str) -> bool:
     """Return whether a report reads the clock. Such a report may change although no event was loaded."""
     return "clock" in _traits(name)
+
+
+def read_day_marks(reader: Reader, view: str) -> DayMarks:
+    """Return the marks of the rows of a report, or of raw events, in the present scope of the reader.
+
+    Args:
+        reader: a reader in a transaction (`Reader.consistent`), so that the marks and the rows have the same totals.
+        view: the name that `view_of` returns.
+    """
+    deleted_days = None if "quarantine" in _traits(view) else reader.deleted_days(view)
+    return DayMarks(reader.totaled_days(view), deleted_days)
 
 
 def uses_window_functions(name: str) -> bool:

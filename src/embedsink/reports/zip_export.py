@@ -7,8 +7,16 @@ from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from embedsink import __version__
-from embedsink.reports.catalog import Report, all_reports, reports_with_dimensions, view_of, visible_columns
+from embedsink.reports.catalog import (
+    Report,
+    all_reports,
+    read_day_marks,
+    reports_with_dimensions,
+    view_of,
+    visible_columns,
+)
 from embedsink.reports.csv_writer import CsvOptions, csv_chunks
+from embedsink.reports.day_marks import iso_days
 from embedsink.reports.scope import Scope
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import Reader
@@ -28,17 +36,22 @@ def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOpti
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         reports = []
         totaled_days: dict[str, list[str]] = {}
+        deleted_days: dict[str, list[str]] = {}
         for report in _reports_for(reader, scope):
             rows = _rows_of(reader, report, scope)
             byte_count = _write_report(archive, report, csv_chunks(reader, rows, csv), written_at)
-            if days := reader.totaled_days(rows.view):
-                totaled_days[report.name] = [day.isoformat() for day in days]
+            marks = read_day_marks(reader, rows.view)
+            if marks.totaled:
+                totaled_days[report.name] = iso_days(marks.totaled)
+            if marks.deleted:
+                deleted_days[report.name] = iso_days(marks.deleted)
             reports.append(_manifest_entry(report, byte_count))
         manifest = {
             "writtenAt": _to_iso(written_at),
             "embedsink": __version__,
             "scope": _manifest_scope(scope),
             "dailyTotals": totaled_days,
+            "deletedDays": deleted_days,
             "reports": reports,
         }
         content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"

@@ -187,6 +187,19 @@ class Reader:
         [(first, last)] = self._fetch_all(query, [view])
         return None if first is None else (first, last)
 
+    def deleted_days(self, view: str) -> tuple[date, date] | None:
+        """Return the first and the last UTC day of the period whose events are deleted; None without such days.
+
+        Days of which a report has daily totals in scope don't count. Older snapshots know no deleted days.
+        """
+        # Most stores have no totals.
+        if not self.has("deleted_day_in_scope") or not self._fetch_all("select 1 from totaled_day limit 1"):
+            return None
+        reads_totals = self.has(f"{view}{_OF_EVENTS}")
+        query = "select min(day), max(day) from deleted_day_in_scope where not ($1 and has_totals_in_scope)"
+        [(first, last)] = self._fetch_all(query, [reads_totals])
+        return None if first is None else (first, last)
+
     def _reads_totals(self, view: str) -> bool:
         """Return whether a report reads daily totals in the present scope. Older snapshots have none."""
         if not self.has(f"{view}{_OF_EVENTS}"):

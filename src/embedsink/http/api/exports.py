@@ -30,7 +30,14 @@ from embedsink.http.openapi.parts import TEXT
 from embedsink.http.problems import unsatisfiable_range_response
 from embedsink.http.query_params import CSV_PARAMETERS, check_parameters, parse_csv_options, parse_report_scope
 from embedsink.http.ranges import Unsatisfiable, is_range_requested
-from embedsink.http.report_response import PAGED_HEADERS, RowsRequest, answer_rows, file_stem, rows_content
+from embedsink.http.report_response import (
+    DELETED_HEADERS,
+    PAGED_HEADERS,
+    RowsRequest,
+    answer_rows,
+    file_stem,
+    rows_content,
+)
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.http.spool import spool_query
 from embedsink.http.streaming import FileDownload, download_response
@@ -170,7 +177,7 @@ def _events_operation() -> Operation:
         error_reasons=(*SPOOL_REASONS, Reason.STORAGE_FAILED, Reason.NOT_FOUND),
         key_kinds=READERS,
         parameters=[suffix, *report_parameters(), *page_parameters(), if_none_match()],
-        response_headers=PAGED_HEADERS,
+        response_headers=PAGED_HEADERS | DELETED_HEADERS,
         other_statuses=NOT_MODIFIED,
     )
 

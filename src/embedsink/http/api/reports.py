@@ -24,7 +24,14 @@ from embedsink.http.openapi.parameters import (
 )
 from embedsink.http.openapi.parts import Schema, array, ref
 from embedsink.http.query_params import check_parameters
-from embedsink.http.report_response import PAGED_HEADERS, TOTALS_HEADERS, RowsRequest, answer_rows, rows_content
+from embedsink.http.report_response import (
+    DELETED_HEADERS,
+    PAGED_HEADERS,
+    TOTALS_HEADERS,
+    RowsRequest,
+    answer_rows,
+    rows_content,
+)
 from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import (
@@ -118,7 +125,7 @@ def operations(_: Settings) -> list[Operation]:
                 *page_parameters(),
                 if_none_match(),
             ],
-            response_headers=PAGED_HEADERS | TOTALS_HEADERS,
+            response_headers=PAGED_HEADERS | TOTALS_HEADERS | DELETED_HEADERS,
             other_statuses=NOT_MODIFIED,
         ),
         Operation(
