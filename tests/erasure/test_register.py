@@ -45,6 +45,20 @@ def test_a_missing_certificate_does_not_delay_others(tmp_path: Path, caplog: pyt
     assert (record.message, "No such file" in record.detail) == ("erasure_not_expired", True)  # type: ignore[attr-defined]
 
 
+def test_the_delay_is_the_age_of_the_oldest_pending_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def measure() -> None:
+        register = open_register(tmp_path, [])
+        assert register.delay_s() == 0
+        ann, bob = [await add(register, viewer) for viewer in ("ann", "bob")]
+        monkeypatch.setattr("time.time", lambda: ann.requested_at / 1_000 + 100)
+        assert register.delay_s() == pytest.approx(100)
+        for erasure in (ann, bob):
+            await register.save(erasure.finished(RESULT))
+        assert register.delay_s() == 0
+
+    asyncio.run(measure())
+
+
 def test_people_are_rejected_as_soon_as_the_salt_is_readable(tmp_path: Path) -> None:
     asyncio.run(add(open_register(tmp_path, []), "ann"))
     rejected: list[ErasedPeople] = []

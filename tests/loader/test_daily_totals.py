@@ -170,13 +170,16 @@ def test_while_people_are_erased_nothing_is_totaled_or_deleted(
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
     assert not loader.retention._publisher.is_dirty, "a snapshot of nothing new would be published"
+    assert loader.retention.overdue_s > 0
     assert [record.message for record in caplog.records] == ["retention_delayed"]
     # The erasure ends between two steps.
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending.pop(0) if pending else False)
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
+    assert loader.retention.overdue_s > 0
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([0, 1, 2], [2, 3])
+    assert loader.retention.overdue_s == 0
 
 
 def test_off_deletes_totals_without_a_retention_too(

@@ -43,6 +43,15 @@ class Archive:
     def __init__(self, target: Target) -> None:
         self.target = target
 
+    def check(self) -> None:
+        """Check that the archive can be opened and listed.
+
+        Raises:
+            ArchiveFailed: it can't, now.
+        """
+        with self._errors_translated(), self.target.locked():
+            self.target.list_files()
+
     def add(self, rows: ArchiveRows, selected: RowRange) -> Added:
         """Add the rows of a range that the archive lacks. Afterwards, it has all of them, durably.
 

@@ -78,6 +78,12 @@ class ErasureRegister:
         """Return the requests that are not finished, the oldest first. Any thread may call it."""
         return [erasure for erasure in tuple(self._erasures.values()) if erasure.result is None]
 
+    def delay_s(self) -> float:
+        """Return the age of the oldest request that is not finished; 0 without one. Any thread may call it."""
+        oldest = next(iter(self.pending()), None)
+        # The clock may have been set back.
+        return 0.0 if oldest is None else max(0.0, time.time() - oldest.requested_at / 1_000)
+
     async def with_files(self, erasure: Erasure) -> Erasure:
         """Return a request with the files that were searched.
 

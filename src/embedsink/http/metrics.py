@@ -29,6 +29,7 @@ class _EngineCollector:
         yield from self._journal_metrics()
         yield from self._loader_metrics()
         yield from self._live_metrics()
+        yield from self._deletion_metrics()
 
     def _ingest_metrics(self) -> Iterator[Metric]:
         counters = self._engine.counters
@@ -88,6 +89,18 @@ class _EngineCollector:
             "embedsink_live_listeners",
             "Live streams and waiting inspections.",
             self._engine.load_notifier.listener_count,
+        )
+
+    def _deletion_metrics(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "embedsink_erasure_delay_seconds",
+            "Age of the oldest erasure that is not finished; 0 without one.",
+            self._engine.erasures.register.delay_s(),
+        )
+        yield GaugeMetricFamily(
+            "embedsink_retention_overdue_seconds",
+            "Time since a run of the retention failed, if no complete one followed; else 0.",
+            self._engine.loader.retention.overdue_s,
         )
 
     def _loader_metrics(self) -> Iterator[Metric]:

@@ -98,11 +98,19 @@ class EventRetention:
         self._expired_count = 0  # events, by the present run, which has several steps
         self._changed_count = 0  # events whose fields were deleted
         self._must_finish = True  # A killed process may not have finished its run.
+        self._has_checked_archive = False
+        self._overdue_since: float | None = None  # when a run first failed since the last complete one; monotonic
         self._schedule()
 
     def seconds_to_next(self) -> float | None:
         """Return the seconds until the next run is due; None if there is no retention limit."""
         return max(0.0, self._due_at - time.monotonic()) if self._retention.has_limits else None
+
+    @property
+    def overdue_s(self) -> float:
+        """The seconds since a run failed or was delayed, if no complete one followed; else 0. For any thread."""
+        overdue_since = self._overdue_since
+        return 0.0 if overdue_since is None else time.monotonic() - overdue_since
 
     def expire_when_due(self) -> bool:
         """Delete a batch of what is beyond the retention if a run is due. Return whether another round is needed.
@@ -110,6 +118,7 @@ class EventRetention:
         A run is due one hour after the start, and then after each hour in which the clock did not jump. A clock that is
         wrong at the start is usually corrected soon, and must not empty the store.
         """
+        self._check_archive_once()
         if self.seconds_to_next() != 0:
             return False
         if self._clock_watch.poll() is not None:
@@ -119,11 +128,31 @@ class EventRetention:
             may_have_more = self._expire()
         except (StoreRefused, OSError) as error:
             log.warning("retention_delayed", extra={"detail": f"store: {error}. The retention is retried in an hour"})
+            self._record_run(is_complete=False)
             self._schedule()
             return not self._store.is_open  # The next round opens it again.
         if not may_have_more:
+            self._record_run(is_complete=not self._is_delayed)
             self._schedule()
         return may_have_more
+
+    def _check_archive_once(self) -> None:
+        """Warn soon after the start of an archive that can't be used: its first use may be months later."""
+        if self._archive is None or self._has_checked_archive:
+            return
+        self._has_checked_archive = True
+        try:
+            self._archive.check()
+        except ArchiveFailed as error:
+            detail = f"{error} Until then, the retention deletes no event"
+            log.warning("archive_unusable", extra={"detail": detail})
+
+    def _record_run(self, *, is_complete: bool) -> None:
+        """Record whether all was deleted that is beyond its retention."""
+        if is_complete:
+            self._overdue_since = None
+        elif self._overdue_since is None:
+            self._overdue_since = time.monotonic()
 
     def _expire(self) -> bool:
         """Delete a batch of events, or else of fields, or else finish the run. Return whether more may remain."""
