@@ -11,6 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from embedsink.erasure.person_rows import count_unnamed_rejections
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import inspect, trailer
 from embedsink.key_scope import EVERYTHING
@@ -167,6 +168,19 @@ def test_rejected_input_names_a_person(tmp_path: Path, body: Any) -> None:
     store.close()
 
 
+def store_of_rejections(folder: Path, bodies: list[bytes]) -> Store:
+    """Return a store with rejected envelopes, which it stores whole."""
+    store = open_store(folder / "store.duckdb")
+    rejected = [Rejection(0, Reason.BAD_FIELD, "path: is invalid.", body) for body in bodies]
+    lines = b"".join(
+        delivery_lines(storable(replace(parse_body({}), rejected=[one])), key_id="k1", new_id=uuid4) for one in rejected
+    )
+    path = folder / "000000000009-00000000.ndjson"
+    path.write_bytes(lines + trailer(lines))
+    store.load(inspect(path))
+    return store
+
+
 ODD_INPUT = [
     '{"context": {"viewer": {"id": "~", "n": {"a": 1}}}, "events": [{}]}',
     '{"context": {"Viewer": [["x", {"~": null}], "}"]}}',
@@ -181,20 +195,26 @@ ODD_INPUT = [
 
 @pytest.mark.parametrize("viewer", ["eve", 'e"v\\e', "42", "ë ve"])
 def test_the_store_and_erased_people_find_the_same_viewers(tmp_path: Path, viewer: str) -> None:
-    store = open_store(tmp_path / "store.duckdb")
     escaped = "".join(f"\\u{ord(character):04x}" for character in viewer)
     bodies = [body.replace("~", json.dumps(viewer)[1:-1]).replace("\\u007e", escaped).encode() for body in ODD_INPUT]
     bodies += [b'{"viewer": {"a": [42, {}]}}', b'{"viewer": [4.2, {}]}']
-    rejected = [Rejection(None, Reason.NOT_JSON, "body: is invalid.", body) for body in bodies]
-    lines = b"".join(
-        delivery_lines(storable(replace(parse_body({}), rejected=[one])), key_id="k1", new_id=uuid4) for one in rejected
-    )
-    path = tmp_path / "000000000009-00000000.ndjson"
-    path.write_bytes(lines + trailer(lines))
-    store.load(inspect(path))
+    store = store_of_rejections(tmp_path, bodies)
     found = {one["raw"].encode() for one in archive_of(store, Person(viewer))["rejections"]}
     assert found == {body for body in bodies if viewer in erased_people.viewers_in(body)}
     assert len(found) == 5 + (viewer == "42")
+    store.close()
+
+
+def test_rejections_that_contain_an_id_elsewhere_are_counted(tmp_path: Path) -> None:
+    ids = ["eve", "eve@corp.example", PRIVACY.hashes("viewer", "eve")[1]]
+    bodies = [f'{{"context": {{"userId": "{one}"}}}}' for one in ids]
+    bodies += [f'{{"context": "{{\\"viewer\\": \\"{one}\\"}}"}}' for one in ids]
+    bodies += [f"<viewer>{one}</viewer>" for one in ids]  # Short texts need quotation marks.
+    bodies += ['{"x": "eve@corp.example2"}', '{"x": "eve1"}', "x" * 20_000 + ' "eve"']
+    store = store_of_rejections(tmp_path, [body.encode() for body in bodies])
+    assert count_unnamed_rejections(store, Person("eve"), PRIVACY) == 2 + 3 + 1
+    assert count_unnamed_rejections(store, Person("eve@corp.example"), PRIVACY) == 3
+    assert count_unnamed_rejections(store, Person("eve", tenants=frozenset({"acme"})), PRIVACY) is None
     store.close()
 
 

@@ -71,6 +71,11 @@ def erase(
     if result.get("foundIn"):
         paths = ", ".join(found["path"] for found in result["foundIn"])
         print_message(f"Warning: {paths} still has texts of this person. docs/privacy.md says what to do.")
+    if result.get("remainingRejections"):
+        print_message(
+            f"Warning: rejections that contain the id, but name no viewer: {result['remainingRejections']:,}. "
+            "docs/privacy.md says how to delete them."
+        )
 
 
 def _count_on_server(url: str, key: str | None, body: bytes) -> dict[str, Any]:

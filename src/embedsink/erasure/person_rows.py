@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from embedsink.key_scope import EVERYTHING
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.database import Store
@@ -32,6 +33,17 @@ def has_rows(store: Store, person: Person, privacy: Privacy, *, deleted_user_id:
         counts = count_rows(reader)
     counts["directoryUsers"] = len(directory_users(store, person, privacy, deleted_user_id=deleted_user_id))
     return any(counts.values())
+
+
+def count_unnamed_rejections(store: Store, person: Person, privacy: Privacy) -> int | None:
+    """Return how many stored rejections without a viewer contain an id of a person; None if the request is limited."""
+    if person.is_limited:
+        return None
+    texts = privacy.stored_forms("viewer", person.viewer)
+    with store.reader({**EVERYTHING.variables(), "texts": texts}) as reader:
+        [row] = reader.dicts("unnamed_rejection_count")
+    count: int = row["rejection_count"]
+    return count
 
 
 def directory_users(

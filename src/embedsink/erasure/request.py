@@ -34,6 +34,8 @@ class Result:
         searched: the size of each searched file in bytes, by its path in the data folder.
         found: the number of found texts, by the path of the file.
         searched_count, found_count: the numbers of these files. `without_files` keeps them.
+        unnamed_rejection_count: the number of stored rejections that name no viewer, but contain an id of the person;
+            None if the request is limited, or was finished by an earlier version.
     """
 
     finished_at: int
@@ -42,6 +44,7 @@ class Result:
     found: dict[str, int]
     searched_count: int
     found_count: int
+    unnamed_rejection_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class Erasure:
                 "searchedTextCount": self.result.text_count,
                 "searchedFileCount": self.result.searched_count,
                 "foundFileCount": self.result.found_count,
+                "remainingRejections": self.result.unnamed_rejection_count,
             }
         if self.result is not None and with_files:
             certificate |= {

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.directory.directory import Directory
 from embedsink.erasure.damaged_segments import PersonLines, count_lines, remove_lines
 from embedsink.erasure.file_search import FileSearch
-from embedsink.erasure.person_rows import directory_users, has_rows, identifying_texts
+from embedsink.erasure.person_rows import count_unnamed_rejections, directory_users, has_rows, identifying_texts
 from embedsink.erasure.register import ErasureRegister
 from embedsink.erasure.request import Erasure, Result
 from embedsink.erasure.search_files import SearchedFile
@@ -192,7 +193,10 @@ class ErasureRun:
         texts = {erasure_id: self._texts_of(erasure_id, person) for erasure_id, person in people.items()}
         files = await self._search.run(list(dict.fromkeys(text for own_texts in texts.values() for text in own_texts)))
         for erasure_id, own_texts in texts.items():
-            finished = self._register[erasure_id].finished(_result_of(files, own_texts))
+            count = partial(count_unnamed_rejections, self._store, people[erasure_id], self._privacy)
+            unnamed_rejection_count = await run_in_daemon_thread(count, name="erasures")
+            result = replace(_result_of(files, own_texts), unnamed_rejection_count=unnamed_rejection_count)
+            finished = self._register[erasure_id].finished(result)
             await self._register.save(finished)
             log.info(
                 "person_erased", extra={"detail": f"erasure {erasure_id}", "count": sum(finished.removed.values())}

@@ -1,0 +1,29 @@
+-- One row: how many stored rejections without a viewer have one of the texts in the variable `texts` as a whole text. A text
+-- with fewer than eight bytes needs quotation marks around it, because other texts contain it by chance.
+create or replace view unnamed_rejection_count as
+with rest as (
+    select quarantine_id, string_agg(raw, '' order by piece) as raw
+    from quarantine_rest
+    group by quarantine_id
+),
+rejection as (
+    select concat_ws(chr(10), quarantine.detail, quarantine.raw || coalesce(rest.raw, '')) as content
+    from quarantine
+    left join rest using (quarantine_id)
+    where quarantine.viewer is null
+),
+pattern as (
+    select list_transform(
+        getvariable('texts')::varchar[],
+        lambda text: if(
+            strlen(text) < 8,
+            concat('["'']', regexp_escape(text), '\\?["'']'),
+            concat('(?:^|[^\pL\pN_])', regexp_escape(text), '(?:$|[^\pL\pN_])')
+        )
+    ) as patterns
+)
+select count(*) as rejection_count
+from rejection, pattern
+where len(list_filter(pattern.patterns, lambda pattern: regexp_matches(rejection.content, pattern))) > 0;
+
+comment on view unnamed_rejection_count is 'Number of stored rejections without a viewer that have a text in the variable `texts`.';
