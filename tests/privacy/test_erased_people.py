@@ -147,3 +147,12 @@ def test_viewers_are_found_in_linear_time(unit: bytes) -> None:
     began_s = time.process_time()
     list(viewers_in(unit * (1_000_000 // len(unit))))
     assert time.process_time() - began_s < 2
+
+
+def test_a_rejection_with_many_viewers_takes_bounded_time() -> None:
+    began_s = time.process_time()
+    for count, is_stored in ((2_000, True), (2_001, False), (100_000, False)):
+        parsed = parse({"type": 1, "viewer": [f"{number}" for number in range(count)]})
+        [rejection] = privacy().reject_erased(parsed).rejected
+        assert (rejection.raw == b"", "too many viewers" in rejection.detail) == (not is_stored, not is_stored)
+    assert time.process_time() - began_s < 2
