@@ -157,6 +157,14 @@ def test_an_error_of_the_disk_delays_a_rewrite_for_an_hour(
         loader.run_once(is_last=False)
         assert loader.status.load_error is None
     assert (loader.retention.seconds_to_next() or 0) > 60
+    assert loader.retention.overdue_s == 0, "all events are deleted"
+    # The next run only tries to rewrite the file again.
+    loader._publisher._replacing_count = 0
+    loader.retention._due_at = 0.0
+    for _ in range(2):  # The second round opens the store again.
+        loader.run_once(is_last=False)
+    assert loader._publisher._replacing_count == 0
+    assert loader.retention._must_give_space_back
     assert not folder.rebuilt.exists()
     assert (store.is_open, event_days(store), views(store)) == (True, [2, 3], before)
 

@@ -44,10 +44,10 @@ class Archive:
         self.target = target
 
     def check(self) -> None:
-        """Check that the archive can be opened and listed.
+        """Check that the archive can be opened.
 
         Raises:
-            ArchiveFailed: it can't, now.
+            ArchiveFailed: the archive can't be opened now.
         """
         with self._errors_translated(), self.target.locked():
             self.target.list_files()

@@ -1,6 +1,7 @@
 """The deletion of events and of some of their fields, after their retention."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -98,6 +99,7 @@ class EventRetention:
         self._expired_count = 0  # events, by the present run, which has several steps
         self._changed_count = 0  # events whose fields were deleted
         self._must_finish = True  # A killed process may not have finished its run.
+        self._must_give_space_back = False
         self._has_checked_archive = False
         self._overdue_since: float | None = None  # when a run first failed since the last complete one; monotonic
         self._schedule()
@@ -128,7 +130,7 @@ class EventRetention:
             may_have_more = self._expire()
         except (StoreRefused, OSError) as error:
             log.warning("retention_delayed", extra={"detail": f"store: {error}. The retention is retried in an hour"})
-            self._record_run(is_complete=False)
+            self._record_run(is_complete=not self._must_finish)
             self._schedule()
             return not self._store.is_open  # The next round opens it again.
         if not may_have_more:
@@ -137,15 +139,14 @@ class EventRetention:
         return may_have_more
 
     def _check_archive_once(self) -> None:
-        """Warn soon after the start of an archive that can't be used: its first use may be months later."""
+        """Log a warning soon after the start if the archive can't be used: its first use may be months later.
+
+        The check has a thread of its own, because an archive that does not answer must not delay loads.
+        """
         if self._archive is None or self._has_checked_archive:
             return
         self._has_checked_archive = True
-        try:
-            self._archive.check()
-        except ArchiveFailed as error:
-            detail = f"{error} Until then, the retention deletes no event"
-            log.warning("archive_unusable", extra={"detail": detail})
+        threading.Thread(target=_check_archive, args=(self._archive,), name="archive check", daemon=True).start()
 
     def _record_run(self, *, is_complete: bool) -> None:
         """Record whether all was deleted that is beyond its retention."""
@@ -161,6 +162,8 @@ class EventRetention:
             may_have_more = self._delete_totals() or self._expire_events() or self._expire_fields()
             if not may_have_more and self._must_finish:
                 self._finish()
+            if not may_have_more and self._must_give_space_back:
+                self._give_space_back()
         except Exception:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
@@ -274,7 +277,8 @@ class EventRetention:
     def _finish(self) -> None:
         """Delete what was derived from deleted events and the files that have them, and log what the run has deleted.
 
-        The newest segment and both snapshots have the events, so no file may wait for further events.
+        Both snapshots and the newest segment still contain the events. Without new events, nothing else would replace
+        them.
         """
         if self._is_delayed and not (self._expired_count or self._changed_count):
             return  # A delay may take days, so its hourly runs must not publish unchanged snapshots.
@@ -283,9 +287,9 @@ class EventRetention:
             self._store.finish_expiry()
         expired = self._store.retention_limit(_days_before(_now(), self._retention.days_min), {})
         self._publisher.replace_snapshots(expired_number=expired.last_segment_number)
-        self._give_space_back()
         self._log_run()
         self._must_finish = self._is_delayed
+        self._must_give_space_back = True
 
     def _log_run(self) -> None:
         """Log what the run has deleted, and begin to count again."""
@@ -325,12 +329,22 @@ class EventRetention:
         self._store.checkpoint()  # Deleted rows are free from the next checkpoint on.
         if self._store.has_much_free_space():
             self._store.rewrite(self._draft)
+            self._publisher.is_dirty = True
+        self._must_give_space_back = False
 
     def _schedule(self) -> None:
         """Schedule the next run."""
         self._is_delayed = False
         self._next_seq = 0
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
+
+
+def _check_archive(archive: Archive) -> None:
+    """Log a warning if an archive can't be used."""
+    try:
+        archive.check()
+    except ArchiveFailed as error:
+        log.warning("archive_unusable", extra={"detail": f"{error} Until then, the retention deletes no event"})
 
 
 def _now() -> datetime:

@@ -10,6 +10,8 @@ from embedsink.store.sql_files import read_sql
 
 # A copy is worth its time if at least this share of the blocks is free.
 FREE_SHARE_MIN = 0.2
+# Each checkpoint leaves a few free blocks, which would be most of a small store.
+_FREE_BLOCKS_MIN = 8
 _COPY = "rewritten"
 
 
@@ -23,8 +25,10 @@ def has_much_free_space(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether the store's file has so much free space that a copy is worth its time."""
     total_blocks, free_blocks, _ = _blocks(connection)
     # Deleted events take space as long as their blocks have other events, such as those of other deployments.
-    unused_blocks = free_blocks + _deleted_share(connection) * (total_blocks - free_blocks)
-    return unused_blocks >= FREE_SHARE_MIN * total_blocks
+    deleted_share = _deleted_share(connection)
+    unused_blocks = free_blocks + deleted_share * (total_blocks - free_blocks)
+    has_enough = free_blocks >= _FREE_BLOCKS_MIN or deleted_share >= FREE_SHARE_MIN
+    return has_enough and unused_blocks >= FREE_SHARE_MIN * total_blocks
 
 
 def write_copy(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
