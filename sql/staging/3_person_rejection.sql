@@ -1,33 +1,7 @@
 -- One row per stored rejection of the requested person, with its whole text, by ingest_seq. A delivery
 -- that was rejected as a whole may name the person anywhere, in a value of "viewer"; erased_people.py has the same definition.
 create or replace view person_rejection as
-with rest as (
-    select quarantine_id, string_agg(raw, '' order by piece) as raw
-    from quarantine_rest
-    group by quarantine_id
-),
-rejection as (
-    select quarantine.* replace (quarantine.raw || coalesce(rest.raw, '') as raw)
-    from quarantine
-    left join rest using (quarantine_id)
-),
-rejection_with_text as (
-    select
-        *,
-        -- Input in base64 has NULs and bytes that are not ASCII. DuckDB shows them, and quotation marks, as \x and two digits.
-        if(
-            raw_encoding = 'base64',
-            replace(replace(replace(try(from_base64(raw))::varchar, '\x00', ''), '\x22', '"'), '\x5C', '\'),
-            raw
-        ) as text
-    from rejection
-),
-rejection_with_json as (
-    -- Without white space and without escapes of ASCII characters; null if the input is not JSON.
-    select *, try(json(text))::varchar as json_text
-    from rejection_with_text
-),
-rejection_with_names as (
+with rejection_with_names as (
     select
         *,
         list_transform(
@@ -52,7 +26,7 @@ rejection_with_names as (
         ) as viewers_in_raw,
         try_cast(json_text ->> '$.context.deployment' as bigint) as deployment_in_raw,
         json_text ->> '$.context.tenant' as tenant_in_raw
-    from rejection_with_json
+    from rejection_text
 )
 select
     rejection.quarantine_id,

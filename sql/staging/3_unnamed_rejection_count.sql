@@ -1,24 +1,19 @@
 -- One row: how many stored rejections without a viewer have one of the texts in the variable `texts` as a whole text. A text
 -- with fewer than eight bytes needs quotation marks around it, because other texts contain it by chance.
 create or replace view unnamed_rejection_count as
-with rest as (
-    select quarantine_id, string_agg(raw, '' order by piece) as raw
-    from quarantine_rest
-    group by quarantine_id
-),
-rejection as (
-    select concat_ws(chr(10), quarantine.detail, quarantine.raw || coalesce(rest.raw, '')) as content
-    from quarantine
-    left join rest using (quarantine_id)
-    where quarantine.viewer is null
+with rejection as (
+    select concat_ws(chr(10), detail, coalesce(json_text, text)) as content
+    from rejection_text
+    where viewer is null
 ),
 pattern as (
     select list_transform(
-        getvariable('texts')::varchar[],
+        -- In JSON, quotation marks and backslashes of a text are escaped.
+        list_distinct(flatten([[text, (to_json(text)::varchar)[2:-2]] for text in getvariable('texts')::varchar[]])),
         lambda text: if(
             strlen(text) < 8,
             concat('["'']', regexp_escape(text), '\\?["'']'),
-            concat('(?:^|[^\pL\pN_])', regexp_escape(text), '(?:$|[^\pL\pN_])')
+            concat('(?:^|[^\pL\pN_]|\\[bfnrt])', regexp_escape(text), '(?:$|[^\pL\pN_])')
         )
     ) as patterns
 )

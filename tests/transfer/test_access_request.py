@@ -218,6 +218,22 @@ def test_rejections_that_contain_an_id_elsewhere_are_counted(tmp_path: Path) -> 
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("viewer", "body"),
+    [
+        ("alice@corp.example", b'{"text": "From:\\nalice@corp.example"}'),
+        ("alice@corp.example", b'{"userId": "alice\\u0040corp.example"}'),
+        ("jos\u00e9 maria", b'{"userId": "jos\\u00e9 maria"}'),
+        ("CORP\\alice.smith", b'{"userId": "CORP\\\\alice.smith"}'),
+        ("alice@corp.example", b'{"userId": "alice@corp.example", "x": "\xff\x00"}'),
+    ],
+)
+def test_escaped_and_encoded_ids_in_rejections_are_counted(tmp_path: Path, viewer: str, body: bytes) -> None:
+    store = store_of_rejections(tmp_path, [body])
+    assert count_unnamed_rejections(store, Person(viewer), PRIVACY) == 1
+    store.close()
+
+
 def test_a_person_without_data_has_an_empty_archive(store: Store) -> None:
     content = archive_of(store, Person("joe"))
     assert content["manifest"]["counts"] == {"events": 0, "rejections": 0, "losses": 0, "directory": 0}
