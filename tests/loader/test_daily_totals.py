@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import embedsink.loader.event_retention as event_retention
+from embedsink.archive.archive import Archive
+from embedsink.archive.target import FolderTarget
 from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import inspect
 from embedsink.key_scope import EVERYTHING
@@ -59,6 +61,10 @@ class Clock:
         return self.now - self._step + timedelta(days=1)
 
 
+def fail_with(error: Exception) -> None:
+    raise error
+
+
 def loader_of(folder: DataFolder, store: Store, **options: Any) -> Loader:
     options.setdefault("retention", Retention(event_days=1))
     loader = Loader(folder, store, **options)
@@ -72,6 +78,11 @@ def run(loader: Loader, *, steps: int = 20) -> None:
     for _ in range(steps):
         if not loader.retention.expire_when_due():
             return
+
+
+def make_overdue(loader: Loader) -> None:
+    """Move the last complete run three hours back."""
+    loader.retention._complete_at -= 3 * 3_600
 
 
 def views(store: Store) -> list[Any]:
@@ -152,6 +163,7 @@ def test_an_error_of_the_disk_delays_a_rewrite_for_an_hour(
     monkeypatch.setattr(Store, "has_much_free_space", lambda _: True)
     loader = loader_of(folder, store)
     loader._publisher.postpone(3_600)
+    make_overdue(loader)
     loader.retention._due_at = 0.0
     for _ in range(8):
         loader.run_once(is_last=False)
@@ -175,6 +187,7 @@ def test_while_people_are_erased_nothing_is_totaled_or_deleted(
     Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
     pending = [True, False]
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending[0])
+    make_overdue(loader)
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
     assert not loader.retention._publisher.is_dirty, "a snapshot of nothing new would be published"
@@ -182,12 +195,41 @@ def test_while_people_are_erased_nothing_is_totaled_or_deleted(
     assert [record.message for record in caplog.records] == ["retention_delayed"]
     # The erasure ends between two steps.
     loader = loader_of(folder, store, has_pending_erasures=lambda: pending.pop(0) if pending else False)
+    make_overdue(loader)
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([], [0, 1, 2, 3])
     assert loader.retention.overdue_s > 0
     run(loader)
     assert (totaled_days(store), event_days(store)) == ([0, 1, 2], [2, 3])
     assert loader.retention.overdue_s == 0
+
+
+def test_a_run_that_cannot_begin_is_overdue(folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, MONDAY)
+    loader = loader_of(folder, store)
+    assert loader.retention.overdue_s == 0
+    run(loader)
+    make_overdue(loader)
+    loader.retention._due_at = 0.0
+    with monkeypatch.context() as patch:
+        patch.setattr(loader._disk_space, "require", lambda: fail_with(StoreRefused("test")))
+        loader.run_once(is_last=False)
+        assert loader.status.load_error
+        assert 3_500 < loader.retention.overdue_s < 7_200
+        assert not loader.retention.expire_when_due()
+        assert loader.retention.overdue_s > 0
+    run(loader)
+    assert loader.retention.overdue_s == 0
+    without_limits = loader_of(folder, store, retention=Retention())
+    make_overdue(without_limits)
+    assert without_limits.retention.overdue_s == 0
+
+
+def test_an_archive_that_no_retention_uses_is_not_checked(folder: DataFolder, store: Store) -> None:
+    for retention, is_checked in ((Retention(question_days=1), False), (Retention(event_days=1), True)):
+        loader = loader_of(folder, store, retention=retention, archive=Archive(FolderTarget(folder.path)))
+        loader.retention.expire_when_due()
+        assert loader.retention._has_checked_archive == is_checked
 
 
 def test_off_deletes_totals_without_a_retention_too(

@@ -99,7 +99,7 @@ class _EngineCollector:
         )
         yield GaugeMetricFamily(
             "embedsink_retention_overdue_seconds",
-            "Time since a run of the retention failed, if no complete one followed; else 0.",
+            "Time since the last complete run of the retention, or the start, beyond two hours; 0 without a retention.",
             self._engine.loader.retention.overdue_s,
         )
 

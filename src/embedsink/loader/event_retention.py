@@ -101,7 +101,7 @@ class EventRetention:
         self._must_finish = True  # A killed process may not have finished its run.
         self._must_give_space_back = False
         self._has_checked_archive = False
-        self._overdue_since: float | None = None  # when a run first failed since the last complete one; monotonic
+        self._complete_at = time.monotonic()  # the end of the last complete run, or else the start
         self._schedule()
 
     def seconds_to_next(self) -> float | None:
@@ -110,9 +110,13 @@ class EventRetention:
 
     @property
     def overdue_s(self) -> float:
-        """The seconds since a run failed or was delayed, if no complete one followed; else 0. For any thread."""
-        overdue_since = self._overdue_since
-        return 0.0 if overdue_since is None else time.monotonic() - overdue_since
+        """The seconds since the last complete run, or else since the start, beyond two hours. Any thread may call it.
+
+        A failed run, a missing run and a run that takes long all count.
+        """
+        if not self._retention.has_limits:
+            return 0.0
+        return max(0.0, time.monotonic() - self._complete_at - 2 * RETENTION_INTERVAL_S)
 
     def expire_when_due(self) -> bool:
         """Delete a batch of what is beyond the retention if a run is due. Return whether another round is needed.
@@ -130,44 +134,42 @@ class EventRetention:
             may_have_more = self._expire()
         except (StoreRefused, OSError) as error:
             log.warning("retention_delayed", extra={"detail": f"store: {error}. The retention is retried in an hour"})
-            self._record_run(is_complete=not self._must_finish)
             self._schedule()
             return not self._store.is_open  # The next round opens it again.
         if not may_have_more:
-            self._record_run(is_complete=not self._is_delayed)
             self._schedule()
         return may_have_more
 
     def _check_archive_once(self) -> None:
-        """Log a warning soon after the start if the archive can't be used: its first use may be months later.
+        """Log a warning soon after the start if the archive can't be used. Its first use may be months later.
 
         The check has a thread of its own, because an archive that does not answer must not delay loads.
         """
-        if self._archive is None or self._has_checked_archive:
+        if self._archive is None or not self._retention.has_event_limits or self._has_checked_archive:
             return
         self._has_checked_archive = True
         threading.Thread(target=_check_archive, args=(self._archive,), name="archive check", daemon=True).start()
-
-    def _record_run(self, *, is_complete: bool) -> None:
-        """Record whether all was deleted that is beyond its retention."""
-        if is_complete:
-            self._overdue_since = None
-        elif self._overdue_since is None:
-            self._overdue_since = time.monotonic()
 
     def _expire(self) -> bool:
         """Delete a batch of events, or else of fields, or else finish the run. Return whether more may remain."""
         self._disk_space.require()
         try:
             may_have_more = self._delete_totals() or self._expire_events() or self._expire_fields()
-            if not may_have_more and self._must_finish:
-                self._finish()
-            if not may_have_more and self._must_give_space_back:
-                self._give_space_back()
+            if not may_have_more:
+                self._complete()
         except Exception:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
         return may_have_more
+
+    def _complete(self) -> None:
+        """Finish a run. Its deletions are complete before the rewrite of the store, which may need more space."""
+        if self._must_finish:
+            self._finish()
+        if not self._is_delayed:
+            self._complete_at = time.monotonic()
+        if self._must_give_space_back:
+            self._give_space_back()
 
     def _delete_totals(self) -> bool:
         """Delete all daily totals if they are off. Return whether there were some."""
