@@ -1,4 +1,4 @@
-"""The files of a quiet server after the retention: they have no expired rows, although no event arrives any more."""
+"""The files of a quiet server after a deletion: they have no deleted rows, although no event arrives any more."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,9 @@ from embedsink.data_folder import DataFolder
 from embedsink.loader.event_retention import Retention
 from embedsink.loader.loader import Loader
 from embedsink.store.database import Store
+from embedsink.store.purge import PurgeFilter
 from tests.loader.test_loader import add_segment, expected, load_all
+from tests.support.given import write_segment
 from tests.support.stores import make_folder
 
 LATER = timedelta(days=3)
@@ -87,6 +89,29 @@ def test_no_file_has_expired_events(folder: DataFolder, loader: Loader, monkeypa
     rebuilt = loader_of(folder)
     assert rebuilt.last_number == 1, "the next segment must not get a number again"
     rebuilt.close()
+
+
+def test_an_abandoned_copy_is_not_counted(folder: DataFolder, loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader._publisher._start_copy()
+    expire(loader, monkeypatch)
+    loader._publisher.abandon()
+    assert publish_until_idle(loader) == 2
+    assert files_of(folder) == ([], [], [])
+
+
+def test_no_file_has_purged_rejections(folder: DataFolder) -> None:
+    loader = loader_of(folder)
+    write_segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
+    load_all(loader)
+    loader.publish()
+    assert loader.quarantine.purge_batch(PurgeFilter()) == 1
+    loader._publisher.replace_snapshots(expired_number=0)
+    assert publish_until_idle(loader) == 2
+    for path in (folder.snapshot, folder.previous):
+        with duckdb.connect(str(path), read_only=True) as connection:
+            assert connection.execute("select count(*) from quarantine").fetchall() == [(0,)]
+    assert numbers_of(folder) == []
+    loader.close()
 
 
 def test_segments_stay_that_are_newer_or_in_one_snapshot_only(

@@ -192,15 +192,15 @@ class Publisher:
         self._due_at = time.monotonic() + seconds
 
     def replace_snapshots(self, *, expired_number: int) -> None:
-        """Publish two snapshots, also if nothing is loaded any more, because the present ones have deleted rows.
+        """Publish two snapshots, also if nothing is loaded any more, because the present ones have former rows.
 
         Args:
-            expired_number: the highest number of a segment with deleted rows. When both snapshots cover the newest
-                segment, it is deleted too if its number is at most this one.
+            expired_number: the highest number of a segment that may have deleted or changed rows. When both snapshots
+                cover the newest segment, it is deleted too if its number is at most this one.
         """
         # A running copy may have the rows too.
         self._replacing_count = 2 if self._copy is None else 3
-        self._expired_number = expired_number
+        self._expired_number = max(self._expired_number, expired_number)
         self.is_dirty = True
 
     def abandon(self) -> None:
@@ -209,6 +209,7 @@ class Publisher:
             self._copy.abandon()
             self._killed_copy = self._copy
             self._copy = None
+            self._replacing_count = min(2, self._replacing_count)  # The killed copy can't become a snapshot.
             self.is_dirty = True
 
     def reset(self) -> None:

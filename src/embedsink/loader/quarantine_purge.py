@@ -82,7 +82,7 @@ class QuarantinePurge:
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
 
     def _delete(self, selected: PurgeFilter) -> int:
-        """Delete a batch of rejections, after which a new snapshot is due. Return the number of deleted rejections."""
+        """Delete a batch of rejections, also from the other files. Return the number of deleted rejections."""
         self._disk_space.require()
         try:
             count = self._store.purge(selected)
@@ -90,5 +90,6 @@ class QuarantinePurge:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
         if count:
-            self._publisher.is_dirty = True
+            # Any segment up to the newest one may have contained them.
+            self._publisher.replace_snapshots(expired_number=self._store.ledger.last_segment_number())
         return count

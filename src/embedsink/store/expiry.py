@@ -37,7 +37,7 @@ class RetentionLimit:
 
     @property
     def last_segment_number(self) -> int:
-        """The number of the newest segment with rows that may be beyond their retention; -1 for none."""
+        """The number of the newest segment that may have rows to delete or to change; -1 for none."""
         return segment_number_of(self.highest) - 1
 
 
