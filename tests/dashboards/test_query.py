@@ -217,10 +217,10 @@ def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> 
 def test_tiles_note_the_deleted_days_that_they_lack(store: Store, reports: dict[str, Report]) -> None:
     sessions = NUMBER | {"report": "totals", "column": "session_count"}
     rejections = NUMBER | {"report": "rejections", "column": "quarantined_count"}
-    params = {"since": "2026-11-03", "until": "2026-11-06"}
-    note = "Events deleted: 2026-11-03 to 2026-11-04."  # The 5th has no deleted events.
+    params = {"since": "2026-11-03", "until": "2026-11-07"}
+    note = "Events deleted: 2026-11-03 to 2026-11-05."  # The event of the 6th is stored.
     connection = store._load_connection()
-    connection.execute("insert into totaled_day select date '2026-11-03' + range::integer, now() from range(3)")
+    connection.execute("insert into totaled_day select date '2026-11-03' + range::integer, now() from range(4)")
     try:
         for changed, views_note in (({}, None), ({"timezone": "Europe/Berlin"}, note), ({"internal": "only"}, note)):
             tiles = answers(store, reports, NUMBER, sessions, rejections, params=params | changed)

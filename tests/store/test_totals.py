@@ -240,6 +240,20 @@ def test_the_newest_totaled_day_is_marked_once_its_events_are_deleted(empty_stor
     assert deleted_days(empty_store, interval="hour") == [0, 1]
 
 
+def test_late_events_hide_only_the_mark_of_their_own_day(empty_store: Store, folder: Path) -> None:
+    [first, second, third, *_] = views_on(0, 1, 2)
+    load(empty_store, folder, [first, [], third, second])
+    assert expire(empty_store, days=3) == 2
+    assert deleted_days(empty_store, interval="hour") == [0, 0], "all events of the second day are stored"
+
+
+def test_late_events_of_earlier_days_hide_no_mark(empty_store: Store, folder: Path) -> None:
+    [first, second, *_], [late, *_] = views_on(0, 1), views_on(0)
+    load(empty_store, folder, [first, second, [], late])
+    assert expire(empty_store, days=4) == 2
+    assert deleted_days(empty_store, interval="hour") == [0, 1]
+
+
 def test_a_key_sees_totals_of_its_deployments_only_and_with_tenants_none(empty_store: Store, folder: Path) -> None:
     days = [
         [*first, *second]
