@@ -1,5 +1,5 @@
 -- One row per stored rejection of the requested person, with its whole text, by ingest_seq. A delivery
--- that was rejected as a whole may name the person anywhere, in a value of "viewer"; erased_people.py has the same definition.
+-- that was rejected as a whole may name the person in any value of `viewer`, at any depth, as `viewers_in` in erased_people.py.
 create or replace view person_rejection as
 with rejection_with_names as (
     select
@@ -11,7 +11,7 @@ with rejection_with_names as (
                     regexp_extract_all(
                         coalesce(json_text, text),
                         concat(
-                            '(?i)"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*|',
+                            '(?i)(?:^|[^\\])"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*|',
                             repeat('[\[{](?:[^\[\]{}"]|"(?:[^"\\]|\\.)*"|', 200),
                             '[\[{][\]}]',
                             repeat(')*[\]}]', 200),

@@ -126,6 +126,7 @@ def test_viewers_are_found_in_damaged_json() -> None:
         (b'{"viewer": {"id": "a"}}', ["id", "a"]),
         (b'{"Viewer": "a"}', ["a"]),
         (b"{'viewer': 'a'}", ["a"]),
+        (b'{"context": {"viewer": {"n": {"id": "a"}},},\n}', ["n", "id", "a"]),
         (b"x=1&viewer=a%40b+c", ["a@b c"]),
         (b'{"viewer": {"id": "a", "n": {"b": 1}}}', ["id", "n", "a", "b", "1"]),
         (b'{"a": [{"viewer": [["a"], {"b": {"c": null}}]}]}', ["b", "a", "c"]),
@@ -141,7 +142,8 @@ def test_viewers_are_found_in_invalid_forms(raw: bytes, viewers: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "unit", [b'"viewer":[', b'"viewer":{', b'"viewer":["viewer":{', b'"viewer":"', b"&viewer=", b"[", b'{"viewer":']
+    "unit",
+    [b'"viewer":[', b'"viewer":{', b'"viewer":["viewer":{', b'"viewer":"', b"&viewer=", b"[", b'{"viewer":', b",  "],
 )
 def test_viewers_are_found_in_linear_time(unit: bytes) -> None:
     began_s = time.process_time()

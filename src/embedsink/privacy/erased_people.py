@@ -15,6 +15,7 @@ import orjson
 _TEXT = rb'"(?:[^"\\]|\\.)*+"|\'[^\']*+\'|-?[0-9]+'
 # A list or an object ends before the next one, so that the search takes linear time.
 _VIEWER = re.compile(rb"""(?i)["']viewer["']\s*:\s*(%s|\[[^\[\]]*+\]|\{[^{}]*+\})""" % _TEXT)
+_TRAILING_COMMA = re.compile(rb",(?=\s*[\]}])")
 _VIEWER_IN_FORM = re.compile(rb"(?:\A|&)viewer=([^&]*+)")
 
 
@@ -105,14 +106,18 @@ def viewers_in(raw: bytes) -> Iterator[str]:
     """Yield the viewers that input, which may be invalid, names.
 
     In JSON, these are all texts and numbers in the values of members `viewer`, at any depth, with the names of members.
-    The view `person_rejection` has the same definition. JSON within a text is not parsed. Input that is not JSON is
-    searched with regular expressions.
+    JSON within a text is not parsed. Trailing commas are allowed, as in DuckDB. Input that is not JSON is searched with
+    regular expressions.
+
+    The view `person_rejection` finds the same in JSON, but only ASCII ids in UTF-16. In input that is not JSON, it
+    finds more: an id between any quotation marks.
     """
-    try:
-        value = json.loads(raw, object_pairs_hook=tuple)
-    except (ValueError, RecursionError):
-        return _viewers_in_text(raw.replace(b"\0", b""))  # UTF-16 has a NUL in each ASCII character.
-    return _viewers_in_json(value)
+    for text in (raw, _TRAILING_COMMA.sub(b"", raw)):
+        try:
+            return _viewers_in_json(json.loads(text, object_pairs_hook=tuple))
+        except (ValueError, RecursionError):
+            continue  # It is not JSON.
+    return _viewers_in_text(raw.replace(b"\0", b""))  # UTF-16 has a NUL in each ASCII character.
 
 
 def _viewers_in_json(value: Any) -> Iterator[str]:
