@@ -1,4 +1,4 @@
--- One row per row in scope of a table of daily totals: of all tenants together, or of the requested tenant. A tenant that is
+-- The rows in scope of a table of daily totals: those of all tenants together, or those of the requested tenant. A tenant that is
 -- stored in clear text and hashed has a row for each.
 create or replace macro daily_total_in_scope(source) as table
 select period_of(day::timestamp) as period_start, *

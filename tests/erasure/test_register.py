@@ -1,4 +1,4 @@
-"""The requests in `erasures/`, and whose deliveries are rejected."""
+"""The register of requests, and the people whose deliveries it rejects."""
 
 import asyncio
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_concurrent_requests_keep_the_limit(tmp_path: Path, monkeypatch: pytest.
     assert ([isinstance(one, Unavailable) for one in added], pending_count) == ([False, False, True], 2)
 
 
-def test_a_folder_that_cannot_be_written_is_no_full_disk(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_not_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "erasures"
     path.touch()
     with pytest.raises(Unavailable, match="Use another folder") as raised:
@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_written_is_no_full_disk(tmp_path: Path) -> None
     assert raised.value.reason is Reason.STORAGE_FAILED
 
 
-def test_a_request_whose_caller_is_cancelled_takes_place(tmp_path: Path) -> None:
+def test_a_request_of_a_cancelled_caller_is_registered(tmp_path: Path) -> None:
     async def cancel() -> None:
         rejected: list[ErasedPeople] = []
         register = open_register(tmp_path, rejected)

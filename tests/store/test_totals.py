@@ -348,6 +348,16 @@ def test_totals_name_only_the_most_frequent_tenants_deployments_and_agents_of_a_
     assert named == {"a": 4, "b": 3, None: 3}
 
 
+def test_a_day_with_exactly_the_limit_names_all(
+    empty_store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(totals, "NAMED_MAX", 2)
+    view = {"type": "view", "deployment": None, "at": "2026-11-02T10:00"}
+    load(empty_store, folder, [[view | {"tenant": tenant} for tenant in ("a", "b", None, None, None)]])
+    expire(empty_store, days=3)
+    assert {row["tenant"]: row["view_count"] for row in read(empty_store, "tenants")} == {"a": 1, "b": 1, None: 3}
+
+
 @pytest.mark.parametrize(("late_days", "deployments"), [(360, [1]), (370, [None])])
 def test_totals_of_invented_days_name_nothing(
     empty_store: Store, folder: Path, late_days: int, deployments: list[int | None]
@@ -386,7 +396,9 @@ def test_totals_survive_a_salvage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost_table", ["totaled_day", "daily_view"])
-def test_a_salvage_copies_all_totals_of_a_file_or_none(tmp_path: Path, lost_table: str) -> None:
+def test_a_salvage_copies_all_totals_of_a_file_or_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lost_table: str
+) -> None:
     days = [events_of(day, random.Random(3)) for day in range(5)]
     for name in ("newest.duckdb", "older.duckdb"):
         store = Store(tmp_path / name)
@@ -401,6 +413,8 @@ def test_a_salvage_copies_all_totals_of_a_file_or_none(tmp_path: Path, lost_tabl
     rebuilt = Store(tmp_path / "rebuilt.duckdb")
     rebuilt.open()
     rebuilt.salvage([tmp_path / "newest.duckdb", tmp_path / "older.duckdb"], journal_numbers=[])
+    is_logged = [record.message for record in caplog.records] == ["daily_totals_not_salvaged"]
+    assert is_logged == (lost_table == "daily_view"), "files of earlier versions have no table `totaled_day`"
     assert answers(rebuilt, FILTERS[:1]) == before
     assert offending(rebuilt) == {}
     rebuilt.close()

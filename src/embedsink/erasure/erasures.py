@@ -67,7 +67,7 @@ class Erasures:
             Unavailable: too many requests are pending (`overloaded`), or the request can't be written (`storage_low`,
                 `storage_failed`).
         """
-        # If the caller is cancelled while the request is written, the erasure takes place.
+        # Cancelling the caller must not cancel the write: a request on the disk must be in the register.
         return await asyncio.shield(self._add(person, key_id=key_id, deleted_user=deleted_user))
 
     async def _add(self, person: Person, *, key_id: str | None, deleted_user: dict[str, Any] | None) -> Erasure:

@@ -283,7 +283,7 @@ class EventRetention:
         them.
         """
         if self._is_delayed and not (self._expired_count or self._changed_count):
-            return  # A delay may take days, so its hourly runs must not publish unchanged snapshots.
+            return  # A delay may last for days. Its hourly runs must not publish snapshots without changes.
         # Rows that still have to be deleted need the deployments of deleted `ready` events.
         if self._retention.has_event_limits and not self._is_delayed:
             self._store.finish_expiry()

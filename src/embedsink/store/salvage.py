@@ -6,6 +6,7 @@ A segment is missing if neither the sound database nor the journal has it.
 # ruff: noqa: S608  the names are of our own tables
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,8 @@ from embedsink.store.insert import LINE_BITS, first_ingest_seq
 from embedsink.store.ledger import SEGMENT_NUMBER_SQL
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
+
+log = logging.getLogger(__name__)
 
 # DuckDB reads this many rows at a time; a damaged block makes all of them unreadable.
 _VECTOR_ROWS = 2_048
@@ -117,7 +120,7 @@ def salvage(
     for path in files:
         with _attached(connection, path) as is_readable:
             if is_readable:
-                row_count += _DamagedFile(connection, on_step).copy()
+                row_count += _DamagedFile(connection, path.name, on_step).copy()
     with transaction(connection):
         # Delete incomplete rejections first, so that the ledger counts them as lost.
         connection.execute(read_sql("salvage")["rejection"])
@@ -147,8 +150,9 @@ def _attached(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[boo
 class _DamagedFile:
     """The damaged file that is attached as `damaged`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, on_step: Callable[[], None]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, on_step: Callable[[], None]) -> None:
         self._connection = connection
+        self._name = name
         self._on_step = on_step
         columns_sql = (
             "select table_name, list(column_name) from duckdb_columns() where database_name = 'damaged' group by all"
@@ -185,16 +189,16 @@ class _DamagedFile:
         """
         if "totaled_day" not in self._columns_by_table:
             return
-        with (
-            contextlib.suppress(StoreDamaged, SqlFailed),
-            duckdb_errors_translated(),
-            transaction(self._connection),
-        ):
-            for table in _TOTAL_TABLES:
-                self._connection.execute(
-                    f"insert into {table} by name from damaged.{table} where day not in (select day from totaled_day) "
-                    "and day in (select day from damaged.totaled_day)"
-                )
+        try:
+            with duckdb_errors_translated(), transaction(self._connection):
+                for table in _TOTAL_TABLES:
+                    self._connection.execute(
+                        f"insert into {table} by name from damaged.{table} where day not in "
+                        "(select day from totaled_day) and day in (select day from damaged.totaled_day)"
+                    )
+        except (StoreDamaged, SqlFailed) as error:
+            detail = f"{self._name}: {error}. Daily totals that only this file has are lost"
+            log.warning("daily_totals_not_salvaged", extra={"detail": detail})
 
     def _may_have_missing_rows(self, from_item: str) -> bool:
         """Return whether a table may have rows of missing segments. Usually it has none, and needs no copying."""
