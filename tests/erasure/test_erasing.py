@@ -574,6 +574,33 @@ def test_a_command_ends_with_the_cause(tmp_path: Path, patch: str, message: str)
     assert "The request is stored." in result.stderr
 
 
+def test_a_delayed_erasure_shows_its_cause(tmp_path: Path) -> None:
+    injected = "import embedsink.erasure.erasures as erasures; erasures.RETRY_AFTER_S = 0.2"
+    data = tmp_path / "data"
+    with running_server(data, injected=injected, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
+        admin, limited = server.key("admin"), server.key("admin", deployments={1})
+        obstacle = data / "damaged" / "000000000001-1a2b3c4d-9.ndjson.new"
+        obstacle.mkdir(parents=True)  # It can't be deleted like a file.
+        command = [sys.executable, "-m", "embedsink", "erase", "--viewer", ANN, "--url", server.url, "--key", admin]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            wait_until(lambda: server.get("/readyz").json()["delays"] != [], description="the erasure is delayed")
+            response = server.get("/readyz")
+            [cause] = response.json()["delays"]
+            assert (response.status, obstacle.name in cause) == (200, True)
+            [pending] = server.get(ERASURES, key=admin).json()
+            assert pending["delay"] == server.get(f"{ERASURES}/{pending['id']}", key=admin).json()["delay"] == cause
+            path = server.post({"viewer": "bob"}, path=ERASURES, key=limited).headers["location"]
+            assert obstacle.name not in server.get(path, key=limited).json()["delay"]
+            assert process.stderr is not None
+            lines = [process.stderr.readline() for _ in range(2)]
+            assert lines[1] == f"Delayed: {cause}\n"
+            obstacle.rmdir()
+            printed, remaining = process.communicate(timeout=60)
+        certificate = json.loads(printed)
+        assert (certificate["status"], "delay" in certificate, remaining) == ("finished", False, "")
+        wait_until(lambda: server.get("/readyz").json()["delays"] == [], description="no erasure is delayed")
+
+
 def test_a_server_with_digests_but_without_their_salt_does_not_start(tmp_path: Path) -> None:
     data = make_folder(tmp_path / "data").path
     with running_server(data) as server:

@@ -88,7 +88,12 @@ def _erase_on_server(url: str, key: str | None, body: bytes) -> dict[str, Any]:
     client = connect(url, key)
     erasure = client.post("erasures", required_members=_MEMBERS, body=body)
     print_message(f"Erasure {erasure['id']} is requested. Waiting for its certificate.")
+    printed = None
     while erasure["status"] == "pending":
+        delay = erasure.get("delay")
+        if delay not in (None, printed):
+            print_message(f"Delayed: {delay}")
+            printed = delay
         time.sleep(_POLL_S)
         erasure = client.get_object("erasures", erasure["id"], required_members=_MEMBERS)
     return erasure

@@ -41,6 +41,11 @@ class Erasures:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def delay(self) -> str | None:
+        """Why the pending requests can't continue now, in full sentences; None if no attempt has failed."""
+        return None if self._failure is None else f"{self._failure}. The server tries again within an hour."
+
     def start(self) -> None:
         """Block the people of earlier requests, and continue with the pending ones."""
         self.register.block_people()
@@ -115,10 +120,11 @@ class Erasures:
         while True:
             await self.register.expire()
             pending = self.register.pending()[:PEOPLE_AT_ONCE]
+            if pending:
+                await self._run.erase(pending)
+            self._failure = None
             if not pending:
                 return
-            await self._run.erase(pending)
-            self._failure = None
 
     def _report(self, error: Exception, pause_s: float) -> None:
         """Log why an attempt failed."""

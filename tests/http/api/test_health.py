@@ -29,7 +29,7 @@ def test_healthz_answers_ok(server: Server) -> None:
 def test_readyz_writes_to_the_disk(server: Server) -> None:
     before = metric(server, "embedsink_journal_groups_total")
     response = server.get("/readyz")
-    assert (response.status_code, response.json()) == (200, {"ready": True, "problems": []})
+    assert (response.status_code, response.json()) == (200, {"ready": True, "problems": [], "delays": []})
     assert metric(server, "embedsink_journal_groups_total") == before + 1
 
 

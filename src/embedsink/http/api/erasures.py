@@ -14,6 +14,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.engine import Engine
 from embedsink.erasure.person_rows import count_rows
+from embedsink.erasure.request import Erasure
 from embedsink.errors import Refused, preview
 from embedsink.http.audit_entries import entry_of
 from embedsink.http.authentication import require_key
@@ -40,6 +41,9 @@ DRY_RUN_PATH = f"{PATH}/dry-run"
 ERASURE_PATH = f"{PATH}/{{erasureId}}"
 # The maximum number of requests in a list.
 LISTED_MAX = 1_000
+_DELAY_IN_LOG = (
+    "erasures: an error prevents them. The server's log has the cause. The server tries again within an hour."
+)
 _Text = Annotated[str, Field(min_length=1, max_length=8_192)]
 
 
@@ -66,7 +70,7 @@ async def _list_erasures(request: Request) -> Response:
     check_parameters(request.query_params, allowed=())
     engine: Engine = request.state.engine
     visible = [erasure for erasure in engine.erasures.register.all() if _is_visible(key, erasure.key_id)]
-    certificates = [erasure.certificate(with_files=False) for erasure in visible[:LISTED_MAX]]
+    certificates = [_certificate(engine, key, erasure) for erasure in visible[:LISTED_MAX]]
     return JSONResponse(certificates, headers=NO_STORE)
 
 
@@ -80,9 +84,19 @@ async def show_erasure(request: Request) -> Response:
     if erasure is None or not _is_visible(key, erasure.key_id):
         raise Refused(Reason.NOT_FOUND, f"erasureId: {preview(erasure_id)} does not exist. Correct the URL.")
     # The names of files, such as dashboards, are not in the scope of a limited key.
-    if key.scope.is_limited:
-        return JSONResponse(erasure.certificate(with_files=False), headers=NO_STORE)
-    return JSONResponse((await engine.erasures.register.with_files(erasure)).certificate(), headers=NO_STORE)
+    with_files = not key.scope.is_limited
+    if with_files:
+        erasure = await engine.erasures.register.with_files(erasure)
+    return JSONResponse(_certificate(engine, key, erasure, with_files=with_files), headers=NO_STORE)
+
+
+def _certificate(engine: Engine, key: Key, erasure: Erasure, *, with_files: bool = False) -> dict[str, Any]:
+    """Return a request and its result as JSON, and why it is delayed. The cause may name files."""
+    certificate = erasure.certificate(with_files=with_files)
+    delay = engine.erasures.delay
+    if erasure.result is None and delay is not None:
+        certificate["delay"] = _DELAY_IN_LOG if key.scope.is_limited else delay
+    return certificate
 
 
 async def _request_erasure(request: Request) -> Response:

@@ -27,7 +27,7 @@ async def readyz(request: Request) -> Response:
     """Answer 200 if nothing needs attention, otherwise 503 with the list of problems.
 
     Problems are a failed test write to the journal, a store that is not open, a damaged file, and an error of the
-    loader. The server may still accept events.
+    loader. The server may still accept events. Delayed erasures are listed, but need no attention at once.
     """
     engine: Engine = request.state.engine
     problems = list(engine.loader.status.damaged)
@@ -37,10 +37,13 @@ async def readyz(request: Request) -> Response:
         problems.append("store.duckdb: is being reopened. The server still accepts events.")
     if engine.loader.status.error:
         problems.append(engine.loader.status.error)
+    delays = list(filter(None, [engine.erasures.delay]))
     if problems:
         not_ready = Unavailable(Reason.NOT_READY, " ".join(problems), retry_after_s=5)
-        return unavailable_response(request, not_ready, extra_members={"ready": False, "problems": problems})
-    return JSONResponse({"ready": True, "problems": []}, headers={"Cache-Control": "no-store"})
+        return unavailable_response(
+            request, not_ready, extra_members={"ready": False, "problems": problems, "delays": delays}
+        )
+    return JSONResponse({"ready": True, "problems": [], "delays": delays}, headers={"Cache-Control": "no-store"})
 
 
 async def metrics(request: Request) -> Response:

@@ -150,7 +150,7 @@ def _erasure_schemas() -> dict[str, Schema]:
     }
     return {
         "ErasureRequest": object_of(body, optional=("tenant", "deployment")),
-        "Erasure": object_of(request | result, optional=tuple(result)),
+        "Erasure": object_of(request | {"delay": TEXT} | result, optional=("delay", *result)),
         "ErasureDryRun": object_of({"wouldRemove": counts}),
     }
 
@@ -217,5 +217,5 @@ def _read_schemas() -> dict[str, Schema]:
         "LiveMessage": object_of(message, optional=("retry",)),
         "Report": object_of(report | {"columns": array(object_of(column)), "dimensions": array(object_of(column))}),
         "ReportSchema": {"allOf": [ref("Report"), object_of({"row": {"type": "object"}})]},
-        "Readiness": object_of({"ready": _BOOLEAN, "problems": array(TEXT)}),
+        "Readiness": object_of({"ready": _BOOLEAN, "problems": array(TEXT), "delays": array(TEXT)}),
     }
