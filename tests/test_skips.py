@@ -1,0 +1,26 @@
+"""Tests that can't run: CI lets them fail."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SKIPPED = """
+import pytest
+
+@pytest.mark.skipif(True, reason="no root")
+def test_marked():
+    pass
+
+def test_called():
+    pytest.skip("no mount")
+"""
+
+
+def test_a_test_that_cannot_run_fails_in_ci(tmp_path: Path) -> None:
+    (tmp_path / "test_skipped.py").write_text(SKIPPED)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest", str(tmp_path)]
+    result = subprocess.run(command, env=os.environ | {"CI": "true"}, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    for reason in ("no root", "no mount"):
+        assert f"A test that CI can't run: Skipped: {reason}" in result.stdout
