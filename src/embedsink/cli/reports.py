@@ -127,19 +127,14 @@ def report(
     if all_reports:
         _check_summary_options(name, format, describe, params)
         write_summary(backend.read_summary(params), _summary_path(output))
-    elif name is None:
+    elif name is None or describe:
         _check_catalog_options(name, output, describe, params)
-        print_reports(backend.list_reports(), format or TABLE)
-    elif describe:
-        _check_catalog_options(name, output, describe, params)
-        print_description(backend.describe_report(name), format or TABLE)
+        _print_catalog(backend, name, format or TABLE)
+    elif (chosen_format := format or _format_of(output)) == TABLE:
+        _check_table_output(output)
+        _print_report(backend, name, params, data=data, url=url)
     else:
-        chosen_format = format or _format_of(output)
-        if chosen_format == TABLE:
-            _check_table_output(output)
-            _print_report(backend, name, params, data=data, url=url)
-        else:
-            write_report(backend.read_chunks(name, params, Format(chosen_format)), Format(chosen_format), output)
+        write_report(backend.read_chunks(name, params, Format(chosen_format)), Format(chosen_format), output)
 
 
 def _format_of(output: Path | None) -> str:
@@ -217,6 +212,14 @@ def _check_table_output(output: Path | None) -> None:
     """Raise a usage error for an output file, because tables are for stdout only."""
     if output is not None:
         raise UsageError(f"-o {output}: a table can't be written to a file. Add --format csv, json, parquet or arrow.")
+
+
+def _print_catalog(backend: ReportBackend, name: str | None, format: str) -> None:
+    """Print the list of reports or, with a name, the description of one."""
+    if name is None:
+        print_reports(backend.list_reports(), format)
+    else:
+        print_description(backend.describe_report(name), format)
 
 
 def _print_report(backend: ReportBackend, name: str, params: Params, *, data: Path, url: str | None) -> None:

@@ -23,6 +23,17 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
+class _Record:
+    """A journal line: its context, the rejected input, and the key id and the session; None without a session."""
+
+    is_directory: bool
+    context: dict[str, Any]
+    viewer: str | None
+    raw: bytes
+    session: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
 class PersonLines:
     """The journal lines of a person.
 
@@ -70,7 +81,7 @@ class PersonLines:
             if record.viewer is None and record.session in own_sessions and self._is_in_scope(record.context)
         }
 
-    def _names_person(self, line: bytes, record: "_Record | None") -> bool:
+    def _names_person(self, line: bytes, record: _Record | None) -> bool:
         """Return whether a line names the person. Trailers are not records."""
         if line.startswith(_TRAILER_START):
             return False
@@ -115,17 +126,6 @@ def _segments(folder: Path) -> list[Path]:
 
 def _lines_of(path: Path) -> list[bytes]:
     return _LINE.findall(path.read_bytes())
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A journal line: its context, the rejected input, and the key id and the session; None without a session."""
-
-    is_directory: bool
-    context: dict[str, Any]
-    viewer: str | None
-    raw: bytes
-    session: tuple[str, str] | None
 
 
 def _record_of(line: bytes) -> _Record | None:

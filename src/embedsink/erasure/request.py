@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -80,16 +80,16 @@ class Erasure:
     deleted_user_id: str | None = None
     result: Result | None = None
 
-    def with_removed(self, counts: dict[str, int], texts: Iterable[str]) -> "Erasure":
+    def with_removed(self, counts: dict[str, int], texts: Iterable[str]) -> Self:
         """Return the request with the rows that were selected now. A run that was killed may have selected more."""
         removed = {name: max(count, self.removed.get(name, 0)) for name, count in counts.items()}
         return replace(self, removed=self.removed | removed, texts=list(dict.fromkeys([*self.texts, *texts])))
 
-    def finished(self, result: Result) -> "Erasure":
+    def finished(self, result: Result) -> Self:
         """Return the finished request, which no longer names the person."""
         return replace(self, person=None, texts=[], result=result)
 
-    def without_files(self) -> "Erasure":
+    def without_files(self) -> Self:
         """Return the request without the paths of files."""
         if self.result is None:
             return self

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
@@ -29,6 +29,7 @@ from embedsink.store.erasure import ErasedRows
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
+T = TypeVar("T")
 
 
 class ErasureRun:
@@ -138,8 +139,7 @@ class ErasureRun:
         """Rewrite the store without the rows of people. Return the highest number of a loaded segment."""
         variables = [person.variables(self._privacy) for person in people.values()]
         on_deleted = partial(self._record_deleted, list(people))
-        number: int = await self._in_loader(partial(self._loader.erasure.erase, variables, on_deleted=on_deleted))
-        return number
+        return await self._in_loader(partial(self._loader.erasure.erase, variables, on_deleted=on_deleted))
 
     def _record_deleted(self, ids: Sequence[str], deleted: Sequence[ErasedRows]) -> None:
         """Store what is being removed. The loader calls this in its thread, before the deletion is committed."""
@@ -211,7 +211,7 @@ class ErasureRun:
             return texts
         return list(dict.fromkeys([*self._privacy.stored_forms("viewer", person.viewer), *texts]))
 
-    async def _in_loader(self, call: Callable[[], Any]) -> Any:
+    async def _in_loader(self, call: Callable[[], T]) -> T:
         """Run a call in the loader's thread, and return its result."""
         return await asyncio.wrap_future(self._loader.tasks.submit(call))
 

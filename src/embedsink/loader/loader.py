@@ -22,7 +22,7 @@ from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import QuarantinePurge
 from embedsink.loader.rebuild import rebuild
-from embedsink.loader.rollups import Rollups
+from embedsink.loader.rollups_and_id_runs import RollupsAndIdRuns
 from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.loader.status import LoaderStatus, error_message
 from embedsink.loader.tasks import LoaderTasks
@@ -93,7 +93,7 @@ class Loader:
         self._load_until = math.inf  # in monotonic seconds; `close` sets it to its time limit
         self._wake = threading.Event()
         self._publisher = self._create_publisher(snapshot_interval_s, is_low_on_space)
-        self._rollups = Rollups(store, self._publisher)
+        self._rollups_and_id_runs = RollupsAndIdRuns(store, self._publisher)
         self.tasks = LoaderTasks(self._wake)
         self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
         self.retention = EventRetention(
@@ -105,15 +105,7 @@ class Loader:
             archive=archive,
             has_pending_erasures=has_pending_erasures,
         )
-        self.erasure = StoreErasure(
-            folder,
-            store,
-            self._publisher,
-            pending=self._pending,
-            checks=self._checks,
-            damaged=self._damaged_files,
-            disk_space=self._disk_space,
-        )
+        self.erasure = self._create_erasure()
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def _create_publisher(self, interval_s: float, is_low_on_space: Callable[[], bool]) -> Publisher:
@@ -128,6 +120,17 @@ class Loader:
             interval_s=interval_s,
             on_change=self._wake.set,
             is_low_on_space=is_low_on_space,
+        )
+
+    def _create_erasure(self) -> StoreErasure:
+        return StoreErasure(
+            self._folder,
+            self._store,
+            self._publisher,
+            pending=self._pending,
+            checks=self._checks,
+            damaged=self._damaged_files,
+            disk_space=self._disk_space,
         )
 
     def start(self) -> None:
@@ -266,10 +269,12 @@ class Loader:
             if time.monotonic() >= self._load_until:
                 return
             self._disk_space.require()
-            self._rollups.add_when_due()  # One batch per load, so that rollups keep up during a long load.
+            self._rollups_and_id_runs.add_when_due()  # One batch per load, so that they keep up during a long load.
         self._advance_past_damaged()
         may_have_more = (
-            self._rollups.add_when_due() or self.quarantine.purge_when_due() or self.retention.expire_when_due()
+            self._rollups_and_id_runs.add_when_due()
+            or self.quarantine.purge_when_due()
+            or self.retention.expire_when_due()
         )
         if may_have_more:
             self._wake.set()  # The next round does more, after it has loaded newly sealed segments.

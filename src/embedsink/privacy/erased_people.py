@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote_plus
 
 import orjson
@@ -78,7 +78,7 @@ class ErasedPeople:
         return {"salt": self.salt.hex(), "people": [person_to_json(person) for person in self.people]}
 
     @classmethod
-    def from_json(cls, members: dict[str, Any]) -> "ErasedPeople":
+    def from_json(cls, members: dict[str, Any]) -> Self:
         """Return the people of `to_json`."""
         return cls(bytes.fromhex(members["salt"]), tuple(person_from_json(person) for person in members["people"]))
 

@@ -14,7 +14,7 @@ ROLLUP_RETRY_S = 60.0
 ID_RUN_RETRY_S = 600.0
 
 
-class Rollups:
+class RollupsAndIdRuns:
     """Rollups (`store/rollups.py`) and runs of ids (`store/id_runs.py`). They belong to the loader's thread.
 
     Args:
