@@ -19,6 +19,8 @@ from zipfile import ZipFile
 import pytest
 
 from embedsink import __version__
+from embedsink.audit.changes import record_settings
+from embedsink.auth.identity import Identity
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import looks_like_key
@@ -26,6 +28,8 @@ from embedsink.cli import report_output
 from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
 from embedsink.loader.loader import Loader
+from embedsink.privacy.redaction import Privacy
+from embedsink.privacy.rules import PrivacyRules, Rule
 from embedsink.reports.format import Format
 from tests.support.given import write_segment
 from tests.support.programs import require
@@ -768,8 +772,12 @@ def test_privacy_rules_hashes_and_secrets(tmp_path: Path, run_command: RunComman
     shown = run_command("privacy", "show", "--data", data)
     assert re.search(r"^ *viewer +keep +keep$", shown.stdout, re.MULTILINE)
     assert "privacy.toml does not exist, so every field is kept" in shown.stderr
+    assert re.search(r"^ *opt_out +ignore$", shown.stdout, re.MULTILINE)
+    assert re.search(r"^ *EMBEDSINK_RETENTION_DAYS +0$", shown.stdout, re.MULTILINE)
     (data / "privacy.toml").write_text('preset = "strict"\nopt_out = "anonymize"\n')
-    shown = run_command("privacy", "show", "--data", data)
+    shown = run_command("privacy", "show", "--data", data, EMBEDSINK_RETENTION_DAYS="90")
+    assert re.search(r"^ *opt_out +anonymize$", shown.stdout, re.MULTILINE)
+    assert re.search(r"^ *EMBEDSINK_RETENTION_DAYS +90$", shown.stdout, re.MULTILINE)
     assert re.search(r"^ *viewer +hash +drop$", shown.stdout, re.MULTILINE)
     assert_failed(run_command("privacy", "hash", "viewer", "ann", "--data", data), "does not exist. The first start")
     assert run_command("privacy", "rotate-secret", "--data", data).returncode == 0
@@ -793,6 +801,27 @@ def test_privacy_rules_hashes_and_secrets(tmp_path: Path, run_command: RunComman
     (data / "privacy.toml").write_text("[fields]\nviewer = 1\n")
     started = run_command("serve", "--data", data, "--port", str(free_port()))
     assert (started.returncode, "fields.viewer: 1 is not a rule." in started.stderr) == (1, True)
+
+
+def test_missing_secrets_of_earlier_hashes_are_refused(tmp_path: Path, run_command: RunCommand) -> None:
+    folder = make_folder(tmp_path / "data")
+    hashing = ["privacy", "hash", "viewer", "ann"]
+    message = "is missing, but earlier events are hashed."
+
+    def start_with(rules: PrivacyRules) -> None:  # A server that starts records its rules.
+        record_settings(folder, {}, {}, identity=Identity(), privacy=Privacy(rules, [bytes(32)]), actor="server")
+
+    start_with(PrivacyRules(fields={"viewer": Rule.DROP}))
+    assert_failed(run_command(*hashing, "--data", folder.path), "does not exist. The first start")
+    start_with(PrivacyRules(fields={"viewer": Rule.HASH}))
+    assert_failed(run_command(*hashing, "--data", folder.path), message)
+    start_with(PrivacyRules(preset="strict"))
+    exporting = ["export", "--viewer", "ann", "-o", tmp_path / "ann.zip"]
+    for words in (["erase", "--viewer", "ann"], hashing, ["privacy", "rotate-secret"], exporting):
+        assert_failed(run_command(*words, "--data", folder.path), message)
+    assert message in run_command("doctor", "--data", folder.path).stdout
+    assert run_command("privacy", "rotate-secret", "--forget-former", "--data", folder.path).returncode == 0
+    assert len(run_command(*hashing, "--data", folder.path).stdout.split()) == 1
 
 
 def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path, run_command: RunCommand) -> None:

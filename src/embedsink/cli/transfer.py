@@ -128,8 +128,8 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
         raise UsageError(f"-o {output.name}: with --viewer, the output is a ZIP. Use the suffix {PERSON_SUFFIX}.")
     if not viewer:
         raise UsageError("--viewer: is empty. Give the id that the host page sends.")
+    from embedsink.audit.changes import secret_file_of
     from embedsink.data_folder import DataFolder
-    from embedsink.privacy.hashing import SecretFile
     from embedsink.privacy.person import Person
     from embedsink.privacy.redaction import Privacy
     from embedsink.settings import read_settings
@@ -137,7 +137,7 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
     from embedsink.transfer.access_request import write_person
 
     folder = DataFolder(data)
-    privacy = Privacy(secrets=SecretFile(folder.privacy_secrets).read())
+    privacy = Privacy(secrets=secret_file_of(folder).read())
     person = Person.within(viewer, tenant=tenant, deployment=deployment)
     variables = {**person.variables(privacy), "service_name": read_settings().service_name}
     # The audit trail says that a person's data was exported, but not whose.
