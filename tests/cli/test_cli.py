@@ -749,6 +749,12 @@ def test_everything_about_a_person_is_exported(tmp_path: Path, run_command: RunC
     result = run_command("export", "--viewer", "ann", "-o", archive, "--data", data)
     assert (result.returncode, result.stdout) == (0, "")
     assert "events 2, rejections 0, losses 0, directory 0, as of " in result.stderr
+    assert "wait 10 s if a server runs, or run `embedsink snapshot`" in result.stderr
+    assert "Warning" not in result.stderr
+    unknown = run_command("export", "--viewer", "Ann", "-o", tmp_path / "unknown.zip", "--data", data)
+    assert (unknown.returncode, "Warning: nothing names this viewer." in unknown.stderr) == (0, True)
+    refused = run_command("export", "--viewer", "ann", "-o", archive, "--url", "http://127.0.0.1:1")
+    assert_failed(refused, "an access request needs the data folder", code=2)
     assert archive.stat().st_mode & 0o777 == 0o600
     with ZipFile(archive) as files:
         assert sorted(files.namelist()) == [

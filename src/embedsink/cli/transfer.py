@@ -12,6 +12,7 @@ from embedsink.audit.entry import Action
 from embedsink.cli.archive_export import export_to_archive
 from embedsink.cli.options import (
     DATA,
+    UNKNOWN_VIEWER,
     Data,
     KeyOption,
     Since,
@@ -90,6 +91,11 @@ def export_file(
             raise UsageError("--archive: is an output of its own. Omit -o and --viewer.")
         export_to_archive(archive, data, since=since, until=until, url=url, key=key)
         return
+    if viewer is not None and url is not None:
+        raise UsageError(
+            "--url: an access request needs the data folder. Run it on the server's machine, with --data. A running "
+            "server is not affected."
+        )
     if since is not None or until is not None or url is not None:
         raise UsageError("--since, --until, --url: apply to --archive only. Add it, or omit them.")
     if output is None:
@@ -139,7 +145,8 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
     folder = DataFolder(data)
     privacy = Privacy(secrets=secret_file_of(folder).read())
     person = Person.within(viewer, tenant=tenant, deployment=deployment)
-    variables = {**person.variables(privacy), "service_name": read_settings().service_name}
+    settings = read_settings()
+    variables = {**person.variables(privacy), "service_name": settings.service_name}
     # The audit trail says that a person's data was exported, but not whose.
     with (
         open_snapshot(folder.snapshot, variables) as reader,
@@ -149,7 +156,10 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
     ):
         counts = write_person(reader, person, privacy, file, snapshot_at=snapshot_time(data))
     found = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    print_message(f"{output}: {found}, {as_of_phrase(data, None)}. For later events, run `embedsink snapshot` first.")
+    waiting = f"wait {settings.snapshot_interval_s:g} s if a server runs, or run `embedsink snapshot`, and export again"
+    print_message(f"{output}: {found}, {as_of_phrase(data, None)}. For later events, {waiting}.")
+    if not any(counts.values()):
+        print_message(UNKNOWN_VIEWER)
 
 
 def _export(reader: "Reader", path: Path, suffix: str) -> None:

@@ -30,7 +30,7 @@ class FileSearch:
         self._store = store
 
     async def run(self, texts: Sequence[str]) -> list[tuple[SearchedFile, set[str]]]:
-        """Return all files, each with the texts that it contains.
+        """Return all files, each with the texts that it, or its path, contains.
 
         Of a text that other people's rows contain too, only occurrences as a whole text in JSON count. Databases have
         no quotation marks, but the rows in them are known.
@@ -39,6 +39,8 @@ class FileSearch:
             OSError: the search has failed.
             Unavailable: the store can't be read now.
         """
+        if not texts:
+            return []
         files = await self._search(texts)
         found = sorted({texts[number] for file in files for number in file.found})
         shared = await run_in_daemon_thread(partial(self._read_shared, found), name="erasures") if found else set()
