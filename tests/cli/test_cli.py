@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 from zipfile import ZipFile
 
+import duckdb
 import pytest
 
 from embedsink import __version__
@@ -771,6 +772,19 @@ def test_everything_about_a_person_is_exported(tmp_path: Path, run_command: RunC
         ["--tenant", "acme", "-o", tmp_path / "all.csv"],
     ):
         assert run_command("export", *words, "--data", data).returncode == 2
+
+
+def test_an_import_warns_about_events_of_days_with_totals(tmp_path: Path, run_command: RunCommand) -> None:
+    data, file = tmp_path / "data", tmp_path / "in.ndjson"
+    message = "Events of days that already have daily totals: 2."
+    for rounds in range(2):
+        # Two events of the totaled day, one of the day after it.
+        days = [VIEW, VIEW, VIEW | {"timestamp": VIEW["timestamp"] + 86_400_000}]
+        file.write_text("".join(json.dumps(event | {"id": str(uuid4())}) + "\n" for event in days))
+        imported = run_command("import", file, "--data", data)
+        assert (imported.returncode, message in imported.stderr) == (0, rounds == 1), imported.stderr
+        with duckdb.connect(str(data / "store.duckdb")) as connection:
+            connection.execute("insert into totaled_day by name select date '2025-11-20' as day, now() as totaled_at")
 
 
 def test_privacy_rules_hashes_and_secrets(tmp_path: Path, run_command: RunCommand) -> None:

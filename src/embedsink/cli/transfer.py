@@ -277,6 +277,7 @@ async def _import_lines(
     from embedsink.engine import Engine
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
+    from embedsink.transfer.late_events import count_late_events
 
     async with Engine(DataFolder(data), settings) as engine:
         # The counts are those of the file, so first load what the journal already has.
@@ -286,6 +287,7 @@ async def _import_lines(
         has_loaded_earlier_events = bulk_import.has_loaded_journal(engine)
         status = engine.loader.status
         earlier_duplicate_count, earlier_conflict_count = status.duplicate_count, status.conflict_count
+        earlier_number = engine.journal.last_number
         with recorded(engine.folder, Action.IMPORT, target=target):
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
@@ -298,6 +300,12 @@ async def _import_lines(
         print_message("Duplicates and id conflicts were not counted, because the loader has not loaded all events.")
     if status.error:
         fail(f"{status.error} The journal has all imported events; `embedsink serve` loads them.")
+    late_count = count_late_events(engine.folder.snapshot, after_number=earlier_number)
+    if late_count:
+        print_message(
+            f"Events of days that already have daily totals: {late_count:,}. Reports by day read the totals, and don't "
+            "count these events (docs/reports.md)."
+        )
 
 
 def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:
