@@ -63,7 +63,7 @@ def export_file(
         str | None, typer.Option(metavar="TARGET", help="Write an archive to this folder or s3:// URL instead.")
     ] = None,
     viewer: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Write everything about this person instead.")
+        str | None, typer.Option(metavar="TEXT", help="Write what is stored about this person instead.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="With --viewer: only in this tenant.")] = None,
     deployment: Annotated[int | None, typer.Option(metavar="N", help="With --viewer: only in this deployment.")] = None,
@@ -79,8 +79,8 @@ def export_file(
     Rejections, losses and results of dbt syncs are not exported; `embedsink backup` includes them. .csv and .parquet
     have the rows of the event table. In .csv, text that a spreadsheet would treat as a formula gets an apostrophe.
 
-    With --viewer, a ZIP has everything about one person: events, actions, rejections, losses, and the user in the
-    directory. Hashed viewers are found too.
+    With --viewer, a ZIP has what the last snapshot has about one person: events, actions, rejections, losses, and the
+    user in the directory. Hashed viewers are found too. docs/privacy.md lists what it lacks.
 
     With --archive, the events, actions and losses that an archive lacks are added to it, as the retention does with
     EMBEDSINK_ARCHIVE. --since and --until limit them by their times. --url archives the snapshot of a server; its key
