@@ -39,8 +39,6 @@ class FileSearch:
             OSError: the search has failed.
             Unavailable: the store can't be read now.
         """
-        if not texts:
-            return []
         files = await self._search(texts)
         found = sorted({texts[number] for file in files for number in file.found})
         shared = await run_in_daemon_thread(partial(self._read_shared, found), name="erasures") if found else set()

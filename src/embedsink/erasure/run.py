@@ -231,7 +231,7 @@ def _result_of(files: Sequence[tuple[SearchedFile, set[str]]], texts: Iterable[s
     """Return the result of a search for the texts of one person: `files` has the found texts of several people."""
     own_texts = set(texts)
     if not own_texts:
-        files = []  # They were searched for other people only.
+        files = []  # None of them was searched for this person.
     found: Counter[str] = Counter()
     for file, remaining in files:
         found[file.path] += len(remaining & own_texts)
