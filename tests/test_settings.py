@@ -81,7 +81,11 @@ def test_variables_of_the_command_line_are_not_unknown_settings(monkeypatch: pyt
     ("value", "message"),
     [
         ("12=30,12=40", "deployment 12 has two numbers of days. Delete one of them."),
-        ("12=6", "deployment 12: 6 is less than EMBEDSINK_DEDUP_DAYS (7), so an event that is sent again would not be"),
+        (
+            "12=6",
+            "deployment 12: 6 is less than EMBEDSINK_DEDUP_DAYS (7), so an event that is sent again would not be "
+            "recognized. Raise it to at least 7, or set EMBEDSINK_DEDUP_DAYS=6. Browsers resend events for up to six",
+        ),
         *(
             (value, f'"{item}" is not deployment=days with 0 to 36,500 days. Write items separated by commas, without')
             for value, item in (

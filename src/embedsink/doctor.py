@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from embedsink import __version__
+from embedsink.audit.changes import secret_file_of
 from embedsink.audit.verify import verify_trail
 from embedsink.auth.identity import read_identity
 from embedsink.auth.key_store import KeyStore
@@ -24,7 +25,6 @@ from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number
 from embedsink.key_scope import EVERYTHING
 from embedsink.loader.copy_file import verify
 from embedsink.loader.damage import describe_gaps, find_gaps, is_segment_or_part, read_loss_note, segment_numbers
-from embedsink.privacy.hashing import SecretFile
 from embedsink.privacy.internal import read_internal_people
 from embedsink.privacy.rules import Rule, read_privacy_rules
 from embedsink.reports.catalog import all_reports, missing_reports_warning
@@ -387,7 +387,7 @@ def _examine_privacy(folder: DataFolder) -> Finding:
     """Check that the files of rules, secrets, internal people and erasures can be read, and count what they have."""
     try:
         rules = read_privacy_rules(folder.privacy_rules).of_all_fields()
-        secret_count = len(SecretFile(folder.privacy_secrets).read())
+        secret_count = len(secret_file_of(folder).read())
         internal = read_internal_people(folder.internal_people)
         erasures = ErasureFolder(folder.erasures).read()
     except EmbedsinkError as error:

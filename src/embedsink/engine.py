@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from embedsink.archive.archive import Archive
 from embedsink.archive.target import open_target
+from embedsink.audit.changes import secret_file_of
 from embedsink.audit.entry import SERVER, Action, Entry, Via
 from embedsink.audit.recorder import Recorder
 from embedsink.audit.trail import AuditTrail
@@ -46,7 +47,6 @@ from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
 from embedsink.privacy.erased_people import ErasedPeople
-from embedsink.privacy.hashing import SecretFile
 from embedsink.privacy.internal import read_internal_people
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
@@ -482,11 +482,11 @@ def read_privacy(folder: DataFolder, *, needs_secret: bool = False) -> Privacy:
         needs_secret: whether to create a secret even if no rule hashes.
 
     Raises:
-        Misconfigured: a file of the rules or secrets can't be read, or is invalid.
+        Misconfigured: a file of the rules or secrets can't be read or is invalid, or the secrets are missing.
         OSError: the secret can't be written.
     """
     rules = read_privacy_rules(folder.privacy_rules)
-    secret_file = SecretFile(folder.privacy_secrets)
+    secret_file = secret_file_of(folder)
     secrets = secret_file.read_or_create() if rules.has_hashes or needs_secret else secret_file.read()
     return Privacy(rules, secrets, read_internal_people(folder.internal_people))
 

@@ -1,5 +1,7 @@
 """The archive: each row once, in sorted monthly files with manifests, also after interruptions."""
 
+import errno
+import fcntl
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -215,6 +217,18 @@ def test_a_missing_folder_is_not_created(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ArchiveFailed, match=r"/missing: does not exist\. Create the folder, or mount its disk\."):
         add_all(store, FolderTarget(tmp_path / "missing"))
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_read_only_folder_is_refused_with_advice(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with (
+        pytest.raises(ArchiveFailed, match=r"its file system is read-only\. Mount it writable\."),
+        FolderTarget(target).locked(),
+    ):
+        pass
 
 
 def test_an_archive_that_another_process_writes_is_not_touched(store: Store, target: Path) -> None:

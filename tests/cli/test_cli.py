@@ -16,9 +16,12 @@ from typing import Any
 from uuid import uuid4
 from zipfile import ZipFile
 
+import duckdb
 import pytest
 
 from embedsink import __version__
+from embedsink.audit.changes import record_settings
+from embedsink.auth.identity import Identity
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import looks_like_key
@@ -26,6 +29,8 @@ from embedsink.cli import report_output
 from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
 from embedsink.loader.loader import Loader
+from embedsink.privacy.redaction import Privacy
+from embedsink.privacy.rules import PrivacyRules, Rule
 from embedsink.reports.format import Format
 from tests.support.given import write_segment
 from tests.support.programs import require
@@ -745,6 +750,12 @@ def test_everything_about_a_person_is_exported(tmp_path: Path, run_command: RunC
     result = run_command("export", "--viewer", "ann", "-o", archive, "--data", data)
     assert (result.returncode, result.stdout) == (0, "")
     assert "events 2, rejections 0, losses 0, directory 0, as of " in result.stderr
+    assert "wait 10 s if a server runs, or run `embedsink snapshot`" in result.stderr
+    assert "Warning" not in result.stderr
+    unknown = run_command("export", "--viewer", "Ann", "-o", tmp_path / "unknown.zip", "--data", data)
+    assert (unknown.returncode, "Warning: nothing names this viewer." in unknown.stderr) == (0, True)
+    refused = run_command("export", "--viewer", "ann", "-o", archive, "--url", "http://127.0.0.1:1")
+    assert_failed(refused, "an access request needs the data folder", code=2)
     assert archive.stat().st_mode & 0o777 == 0o600
     with ZipFile(archive) as files:
         assert sorted(files.namelist()) == [
@@ -763,13 +774,30 @@ def test_everything_about_a_person_is_exported(tmp_path: Path, run_command: RunC
         assert run_command("export", *words, "--data", data).returncode == 2
 
 
+def test_an_import_warns_about_events_of_days_with_totals(tmp_path: Path, run_command: RunCommand) -> None:
+    data, file = tmp_path / "data", tmp_path / "in.ndjson"
+    message = "Events of days that already have daily totals: 2."
+    for rounds in range(2):
+        # Two events of the totaled day, one of the day after it.
+        days = [VIEW, VIEW, VIEW | {"timestamp": VIEW["timestamp"] + 86_400_000}]
+        file.write_text("".join(json.dumps(event | {"id": str(uuid4())}) + "\n" for event in days))
+        imported = run_command("import", file, "--data", data)
+        assert (imported.returncode, message in imported.stderr) == (0, rounds == 1), imported.stderr
+        with duckdb.connect(str(data / "store.duckdb")) as connection:
+            connection.execute("insert into totaled_day by name select date '2025-11-20' as day, now() as totaled_at")
+
+
 def test_privacy_rules_hashes_and_secrets(tmp_path: Path, run_command: RunCommand) -> None:
     data = make_folder(tmp_path / "data").path
     shown = run_command("privacy", "show", "--data", data)
     assert re.search(r"^ *viewer +keep +keep$", shown.stdout, re.MULTILINE)
     assert "privacy.toml does not exist, so every field is kept" in shown.stderr
+    assert re.search(r"^ *opt_out +ignore$", shown.stdout, re.MULTILINE)
+    assert re.search(r"^ *EMBEDSINK_RETENTION_DAYS +0$", shown.stdout, re.MULTILINE)
     (data / "privacy.toml").write_text('preset = "strict"\nopt_out = "anonymize"\n')
-    shown = run_command("privacy", "show", "--data", data)
+    shown = run_command("privacy", "show", "--data", data, EMBEDSINK_RETENTION_DAYS="90")
+    assert re.search(r"^ *opt_out +anonymize$", shown.stdout, re.MULTILINE)
+    assert re.search(r"^ *EMBEDSINK_RETENTION_DAYS +90$", shown.stdout, re.MULTILINE)
     assert re.search(r"^ *viewer +hash +drop$", shown.stdout, re.MULTILINE)
     assert_failed(run_command("privacy", "hash", "viewer", "ann", "--data", data), "does not exist. The first start")
     assert run_command("privacy", "rotate-secret", "--data", data).returncode == 0
@@ -793,6 +821,27 @@ def test_privacy_rules_hashes_and_secrets(tmp_path: Path, run_command: RunComman
     (data / "privacy.toml").write_text("[fields]\nviewer = 1\n")
     started = run_command("serve", "--data", data, "--port", str(free_port()))
     assert (started.returncode, "fields.viewer: 1 is not a rule." in started.stderr) == (1, True)
+
+
+def test_missing_secrets_of_earlier_hashes_are_refused(tmp_path: Path, run_command: RunCommand) -> None:
+    folder = make_folder(tmp_path / "data")
+    hashing = ["privacy", "hash", "viewer", "ann"]
+    message = "is missing, but earlier events are hashed."
+
+    def start_with(rules: PrivacyRules) -> None:  # A server that starts records its rules.
+        record_settings(folder, {}, {}, identity=Identity(), privacy=Privacy(rules, [bytes(32)]), actor="server")
+
+    start_with(PrivacyRules(fields={"viewer": Rule.DROP}))
+    assert_failed(run_command(*hashing, "--data", folder.path), "does not exist. The first start")
+    start_with(PrivacyRules(fields={"viewer": Rule.HASH}))
+    assert_failed(run_command(*hashing, "--data", folder.path), message)
+    start_with(PrivacyRules(preset="strict"))
+    exporting = ["export", "--viewer", "ann", "-o", tmp_path / "ann.zip"]
+    for words in (["erase", "--viewer", "ann"], hashing, ["privacy", "rotate-secret"], exporting):
+        assert_failed(run_command(*words, "--data", folder.path), message)
+    assert message in run_command("doctor", "--data", folder.path).stdout
+    assert run_command("privacy", "rotate-secret", "--forget-former", "--data", folder.path).returncode == 0
+    assert len(run_command(*hashing, "--data", folder.path).stdout.split()) == 1
 
 
 def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path, run_command: RunCommand) -> None:

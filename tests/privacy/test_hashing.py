@@ -51,6 +51,14 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
     assert path.read_text() == content
 
 
+def test_a_missing_file_that_is_expected_is_refused(tmp_path: Path) -> None:
+    file = SecretFile(tmp_path / "privacy_secrets.json", is_expected=True)
+    for call in (file.read, file.read_or_create, file.rotate):
+        with pytest.raises(Misconfigured, match="is missing, but earlier events are hashed"):
+            call()
+    assert len(file.rotate(keeps_former=False)) == len(file.read_or_create()) == 1
+
+
 def test_concurrent_rotations_lose_no_secret(tmp_path: Path) -> None:
     path = tmp_path / "privacy_secrets.json"
     with ThreadPoolExecutor(8) as threads:

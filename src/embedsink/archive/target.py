@@ -230,6 +230,8 @@ def _folder_sentence(error: OSError) -> str:
         return "its file system has no locks, which exclude other processes. Name a folder on another one."
     if is_disk_full(error):
         return "its disk is full. Free space on it."
+    if error.errno == errno.EROFS:
+        return "its file system is read-only. Mount it writable."
     if isinstance(error, PermissionError):
         return "can't be read and written by this user. Change its owner or its permissions."
     return f"{error.strerror}. Check the disk."

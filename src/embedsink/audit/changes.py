@@ -19,12 +19,16 @@ from embedsink.auth.keys import Key, format_time
 from embedsink.data_folder import DataFolder
 from embedsink.durable_files import create_folder, replace_durably
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, give_to_owner
+from embedsink.privacy.hashing import SecretFile
+from embedsink.privacy.rules import Rule
 
 if TYPE_CHECKING:
     from embedsink.privacy.redaction import Privacy  # loads orjson
 
 _RECORDED_KEYS = "recorded-keys.json"
 _RECORDED_SETTINGS = "recorded-settings.json"
+_PRESET = "privacy.toml: preset"
+_FIELD_RULE = "privacy.toml: fields."
 _TOKEN_DIGITS = 8  # as in `errors.redact_keys`
 
 
@@ -104,6 +108,15 @@ def record_settings(
     _record(folder, path, current, entries)
 
 
+def secret_file_of(folder: DataFolder) -> SecretFile:
+    """Return the file of the secrets of hashes. It must exist if the rules at the last start hashed a field."""
+    recorded = _read(folder.audit / _RECORDED_SETTINGS)
+    has_hashes = recorded.get(_PRESET) is not None or any(
+        name.startswith(_FIELD_RULE) and rule == Rule.HASH for name, rule in recorded.items()
+    )
+    return SecretFile(folder.privacy_secrets, is_expected=has_hashes)
+
+
 def _record(folder: DataFolder, path: Path, current: Mapping[str, Any], entries: list[Entry]) -> None:
     """Append entries, and then write what is recorded. After a crash in between, the entries are recorded again."""
     if entries:
@@ -181,9 +194,9 @@ def _flatten_privacy(privacy: "Privacy") -> dict[str, Any]:
     Default values are left out.
     """
     rules = privacy.rules
-    values: dict[str, Any] = {f"privacy.toml: fields.{name}": rule for name, rule in rules.fields.items()}
+    values: dict[str, Any] = {f"{_FIELD_RULE}{name}": rule for name, rule in rules.fields.items()}
     if rules.preset is not None:
-        values["privacy.toml: preset"] = rules.preset
+        values[_PRESET] = rules.preset
     if rules.honors_opt_out:
         values["privacy.toml: opt_out"] = "anonymize"
     people = privacy.internal.model_dump(exclude_defaults=True)

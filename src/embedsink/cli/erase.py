@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embedsink.audit.entry import Action
-from embedsink.cli.options import DATA, Data, KeyOption, Url, UsageError, connect, examples, suggesting_url
+from embedsink.cli.options import (
+    DATA,
+    UNKNOWN_VIEWER,
+    Data,
+    KeyOption,
+    Url,
+    UsageError,
+    connect,
+    examples,
+    suggesting_url,
+)
 from embedsink.cli.output import atomic_write, print_json, print_message
 from embedsink.cli.recording import recorded
 from embedsink.data_folder import DataFolder, require_folder
@@ -68,6 +78,15 @@ def erase(
         with atomic_write(output) as temporary:
             temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         print_message(f"{output}: written.")
+    _print_warnings(result)
+
+
+def _print_warnings(result: dict[str, Any]) -> None:
+    """Print what a certificate or a dry run says that the operator may have to look at."""
+    if not any((result.get("removed") or result.get("wouldRemove") or {}).values()):
+        print_message(UNKNOWN_VIEWER)
+    if result.get("searchedTextCount") == 0:
+        print_message("The files were not searched: a limited request removed no text that only this person has.")
     if result.get("foundIn"):
         paths = ", ".join(found["path"] for found in result["foundIn"])
         print_message(f"Warning: {paths} still has texts of this person. docs/privacy.md says what to do.")
@@ -102,14 +121,15 @@ def _erase_on_server(url: str, key: str | None, body: bytes) -> dict[str, Any]:
 async def _erase_in_folder(folder: DataFolder, person: "Person", *, is_dry_run: bool) -> dict[str, Any]:
     """Erase a person from a data folder, and return the certificate."""
     from embedsink.engine import Engine
-    from embedsink.erasure.person_rows import count_rows
+    from embedsink.erasure.dry_run import count_removable
     from embedsink.settings import read_settings
 
     async with Engine(folder, read_settings()) as engine:
         if is_dry_run:
             await engine.erasures.wait_until_loaded()
             with engine.store.reader(person.variables(engine.privacy)) as reader:
-                return {"wouldRemove": count_rows(reader)}
+                counts = count_removable(reader, damaged=folder.damaged, person=person, privacy=engine.privacy)
+                return {"wouldRemove": counts}
         with recorded(folder, Action.ERASURE, target="erasures"):
             erasure = await engine.erasures.request(person, key_id=None)
             finished = await engine.erasures.wait_until_finished(erasure.id)

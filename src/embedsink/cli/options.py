@@ -147,6 +147,11 @@ Timezone = Annotated[
 ]
 
 
+UNKNOWN_VIEWER = (
+    "Warning: nothing names this viewer. Ids are compared exactly: check case and spelling, --tenant and --deployment."
+)
+
+
 def as_of_phrase(data: Path, url: str | None) -> str:
     """Return how recent the data is, for a message: `as of now` for a server, else `as of` the snapshot's time."""
     if url is not None:

@@ -12,6 +12,7 @@ from embedsink.audit.entry import Action
 from embedsink.cli.archive_export import export_to_archive
 from embedsink.cli.options import (
     DATA,
+    UNKNOWN_VIEWER,
     Data,
     KeyOption,
     Since,
@@ -62,7 +63,7 @@ def export_file(
         str | None, typer.Option(metavar="TARGET", help="Write an archive to this folder or s3:// URL instead.")
     ] = None,
     viewer: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Write everything about this person instead.")
+        str | None, typer.Option(metavar="TEXT", help="Write what is stored about this person instead.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="With --viewer: only in this tenant.")] = None,
     deployment: Annotated[int | None, typer.Option(metavar="N", help="With --viewer: only in this deployment.")] = None,
@@ -78,8 +79,8 @@ def export_file(
     Rejections, losses and results of dbt syncs are not exported; `embedsink backup` includes them. .csv and .parquet
     have the rows of the event table. In .csv, text that a spreadsheet would treat as a formula gets an apostrophe.
 
-    With --viewer, a ZIP has everything about one person: events, actions, rejections, losses, and the user in the
-    directory. Hashed viewers are found too.
+    With --viewer, a ZIP has what the last snapshot has about one person: events, actions, rejections, losses, and the
+    user in the directory. Hashed viewers are found too. docs/privacy.md lists what it lacks.
 
     With --archive, the events, actions and losses that an archive lacks are added to it, as the retention does with
     EMBEDSINK_ARCHIVE. --since and --until limit them by their times. --url archives the snapshot of a server; its key
@@ -90,6 +91,11 @@ def export_file(
             raise UsageError("--archive: is an output of its own. Omit -o and --viewer.")
         export_to_archive(archive, data, since=since, until=until, url=url, key=key)
         return
+    if viewer is not None and url is not None:
+        raise UsageError(
+            "--url: an access request needs the data folder. Run it on the server's machine, with --data. A running "
+            "server is not affected."
+        )
     if since is not None or until is not None or url is not None:
         raise UsageError("--since, --until, --url: apply to --archive only. Add it, or omit them.")
     if output is None:
@@ -128,8 +134,8 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
         raise UsageError(f"-o {output.name}: with --viewer, the output is a ZIP. Use the suffix {PERSON_SUFFIX}.")
     if not viewer:
         raise UsageError("--viewer: is empty. Give the id that the host page sends.")
+    from embedsink.audit.changes import secret_file_of
     from embedsink.data_folder import DataFolder
-    from embedsink.privacy.hashing import SecretFile
     from embedsink.privacy.person import Person
     from embedsink.privacy.redaction import Privacy
     from embedsink.settings import read_settings
@@ -137,9 +143,10 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
     from embedsink.transfer.access_request import write_person
 
     folder = DataFolder(data)
-    privacy = Privacy(secrets=SecretFile(folder.privacy_secrets).read())
+    privacy = Privacy(secrets=secret_file_of(folder).read())
     person = Person.within(viewer, tenant=tenant, deployment=deployment)
-    variables = {**person.variables(privacy), "service_name": read_settings().service_name}
+    settings = read_settings()
+    variables = {**person.variables(privacy), "service_name": settings.service_name}
     # The audit trail says that a person's data was exported, but not whose.
     with (
         open_snapshot(folder.snapshot, variables) as reader,
@@ -149,7 +156,10 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
     ):
         counts = write_person(reader, person, privacy, file, snapshot_at=snapshot_time(data))
     found = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    print_message(f"{output}: {found}, {as_of_phrase(data, None)}. For later events, run `embedsink snapshot` first.")
+    waiting = f"wait {settings.snapshot_interval_s:g} s if a server runs, or run `embedsink snapshot`, and export again"
+    print_message(f"{output}: {found}, {as_of_phrase(data, None)}. For later events, {waiting}.")
+    if not any(counts.values()):
+        print_message(UNKNOWN_VIEWER)
 
 
 def _export(reader: "Reader", path: Path, suffix: str) -> None:
@@ -267,6 +277,7 @@ async def _import_lines(
     from embedsink.engine import Engine
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
+    from embedsink.transfer.late_events import count_late_events
 
     async with Engine(DataFolder(data), settings) as engine:
         # The counts are those of the file, so first load what the journal already has.
@@ -276,6 +287,7 @@ async def _import_lines(
         has_loaded_earlier_events = bulk_import.has_loaded_journal(engine)
         status = engine.loader.status
         earlier_duplicate_count, earlier_conflict_count = status.duplicate_count, status.conflict_count
+        earlier_number = engine.journal.last_number
         with recorded(engine.folder, Action.IMPORT, target=target):
             await bulk_import.import_to_folder(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
@@ -288,6 +300,12 @@ async def _import_lines(
         print_message("Duplicates and id conflicts were not counted, because the loader has not loaded all events.")
     if status.error:
         fail(f"{status.error} The journal has all imported events; `embedsink serve` loads them.")
+    late_count = count_late_events(engine.folder.snapshot, after_number=earlier_number)
+    if late_count:
+        print_message(
+            f"Events of days that already have daily totals: {late_count:,}. Reports by day read the totals, and don't "
+            "count these events (docs/reports.md)."
+        )
 
 
 def _import_to_server(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:

@@ -30,7 +30,7 @@ class FileSearch:
         self._store = store
 
     async def run(self, texts: Sequence[str]) -> list[tuple[SearchedFile, set[str]]]:
-        """Return all files, each with the texts that it contains.
+        """Return all files, each with the texts that it, or its path, contains.
 
         Of a text that other people's rows contain too, only occurrences as a whole text in JSON count. Databases have
         no quotation marks, but the rows in them are known.

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from embedsink.erasure.file_search import FileSearch
 from embedsink.erasure.person_rows import count_unnamed_rejections, directory_users, has_rows, identifying_texts
 from embedsink.erasure.register import ErasureRegister
 from embedsink.erasure.request import Erasure, Result
-from embedsink.erasure.search_files import SearchedFile
+from embedsink.erasure.search_files import SearchedFile, is_in_path
 from embedsink.errors import Unavailable
 from embedsink.journal.writer import Journal
 from embedsink.loader.loader import Loader
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 T = TypeVar("T")
+_HIDDEN = "…"
 
 
 class ErasureRun:
@@ -191,7 +193,9 @@ class ErasureRun:
             OSError: the search has failed, or a certificate can't be written.
         """
         texts = {erasure_id: self._texts_of(erasure_id, person) for erasure_id, person in people.items()}
-        files = await self._search.run(list(dict.fromkeys(text for own_texts in texts.values() for text in own_texts)))
+        all_texts = list(dict.fromkeys(text for own_texts in texts.values() for text in own_texts))
+        ids = [form for person in people.values() for form in self._privacy.stored_forms("viewer", person.viewer)]
+        files = _hide_in_paths(await self._search.run(all_texts), [*all_texts, *ids])
         for erasure_id, own_texts in texts.items():
             count = partial(count_unnamed_rejections, self._store, people[erasure_id], self._privacy)
             unnamed_rejection_count = await run_in_daemon_thread(count, name="erasures")
@@ -226,15 +230,33 @@ class ErasureRun:
 def _result_of(files: Sequence[tuple[SearchedFile, set[str]]], texts: Iterable[str]) -> Result:
     """Return the result of a search for the texts of one person: `files` has the found texts of several people."""
     own_texts = set(texts)
-    found = {file.path: len(remaining & own_texts) for file, remaining in files}
+    if not own_texts:
+        files = []  # None of them was searched for this person.
+    found: Counter[str] = Counter()
+    for file, remaining in files:
+        found[file.path] += len(remaining & own_texts)
     return Result(
         finished_at=time.time_ns() // 1_000_000,
         text_count=len(own_texts),
         searched={file.path: file.byte_count for file, _ in files},
         found={path: count for path, count in found.items() if count},
         searched_count=len(files),
-        found_count=sum(count > 0 for count in found.values()),
+        found_count=sum(bool(remaining & own_texts) for _, remaining in files),
     )
+
+
+def _hide_in_paths(
+    files: Sequence[tuple[SearchedFile, set[str]]], texts: Iterable[str]
+) -> list[tuple[SearchedFile, set[str]]]:
+    """Return files with an ellipsis instead of each of these texts in their paths: certificates name no person."""
+    longest_first = sorted(texts, key=len, reverse=True)
+    hidden = []
+    for file, found in files:
+        path = file.path
+        for text in longest_first:
+            path = path.replace(text, _HIDDEN) if is_in_path(text, path) else path
+        hidden.append((file._replace(path=path), found))
+    return hidden
 
 
 async def until(is_reached: Callable[[], bool]) -> None:

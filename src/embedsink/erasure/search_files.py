@@ -42,13 +42,18 @@ def quoted_patterns_of(text: str) -> list[bytes]:
     return [quoted, json.dumps(quoted.decode(), ensure_ascii=False)[1:-1].encode()]
 
 
+def is_in_path(text: str, path: str) -> bool:
+    """Return whether the path of a file contains a text. A short one may be there by chance."""
+    return text in path and len(text.encode(errors="surrogatepass")) >= _WHOLE_BYTES_MIN
+
+
 class SearchedFile(NamedTuple):
     """A file that was searched.
 
     Args:
         path: its path in the folder.
         byte_count: its size.
-        found: the numbers of the texts that it contains.
+        found: the numbers of the texts that it, or its path, contains. In a path, short texts don't count.
         quoted: the numbers of those that it contains as whole texts in JSON.
     """
 
@@ -70,6 +75,7 @@ def search(folder: Path, texts: Sequence[str]) -> list[SearchedFile]:
         with suppress(FileNotFoundError):
             byte_count, found, quoted = _search_file(path, patterns)
             name = str(path.relative_to(folder))
+            found |= {number for number, text in enumerate(texts) if is_in_path(text, name)}
             searched.append(SearchedFile(name, byte_count, sorted(found), sorted(quoted)))
     return searched
 

@@ -37,16 +37,21 @@ class SecretFile:
     """The file `privacy_secrets.json`: the secrets, the newest first. The newest one hashes.
 
     The former ones remain, so that a person is found by the hashes of earlier events.
+
+    Args:
+        path: the file.
+        is_expected: whether a missing file is an error, because earlier events are hashed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_expected: bool = False) -> None:
         self._path = path
+        self._is_expected = is_expected
 
     def read(self) -> list[bytes]:
-        """Return the secrets, the newest first; an empty list without the file.
+        """Return the secrets, the newest first; an empty list without the file, unless it is expected.
 
         Raises:
-            Misconfigured: the file can't be read or is damaged.
+            Misconfigured: the file can't be read, is damaged, or is expected but missing.
         """
         try:
             content = json.loads(self._path.read_bytes())
@@ -55,20 +60,19 @@ class SecretFile:
                 raise ValueError("no secret")
             return secrets
         except FileNotFoundError:
+            if self._is_expected:
+                raise self._lost("is missing, but earlier events are hashed") from None
             return []
         except OSError as error:
             raise Misconfigured(f"{self._path}: {error.strerror}. Make it readable for this user.") from None
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise Misconfigured(
-                f"{self._path}: is damaged. Put a copy back. Without a copy, delete it: new events then get other "
-                "hashes than earlier ones."
-            ) from None
+            raise self._lost("is damaged") from None
 
     def read_or_create(self) -> list[bytes]:
         """Return the secrets, the newest first. Create the file with a new secret if it is missing.
 
         Raises:
-            Misconfigured: the file can't be read or is damaged.
+            Misconfigured: as with `read`.
             OSError: it can't be written.
         """
         with self._locked():
@@ -85,6 +89,12 @@ class SecretFile:
         """
         with self._locked():
             return self._add(former=self.read() if keeps_former else [])
+
+    def _lost(self, problem: str) -> Misconfigured:
+        return Misconfigured(
+            f"{self._path}: {problem}. Put a copy back, such as that of a backup. Without a copy, run `embedsink "
+            "privacy rotate-secret --forget-former`: access requests and erasures then miss earlier hashed events."
+        )
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

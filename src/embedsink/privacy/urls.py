@@ -1,4 +1,4 @@
-"""URLs and paths without what may identify a person: queries, passwords and ids."""
+"""URLs and paths without what may identify a person: queries, path parameters, passwords and ids."""
 
 import re
 
@@ -9,16 +9,19 @@ _WEB_URL = re.compile(
 )
 _SLASHES = re.compile(r"[/\\]{2,}")
 _STRIP_COUNT_MAX = 8
+# Parameters of a part of a path, such as ;jsessionid=… (RFC 3986, section 3.3).
+_PATH_PARAMETERS = re.compile(r";[^/\\]*")
 _CONTROL = re.compile(r"[\x00-\x1f]+")
 # Schemes that precede another URL, such as blob:https://a.example/b.
 _NESTED_URL = re.compile(r"\s*(?:(?:blob|filesystem|feed|jar|view-source):\s*)+", re.IGNORECASE)
 
 
 def strip_query(url: str) -> str:
-    """Return a URL or a path without its query, its fragment, and the user and password of its host."""
+    """Return a URL or a path without its query, fragment and path parameters, and the user and password of its host."""
     # What is left may be another URL, such as //b of /\\@/b. An export that is imported again must not change.
     for _ in range(_STRIP_COUNT_MAX):
-        stripped = "".join(_split_url(url))
+        origin, path = _split_url(url)
+        stripped = origin + _PATH_PARAMETERS.sub("", path)
         if stripped == url:
             return url
         url = stripped

@@ -13,7 +13,7 @@ from embedsink.audit.entry import Action
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.engine import Engine
-from embedsink.erasure.person_rows import count_rows
+from embedsink.erasure.dry_run import count_removable
 from embedsink.erasure.request import Erasure
 from embedsink.errors import Refused, preview
 from embedsink.http.audit_entries import entry_of
@@ -44,6 +44,11 @@ LISTED_MAX = 1_000
 _DELAY_IN_LOG = (
     "erasures: an error prevents them. The server's log has the cause. The server tries again within an hour."
 )
+# The errors of fields that `describe_error` explains for deliveries only, by the type of pydantic's error.
+_ADVICE = {
+    "missing": "is missing. Send the id of the person, as the host page sends it.",
+    "extra_forbidden": "is not a field of an erasure. Use viewer, tenant and deployment (docs/wire.md).",
+}
 _Text = Annotated[str, Field(min_length=1, max_length=8_192)]
 
 
@@ -120,7 +125,7 @@ async def _request_erasure(request: Request) -> Response:
 
 
 async def count_erasure(request: Request) -> Response:
-    """Answer with the numbers of rows that an erasure would remove now."""
+    """Answer with the numbers of rows and damaged lines that an erasure would remove now."""
     key = require_key(request, KeyKind.ADMIN)
     engine: Engine = request.state.engine
     person = await _read_person(request, key)
@@ -128,7 +133,8 @@ async def count_erasure(request: Request) -> Response:
         return person
     open_reader = partial(engine.store.reader, person.variables(engine.privacy))
     slot = engine.limiters.reports.slot(key.key_id)
-    counts = await cancel_on_disconnect(request, run_query(engine, slot, open_reader, count_rows))
+    count = partial(count_removable, damaged=engine.folder.damaged, person=person, privacy=engine.privacy)
+    counts = await cancel_on_disconnect(request, run_query(engine, slot, open_reader, count))
     return JSONResponse({"wouldRemove": counts}, headers=NO_STORE)
 
 
@@ -154,7 +160,9 @@ def _parse(value: Any) -> ErasureBody | list[tuple[str, str]]:
         return ErasureBody.model_validate(value)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        return [(field_path(detail["loc"]), describe_error(detail)) for detail in details]
+        return [
+            (field_path(detail["loc"]), _ADVICE.get(detail["type"]) or describe_error(detail)) for detail in details
+        ]
 
 
 def _person_in_scope(body: ErasureBody, key: Key) -> Person:
@@ -243,8 +251,10 @@ def _body_operations() -> list[Operation]:
             path=DRY_RUN_PATH,
             id="countErasure",
             summary="Count the rows that an erasure would remove now",
-            success=Success(200, "The numbers of rows by kind.", {"application/json": ref("ErasureDryRun")}),
-            error_reasons=(*SPOOL_REASONS, *BODY_REASONS, Reason.INVALID_BODY),
+            success=Success(
+                200, "The numbers of rows and damaged lines by kind.", {"application/json": ref("ErasureDryRun")}
+            ),
+            error_reasons=(*SPOOL_REASONS, *BODY_REASONS, Reason.INVALID_BODY, Reason.STORAGE_FAILED),
             key_kinds=(KeyKind.ADMIN,),
             parameters=[content_encoding()],
             request_body={"application/json": ref("ErasureRequest")},
