@@ -38,11 +38,11 @@ def measure(data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
 
 
 def probe(server: Server, deployment: int) -> float:
-    """Send a view of an unused deployment. Return the seconds from the 202 until a report counts it."""
+    """Send a view of an unused deployment. Return the seconds from the 202 until a report of the last day counts it."""
     server.browsers.send_visit([view_in(deployment)])
     acknowledged_at = time.monotonic()
     while time.monotonic() - acknowledged_at < VISIBLE_TIMEOUT_S:
-        rows = json.loads(server.get(f"{REPORT_PATH}?deployment={deployment}", server.read_key))
+        rows = json.loads(server.get(f"{REPORT_PATH}?deployment={deployment}&since=1d", server.read_key))
         if any(row["view_count"] == 1 for row in rows):
             return time.monotonic() - acknowledged_at
         time.sleep(POLL_PAUSE_S)

@@ -72,7 +72,7 @@ def test_five_reports_have_dimensions() -> None:
     assert reports_with_dimensions() == REPORTS
 
 
-@settings(max_examples=10)  # Each loads a segment, and reads 45 times.
+@settings(max_examples=5)  # Each loads a segment, and reads 45 times.
 @given(directory=st.tuples(users, groups), history=events)
 def test_rows_by_department_and_group_agree_with_the_report(
     opened: Store, folder: Path, directory: tuple[list[Row], list[Row]], history: list[Row]

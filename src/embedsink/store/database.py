@@ -527,7 +527,7 @@ class Store:
     def rewrite(self, draft: Path) -> None:
         """Replace the file by a copy without free space. Reports continue while it is written, and end at the exchange.
 
-        After a kill at any moment, the old or the new file is complete.
+        After a kill at any moment, the old or the new file has all rows. The next `open` creates missing views.
 
         Args:
             draft: the path of the copy until it is complete, in the same folder.
