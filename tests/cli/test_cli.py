@@ -30,7 +30,7 @@ from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
 from embedsink.loader.loader import Loader
 from embedsink.privacy.redaction import Privacy
-from embedsink.privacy.rules import PrivacyRules, Rule
+from embedsink.privacy.rules import FIELDS, PrivacyRules, Rule
 from embedsink.reports.format import Format
 from tests.support.given import write_segment
 from tests.support.programs import require
@@ -831,7 +831,8 @@ def test_missing_secrets_of_earlier_hashes_are_refused(tmp_path: Path, run_comma
     def start_with(rules: PrivacyRules) -> None:  # A server that starts records its rules.
         record_settings(folder, {}, {}, identity=Identity(), privacy=Privacy(rules, [bytes(32)]), actor="server")
 
-    start_with(PrivacyRules(fields={"viewer": Rule.DROP}))
+    unhashed = {name: Rule.DROP for name, field in FIELDS.items() if field.strict is Rule.HASH}
+    start_with(PrivacyRules(preset="strict", fields=unhashed))
     assert_failed(run_command(*hashing, "--data", folder.path), "does not exist. The first start")
     start_with(PrivacyRules(fields={"viewer": Rule.HASH}))
     assert_failed(run_command(*hashing, "--data", folder.path), message)

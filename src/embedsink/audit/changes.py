@@ -20,7 +20,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.durable_files import create_folder, replace_durably
 from embedsink.permissions import FILE_MODE, FOLDER_MODE, give_to_owner
 from embedsink.privacy.hashing import SecretFile
-from embedsink.privacy.rules import Rule
+from embedsink.privacy.rules import PrivacyRules
 
 if TYPE_CHECKING:
     from embedsink.privacy.redaction import Privacy  # loads orjson
@@ -111,10 +111,9 @@ def record_settings(
 def secret_file_of(folder: DataFolder) -> SecretFile:
     """Return the file of the secrets of hashes. It must exist if the rules at the last start hashed a field."""
     recorded = _read(folder.audit / _RECORDED_SETTINGS)
-    has_hashes = recorded.get(_PRESET) is not None or any(
-        name.startswith(_FIELD_RULE) and rule == Rule.HASH for name, rule in recorded.items()
-    )
-    return SecretFile(folder.privacy_secrets, is_expected=has_hashes)
+    fields = {name.removeprefix(_FIELD_RULE): rule for name, rule in recorded.items() if name.startswith(_FIELD_RULE)}
+    rules = PrivacyRules(recorded.get(_PRESET), fields)
+    return SecretFile(folder.privacy_secrets, is_expected=rules.has_hashes)
 
 
 def _record(folder: DataFolder, path: Path, current: Mapping[str, Any], entries: list[Entry]) -> None:

@@ -22,6 +22,10 @@ PEOPLE_AT_ONCE = 20
 # The pause after the first failure, which doubles with each further one, and its maximum.
 RETRY_AFTER_S = 60.0
 RETRY_AFTER_S_MAX = 3_600.0
+# What everyone may know of a delay. Its cause may name files.
+DELAY_IN_LOG = (
+    "erasures: an error prevents them. The server's log has the cause. The server tries again within an hour."
+)
 # The interval of the deletion of expired digests and certificates.
 _EXPIRY_INTERVAL_S = 3_600.0
 
@@ -132,7 +136,7 @@ class Erasures:
             self._failure = "erasures: an error in embedsink prevents them. Report it with the traceback in the log"
             log.error("bug", exc_info=error)
             return
-        self._failure = str(error).removesuffix(".")
+        self._failure = self._run.hide_people(str(error).removesuffix("."))
         log.warning("erasure_delayed", extra={"detail": f"{self._failure}. The erasure is retried in {pause_s:g} s"})
 
     async def _wait_for_request(self, seconds_max: float) -> None:

@@ -69,9 +69,9 @@ class ErasureRun:
         self._register = register
         self._on_finished = on_finished
         self._search = FileSearch(folder, store)
-        # The ids of pending requests whose people have no rows in the store. After an error, the next attempt does not
-        # rewrite the store again, because a rewrite ends running reports.
-        self._without_rows: set[str] = set()
+        # The pending requests whose people have no rows in the store from segments up to a number. After an error, the
+        # next attempt does not rewrite the store again, because a rewrite ends running reports.
+        self._without_rows: dict[str, int] = {}
         # The highest number of a segment that may have their rows; None if no segment and no snapshot has them.
         self._former_number: int | None = None
 
@@ -83,8 +83,8 @@ class ErasureRun:
             StoreRefused, StoreBroken, OSError: see `StoreErasure.erase`. The requests remain pending.
         """
         people = {erasure.id: erasure.person for erasure in erasures if erasure.person is not None}
+        self._without_rows = {key: number for key, number in self._without_rows.items() if key in people}
         await self._delete_rows({key: person for key, person in people.items() if key not in self._without_rows})
-        self._without_rows = set(people)
         await self._delete_former_files()
         for erasure_id, person in people.items():
             await self._delete_damaged_lines(erasure_id, person)
@@ -101,6 +101,7 @@ class ErasureRun:
             await self._delete_from_directory(erasure_id, person)
         await self.wait_until_loaded()
         self._former_number = await self._rewrite_store(people)
+        self._without_rows |= dict.fromkeys(people, self._former_number)
 
     async def _delete_former_files(self) -> None:
         """Replace both snapshots, and delete the segments and damaged databases from before the last rewrite."""
@@ -176,11 +177,14 @@ class ErasureRun:
     async def _check_erased(self, erasure_id: str, person: Person) -> None:
         """Check that the store has no rows of a person. A rebuild from a former snapshot brings them back.
 
+        What arrived later does not count: otherwise, a sender could keep an erasure from being finished.
+
         Raises:
             Unavailable: it has rows of the person.
         """
         user_id = self._register[erasure_id].deleted_user_id
-        check = partial(has_rows, self._store, person, self._privacy, deleted_user_id=user_id)
+        number = self._without_rows[erasure_id]
+        check = partial(has_rows, self._store, person, self._privacy, last_number=number, deleted_user_id=user_id)
         if await run_in_daemon_thread(check, name="erasures"):
             self._without_rows.clear()
             raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
@@ -206,6 +210,12 @@ class ErasureRun:
                 "person_erased", extra={"detail": f"erasure {erasure_id}", "count": sum(finished.removed.values())}
             )
             await self._on_finished(finished)
+
+    def hide_people(self, message: str) -> str:
+        """Return a message with an ellipsis instead of the ids of the people to erase. A path in it may have one."""
+        people = [erasure.person for erasure in self._register.pending() if erasure.person is not None]
+        ids = [form for person in people for form in self._privacy.stored_forms("viewer", person.viewer)]
+        return _hide(sorted(ids, key=len, reverse=True), message)
 
     def _texts_of(self, erasure_id: str, person: Person) -> list[str]:
         """Return the texts of a person for the search of the files."""
@@ -250,13 +260,14 @@ def _hide_in_paths(
 ) -> list[tuple[SearchedFile, set[str]]]:
     """Return files with an ellipsis instead of each of these texts in their paths: certificates name no person."""
     longest_first = sorted(texts, key=len, reverse=True)
-    hidden = []
-    for file, found in files:
-        path = file.path
-        for text in longest_first:
-            path = path.replace(text, _HIDDEN) if is_in_path(text, path) else path
-        hidden.append((file._replace(path=path), found))
-    return hidden
+    return [(file._replace(path=_hide(longest_first, file.path)), found) for file, found in files]
+
+
+def _hide(texts: Iterable[str], path: str) -> str:
+    """Return a text, such as a path, with an ellipsis instead of each of these texts."""
+    for text in texts:
+        path = path.replace(text, _HIDDEN) if is_in_path(text, path) else path
+    return path
 
 
 async def until(is_reached: Callable[[], bool]) -> None:

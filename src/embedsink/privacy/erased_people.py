@@ -109,8 +109,8 @@ def viewers_in(raw: bytes) -> Iterator[str]:
     JSON within a text is not parsed. Trailing commas are allowed, as in DuckDB. Input that is not JSON is searched with
     regular expressions.
 
-    The view `person_rejection` finds the same in JSON, but only ASCII ids in UTF-16. In input that is not JSON, it
-    finds more: an id between any quotation marks.
+    Of input that is not JSON, these are also all texts between quotation marks. The view `person_rejection` finds the
+    same, but only ASCII ids in UTF-16. In JSON that is nested too deeply, it finds more: an id between quotation marks.
     """
     for text in (raw, _TRAILING_COMMA.sub(b"", raw)):
         try:
@@ -136,7 +136,10 @@ def _viewers_in_json(value: Any) -> Iterator[str]:
 
 
 def _viewers_in_text(raw: bytes) -> Iterator[str]:
-    """Yield each text or integer that is, or is directly in, what looks like the value of a member `viewer`."""
+    """Yield each text between quotation marks, and what else looks like the value of a member `viewer`."""
+    for mark in (b'"', b"'"):
+        for part in raw.split(mark)[1:-1]:
+            yield part.decode(errors="replace")
     for value in _VIEWER.finditer(raw):
         for text in re.finditer(_TEXT, value[1]):
             try:

@@ -14,6 +14,7 @@ from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.engine import Engine
 from embedsink.erasure.dry_run import count_removable
+from embedsink.erasure.erasures import DELAY_IN_LOG
 from embedsink.erasure.request import Erasure
 from embedsink.errors import Refused, preview
 from embedsink.http.audit_entries import entry_of
@@ -41,9 +42,6 @@ DRY_RUN_PATH = f"{PATH}/dry-run"
 ERASURE_PATH = f"{PATH}/{{erasureId}}"
 # The maximum number of requests in a list.
 LISTED_MAX = 1_000
-_DELAY_IN_LOG = (
-    "erasures: an error prevents them. The server's log has the cause. The server tries again within an hour."
-)
 # The errors of fields that `describe_error` explains for deliveries only, by the type of pydantic's error.
 _ADVICE = {
     "missing": "is missing. Send the id of the person, as the host page sends it.",
@@ -100,7 +98,7 @@ def _certificate(engine: Engine, key: Key, erasure: Erasure, *, with_files: bool
     certificate = erasure.certificate(with_files=with_files)
     delay = engine.erasures.delay
     if erasure.result is None and delay is not None:
-        certificate["delay"] = _DELAY_IN_LOG if key.scope.is_limited else delay
+        certificate["delay"] = DELAY_IN_LOG if key.scope.is_limited else delay
     return certificate
 
 

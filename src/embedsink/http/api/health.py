@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from embedsink.engine import Engine
+from embedsink.erasure.erasures import DELAY_IN_LOG
 from embedsink.errors import Unavailable
 from embedsink.http.metrics import metrics_text
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
@@ -37,7 +38,7 @@ async def readyz(request: Request) -> Response:
         problems.append("store.duckdb: is being reopened. The server still accepts events.")
     if engine.loader.status.error:
         problems.append(engine.loader.status.error)
-    delays = list(filter(None, [engine.erasures.delay]))
+    delays = [DELAY_IN_LOG] if engine.erasures.delay else []
     if problems:
         not_ready = Unavailable(Reason.NOT_READY, " ".join(problems), retry_after_s=5)
         return unavailable_response(
