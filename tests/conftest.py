@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterator
+from typing import TypeVar
 
 import duckdb
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import settings
 from embedsink.store.database import Store
 from tests.support.rows import connect_in_memory
 from tests.support.stores import open_store
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 # No deadline, because tests share the machine. `scripts/test --hypothesis-profile thorough` searches for hours. CI uses
 # `few` with the next version of DuckDB, because its tests with the pinned version search for faults of embedsink.
@@ -27,7 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI, let each skipped test fail: a skip would hide a missing program or permission."""
-    report = yield
+    return _skip_failed_in_ci((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """In CI, let each skipped file fail too."""
+    return _skip_failed_in_ci((yield))
+
+
+def _skip_failed_in_ci(report: Report) -> Report:
     if isinstance(report.longrepr, tuple) and "CI" in os.environ:
         *_, reason = report.longrepr
         report.outcome = "failed"

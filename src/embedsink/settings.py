@@ -312,7 +312,7 @@ class Settings(BaseModel):
                 raise Misconfigured(
                     f"{name}: {days} is less than {PREFIX}DEDUP_DAYS ({self.dedup_days}), so an event that is sent "
                     f"again would not be recognized. Raise it to at least {self.dedup_days}, or set {PREFIX}DEDUP_DAYS="
-                    f"{days}. Browsers resend events for up to six days: those that arrive again later count twice."
+                    f"{days}. Browsers resend events for up to six days, and a copy that arrives later counts twice."
                 )
 
     def check_daily_totals(self) -> None:

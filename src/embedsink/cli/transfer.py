@@ -91,13 +91,7 @@ def export_file(
             raise UsageError("--archive: is an output of its own. Omit -o and --viewer.")
         export_to_archive(archive, data, since=since, until=until, url=url, key=key)
         return
-    if viewer is not None and url is not None:
-        raise UsageError(
-            "--url: an access request needs the data folder. Run it on the server's machine, with --data. A running "
-            "server is not affected."
-        )
-    if since is not None or until is not None or url is not None:
-        raise UsageError("--since, --until, --url: apply to --archive only. Add it, or omit them.")
+    _refuse_archive_options(viewer, since=since, until=until, url=url)
     if output is None:
         raise UsageError("-o: is missing. Name the output file, or an archive with --archive.")
     if viewer is not None:
@@ -106,6 +100,17 @@ def export_file(
     if tenant is not None or deployment is not None:
         raise UsageError("--tenant, --deployment: apply to --viewer only. Add it, or omit them.")
     _export_events(output, data)
+
+
+def _refuse_archive_options(viewer: str | None, **options: object) -> None:
+    """Raise UsageError if options of an archive are given without one."""
+    if viewer is not None and options["url"] is not None:
+        raise UsageError(
+            "--url: an access request needs the data folder. Run it on the server's machine, with --data. A running "
+            "server is not affected."
+        )
+    if any(option is not None for option in options.values()):
+        raise UsageError("--since, --until, --url: apply to --archive only. Add it, or omit them.")
 
 
 def _export_events(output: Path, data: Path) -> None:
