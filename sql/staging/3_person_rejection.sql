@@ -1,23 +1,40 @@
 -- One row per stored rejection of the requested person, with its whole text, by ingest_seq. A delivery
 -- that was rejected as a whole may name the person in any value of `viewer`, at any depth, as `viewers_in` in erased_people.py.
 create or replace view person_rejection as
-with rejection_with_names as (
+with rejection_with_kind as (
+    select
+        *,
+        json_text is not null and reason <> 'too_deep' as is_valid,
+        -- Searching a text for the regular expressions below takes longer than searching it for this word.
+        contains(lower(coalesce(json_text, text)), 'viewer') as has_member
+    from rejection_text
+    where viewer is not null or raw <> ''
+),
+rejection_with_names as (
     select
         *,
         list_transform(
             flatten(
                 list_transform(
-                    -- An array or object may contain others, in as many levels as EMBEDSINK_DEPTH_MAX allows at most.
-                    regexp_extract_all(
-                        coalesce(json_text, text),
-                        concat(
-                            '(?i)(?:^|[^\\])"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*|',
-                            repeat('[\[{](?:[^\[\]{}"]|"(?:[^"\\]|\\.)*"|', 200),
-                            '[\[{][\]}]',
-                            repeat(')*[\]}]', 200),
-                            ')'
+                    list_concat(
+                        -- An array or object may contain others, in as many levels as EMBEDSINK_DEPTH_MAX allows at most.
+                        regexp_extract_all(
+                            if(has_member and is_valid, json_text, null),
+                            concat(
+                                '(?i)(?:^|[^\\])"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*|',
+                                repeat('[\[{](?:[^\[\]{}"]|"(?:[^"\\]|\\.)*"|', 200),
+                                '[\[{][\]}]',
+                                repeat(')*[\]}]', 200),
+                                ')'
+                            ),
+                            1
                         ),
-                        1
+                        -- In other input, brackets that are not closed would take quadratic time.
+                        regexp_extract_all(
+                            if(has_member and not is_valid, text, null),
+                            '(?i)(?:^|[^\\])"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*)',
+                            1
+                        )
                     ),
                     lambda value: regexp_extract_all(value, '"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*')
                 )
@@ -26,7 +43,7 @@ with rejection_with_names as (
         ) as viewers_in_raw,
         try_cast(json_text ->> '$.context.deployment' as bigint) as deployment_in_raw,
         json_text ->> '$.context.tenant' as tenant_in_raw
-    from rejection_text
+    from rejection_with_kind
 )
 select
     rejection.quarantine_id,
@@ -50,7 +67,7 @@ where is_of_person(
         list_filter(viewers_in_raw, lambda name: list_contains(getvariable('viewers')::varchar[], name))[1],
         -- Input that is not JSON, or is nested too deeply, may have the viewer anywhere.
         if(
-            json_text is null or reason = 'too_deep',
+            not is_valid,
             list_filter(
                 getvariable('viewers')::varchar[],
                 lambda name: contains(text, concat('"', name, '"'))

@@ -1,9 +1,11 @@
 """The erasure of people: the store is then as if they had never sent anything."""
 
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,6 +105,24 @@ def test_the_store_is_as_if_the_person_had_never_sent_anything(
     assert rows_of(store, *REPORTS) == reports
     store.roll_up()
     assert rows_of(store, *REPORTS) == reports
+
+
+@pytest.mark.parametrize(
+    "unit", ['"viewer":{"a":"', '{"viewer":', '"viewer":"', '"viewer":[', "viewer", '{"viewer":{"a":"b"}},']
+)
+def test_hostile_rejections_are_searched_in_linear_time(store: Store, unit: str) -> None:
+    clear(store)
+    connection = store._load_connection()
+    for number in range(20):
+        connection.execute(
+            "insert into quarantine by name select uuid() as quarantine_id, $1 as ingest_seq, 'not_json' as reason, "
+            "'' as detail, $2 as raw",
+            [number, unit * (8_192 // len(unit))],
+        )
+    began_s = time.process_time()
+    with store.reader(PEOPLE[0].variables(PRIVACY)) as reader:
+        assert reader.dicts("person_rejection") == []
+    assert time.process_time() - began_s < 2
 
 
 def test_erased_numbers_of_a_shared_session_are_not_missing(store: Store, folder: Path) -> None:

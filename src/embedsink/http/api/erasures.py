@@ -129,6 +129,7 @@ async def count_erasure(request: Request) -> Response:
     person = await _read_person(request, key)
     if isinstance(person, Response):
         return person
+    await cancel_on_disconnect(request, engine.erasures.wait_until_loaded())  # as the erasure does
     open_reader = partial(engine.store.reader, person.variables(engine.privacy))
     slot = engine.limiters.reports.slot(key.key_id)
     count = partial(count_removable, damaged=engine.folder.damaged, person=person, privacy=engine.privacy)
