@@ -5,8 +5,8 @@ with rejection_with_kind as (
     select
         *,
         json_text is not null and reason <> 'too_deep' as is_valid,
-        -- Searching a text for the regular expressions below takes longer than searching it for this word.
-        contains(lower(coalesce(json_text, text)), 'viewer') as has_member
+        -- Most rejections do not have it, and extracting viewers from a text takes longer than searching it for this word.
+        regexp_matches(coalesce(json_text, text), '(?i)viewer') as may_name_person
     from rejection_text
     where viewer is not null or raw <> ''
 ),
@@ -19,7 +19,7 @@ rejection_with_names as (
                     list_concat(
                         -- An array or object may contain others, in as many levels as EMBEDSINK_DEPTH_MAX allows at most.
                         regexp_extract_all(
-                            if(has_member and is_valid, json_text, null),
+                            if(may_name_person and is_valid, json_text, null),
                             concat(
                                 '(?i)(?:^|[^\\])"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*|',
                                 repeat('[\[{](?:[^\[\]{}"]|"(?:[^"\\]|\\.)*"|', 200),
@@ -29,10 +29,10 @@ rejection_with_names as (
                             ),
                             1
                         ),
-                        -- In other input, brackets that are not closed would take quadratic time.
+                        -- In other input, only one level: brackets that are not closed would take quadratic time.
                         regexp_extract_all(
-                            if(has_member and not is_valid, text, null),
-                            '(?i)(?:^|[^\\])"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*)',
+                            if(may_name_person and not is_valid, text, null),
+                            '(?i)(?:^|[^\\])"viewer"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*|\[[^\[\]]*\]|\{[^{}]*\})',
                             1
                         )
                     ),

@@ -116,12 +116,7 @@ def test_a_limited_erasure_empties_only_rejections_that_name_its_limits() -> Non
 
 def test_viewers_are_found_in_damaged_json() -> None:
     raw = b'{"viewer": "a\\"b", "x": "viewer", "viewer":"c\xc3\xa4", "viewer": 3, "viewer": "\\x", "viewer": "d'
-    assert {'a"b', "cä", "3"} <= set(viewers_in(raw))
-
-
-def test_texts_in_quotation_marks_of_damaged_json_are_viewers() -> None:
-    for raw in (b'{"userId": "ann"', b"{'userId': 'ann'", b'" "ann"'):
-        assert "ann" in set(viewers_in(raw))
+    assert list(viewers_in(raw)) == ['a"b', "cä", "3"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +125,7 @@ def test_texts_in_quotation_marks_of_damaged_json_are_viewers() -> None:
         (b'{"viewer": ["a", 3]}', ["a", "3"]),
         (b'{"viewer": {"id": "a"}}', ["id", "a"]),
         (b'{"Viewer": "a"}', ["a"]),
-        (b"{'viewer': 'a'}", ["viewer", ": ", "a", "a"]),
+        (b"{'viewer': 'a'}", ["a"]),
         (b'{"context": {"viewer": {"n": {"id": "a"}},},\n}', ["n", "id", "a"]),
         (b"x=1&viewer=a%40b+c", ["a@b c"]),
         (b'{"viewer": {"id": "a", "n": {"b": 1}}}', ["id", "n", "a", "b", "1"]),
@@ -153,6 +148,15 @@ def test_viewers_are_found_in_invalid_forms(raw: bytes, viewers: list[str]) -> N
 def test_viewers_are_found_in_linear_time(unit: bytes) -> None:
     began_s = time.process_time()
     list(viewers_in(unit * (1_000_000 // len(unit))))
+    assert time.process_time() - began_s < 2
+
+
+@pytest.mark.parametrize("end", [b"", b"]", b"}"])
+@pytest.mark.parametrize("start", [b'{"viewer":["', b'{"viewer":{"', b'{"viewer":"', b"{'viewer':['", b'{"viewer"'])
+@pytest.mark.parametrize("unit", [b'\\"', b"\\'", b'"', b" ", b"1,", b"\\"])
+def test_viewers_are_found_in_linear_time_behind_an_open_mark(start: bytes, unit: bytes, end: bytes) -> None:
+    began_s = time.process_time()
+    list(viewers_in(start + unit * (200_000 // len(unit)) + end))
     assert time.process_time() - began_s < 2
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
 from embedsink.key_scope import EVERYTHING
+from embedsink.privacy.erased_people import viewers_in
 from embedsink.privacy.hashing import hash_text
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
@@ -107,18 +108,39 @@ def test_the_store_is_as_if_the_person_had_never_sent_anything(
     assert rows_of(store, *REPORTS) == reports
 
 
+def insert_rejections(store: Store, raw: str, count: int) -> None:
+    store._load_connection().execute(
+        "insert into quarantine by name select uuid() as quarantine_id, range as ingest_seq, 'not_json' as reason, "
+        "'' as detail, $1 as raw from range($2)",
+        [raw, count],
+    )
+
+
+def test_many_rejections_with_many_viewers_fit_into_memory(store: Store) -> None:
+    clear(store)
+    insert_rejections(store, "[" + ",".join(['{"viewer":"u_1"}'] * 580) + "]", 1_500)
+    with store.reader(Person("u_42").variables(PRIVACY)) as reader:
+        assert reader.dicts("person_rejection") == []
+
+
+@pytest.mark.parametrize(
+    "raw", ['{"viewer": {"id": 42}, ', '{"viewer": ["jos\\u00e9"], ', '{"viewer": "CORP\\\\ann", ']
+)
+def test_viewers_in_damaged_json_are_found(store: Store, raw: str) -> None:
+    clear(store)
+    insert_rejections(store, raw, 1)
+    for viewer in ("42", "josé", "CORP\\ann"):
+        with store.reader(Person(viewer).variables(PRIVACY)) as reader:
+            assert len(reader.dicts("person_rejection")) == (viewer in set(viewers_in(raw.encode())))
+    assert len(set(viewers_in(raw.encode())) & {"42", "josé", "CORP\\ann"}) == 1
+
+
 @pytest.mark.parametrize(
     "unit", ['"viewer":{"a":"', '{"viewer":', '"viewer":"', '"viewer":[', "viewer", '{"viewer":{"a":"b"}},']
 )
 def test_hostile_rejections_are_searched_in_linear_time(store: Store, unit: str) -> None:
     clear(store)
-    connection = store._load_connection()
-    for number in range(20):
-        connection.execute(
-            "insert into quarantine by name select uuid() as quarantine_id, $1 as ingest_seq, 'not_json' as reason, "
-            "'' as detail, $2 as raw",
-            [number, unit * (8_192 // len(unit))],
-        )
+    insert_rejections(store, unit * (8_192 // len(unit)), 20)
     began_s = time.process_time()
     with store.reader(PEOPLE[0].variables(PRIVACY)) as reader:
         assert reader.dicts("person_rejection") == []

@@ -27,13 +27,9 @@ def count_rows(reader: Reader) -> dict[str, int]:
     }
 
 
-def has_rows(store: Store, person: Person, privacy: Privacy, *, last_number: int, deleted_user_id: str | None) -> bool:
-    """Return whether the store has rows of a person from the segments up to a number.
-
-    See `directory_users` for the users that count.
-    """
-    up_to = ((last_number + 1) << 32) - 1  # `ingest_seq` begins with the number of the segment.
-    with store.reader({**person.variables(privacy), "up_to": up_to}) as reader:
+def has_rows(store: Store, person: Person, privacy: Privacy, *, deleted_user_id: str | None) -> bool:
+    """Return whether the store has rows of a person. See `directory_users` for the users that count."""
+    with store.reader(person.variables(privacy)) as reader:
         counts = count_rows(reader)
     counts["directoryUsers"] = len(directory_users(store, person, privacy, deleted_user_id=deleted_user_id))
     return any(counts.values())

@@ -69,9 +69,11 @@ class ErasureRun:
         self._register = register
         self._on_finished = on_finished
         self._search = FileSearch(folder, store)
-        # The pending requests whose people have no rows in the store from segments up to a number. After an error, the
-        # next attempt does not rewrite the store again, because a rewrite ends running reports.
-        self._without_rows: dict[str, int] = {}
+        # The ids of pending requests whose people have no rows in the store. After an error, the next attempt does not
+        # rewrite the store again, because a rewrite ends running reports.
+        self._without_rows: set[str] = set()
+        # How often the store had been opened after the last rewrite.
+        self._opened_count = 0
         # The highest number of a segment that may have their rows; None if no segment and no snapshot has them.
         self._former_number: int | None = None
 
@@ -83,8 +85,8 @@ class ErasureRun:
             StoreRefused, StoreBroken, OSError: see `StoreErasure.erase`. The requests remain pending.
         """
         people = {erasure.id: erasure.person for erasure in erasures if erasure.person is not None}
-        self._without_rows = {key: number for key, number in self._without_rows.items() if key in people}
         await self._delete_rows({key: person for key, person in people.items() if key not in self._without_rows})
+        self._without_rows = set(people)
         await self._delete_former_files()
         for erasure_id, person in people.items():
             await self._delete_damaged_lines(erasure_id, person)
@@ -101,7 +103,7 @@ class ErasureRun:
             await self._delete_from_directory(erasure_id, person)
         await self.wait_until_loaded()
         self._former_number = await self._rewrite_store(people)
-        self._without_rows |= dict.fromkeys(people, self._former_number)
+        self._opened_count = self._store.opened_count
 
     async def _delete_former_files(self) -> None:
         """Replace both snapshots, and delete the segments and damaged databases from before the last rewrite."""
@@ -175,16 +177,17 @@ class ErasureRun:
         await run_in_daemon_thread(partial(remove_lines, *lines), name="erasures")
 
     async def _check_erased(self, erasure_id: str, person: Person) -> None:
-        """Check that the store has no rows of a person. A rebuild from a former snapshot brings them back.
+        """Check that a rebuild from a former snapshot has not brought rows of a person back since the rewrite.
 
-        What arrived later does not count: otherwise, a sender could keep an erasure from being finished.
+        Without a rebuild, rows arrived later. If they counted, a sender could keep an erasure from being finished.
 
         Raises:
             Unavailable: it has rows of the person.
         """
+        if self._store.opened_count == self._opened_count:
+            return
         user_id = self._register[erasure_id].deleted_user_id
-        number = self._without_rows[erasure_id]
-        check = partial(has_rows, self._store, person, self._privacy, last_number=number, deleted_user_id=user_id)
+        check = partial(has_rows, self._store, person, self._privacy, deleted_user_id=user_id)
         if await run_in_daemon_thread(check, name="erasures"):
             self._without_rows.clear()
             raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
@@ -263,11 +266,12 @@ def _hide_in_paths(
     return [(file._replace(path=_hide(longest_first, file.path)), found) for file, found in files]
 
 
-def _hide(texts: Iterable[str], path: str) -> str:
-    """Return a text, such as a path, with an ellipsis instead of each of these texts."""
+def _hide(texts: Iterable[str], message: str) -> str:
+    """Return a path or a message with an ellipsis instead of each of these texts."""
     for text in texts:
-        path = path.replace(text, _HIDDEN) if is_in_path(text, path) else path
-    return path
+        for form in (text, repr(text)[1:-1]):  # The message of an OSError has the path with escapes.
+            message = message.replace(form, _HIDDEN) if is_in_path(form, message) else message
+    return message
 
 
 async def until(is_reached: Callable[[], bool]) -> None:

@@ -82,7 +82,7 @@ class QuarantinePurge:
         self._due_at = time.monotonic() + RETENTION_INTERVAL_S
 
     def _delete(self, selected: PurgeFilter) -> int:
-        """Delete a batch of rejections, and schedule two snapshots without them. Return their number."""
+        """Delete a batch of rejections, and schedule two snapshots without them. Return the number of rejections."""
         self._disk_space.require()
         try:
             count = self._store.purge(selected)

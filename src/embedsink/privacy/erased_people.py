@@ -12,7 +12,8 @@ from urllib.parse import unquote_plus
 
 import orjson
 
-_TEXT = rb'"(?:[^"\\]|\\.)*+"|\'[^\']*+\'|-?[0-9]+'
+# The closing mark may be missing. Otherwise, each mark in the rest of the input would begin a search up to its end.
+_TEXT = rb'"(?:[^"\\]|\\.)*+"?|\'[^\']*+\'?|-?[0-9]+'
 # A list or an object ends before the next one, so that the search takes linear time.
 _VIEWER = re.compile(rb"""(?i)["']viewer["']\s*:\s*(%s|\[[^\[\]]*+\]|\{[^{}]*+\})""" % _TEXT)
 _TRAILING_COMMA = re.compile(rb",(?=\s*[\]}])")
@@ -109,8 +110,8 @@ def viewers_in(raw: bytes) -> Iterator[str]:
     JSON within a text is not parsed. Trailing commas are allowed, as in DuckDB. Input that is not JSON is searched with
     regular expressions.
 
-    Of input that is not JSON, these are also all texts between quotation marks. The view `person_rejection` finds the
-    same, but only ASCII ids in UTF-16. In JSON that is nested too deeply, it finds more: an id between quotation marks.
+    The view `person_rejection` finds the same in JSON, but only ASCII ids in UTF-16. In input that is not JSON, it
+    finds more: an id between any quotation marks.
     """
     for text in (raw, _TRAILING_COMMA.sub(b"", raw)):
         try:
@@ -136,10 +137,7 @@ def _viewers_in_json(value: Any) -> Iterator[str]:
 
 
 def _viewers_in_text(raw: bytes) -> Iterator[str]:
-    """Yield each text between quotation marks, and what else looks like the value of a member `viewer`."""
-    for mark in (b'"', b"'"):
-        for part in raw.split(mark)[1:-1]:
-            yield part.decode(errors="replace")
+    """Yield each text or integer that is, or is directly in, what looks like the value of a member `viewer`."""
     for value in _VIEWER.finditer(raw):
         for text in re.finditer(_TEXT, value[1]):
             try:
