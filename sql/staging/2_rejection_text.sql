@@ -20,13 +20,11 @@ rejection_with_text as (
             raw
         ) as text
     from rejection
-),
-rejection_with_json as (
-    -- Without white space and without escapes of ASCII characters; null if the input is not JSON.
-    select *, try(json(text))::varchar as json_text
-    from rejection_with_text
 )
-select *
-from rejection_with_json;
+select
+    *,
+    -- Without white space and without escapes of ASCII characters; null if the input is not JSON.
+    try(json(text))::varchar as json_text
+from rejection_with_text;
 
 comment on view rejection_text is 'Stored rejections with their whole input as text and as JSON.';

@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 from embedsink.erasure.erasures import DELAY_IN_LOG
+from embedsink.erasure.run import _hide
 from embedsink.journal.segment import trailer
 from tests.support.envelopes import event_or_action, view
 from tests.support.kills import kill_at
@@ -600,6 +601,12 @@ def test_a_command_ends_with_the_cause(tmp_path: Path, patch: str, message: str)
     assert result.returncode == 1
     assert message in result.stderr
     assert "The request is stored." in result.stderr
+
+
+@pytest.mark.parametrize("viewer", [ANN, "CORP\\\\alice.smith", "josé@example.com"])
+def test_the_cause_of_a_delay_names_no_person(viewer: str) -> None:
+    error = PermissionError(13, "Permission denied", f"damaged/{viewer}.ndjson")
+    assert _hide([viewer], str(error)) == "[Errno 13] Permission denied: 'damaged/….ndjson'"
 
 
 def test_no_sender_keeps_an_erasure_from_being_finished(server: RunningServer) -> None:

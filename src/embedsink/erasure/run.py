@@ -102,8 +102,7 @@ class ErasureRun:
         for erasure_id, person in people.items():
             await self._delete_from_directory(erasure_id, person)
         await self.wait_until_loaded()
-        self._former_number = await self._rewrite_store(people)
-        self._opened_count = self._store.opened_count
+        self._former_number, self._opened_count = await self._rewrite_store(people)
 
     async def _delete_former_files(self) -> None:
         """Replace both snapshots, and delete the segments and damaged databases from before the last rewrite."""
@@ -140,11 +139,21 @@ class ErasureRun:
         for user in users:
             await self._directory.delete_user(user["user_id"])
 
-    async def _rewrite_store(self, people: Mapping[str, Person]) -> int:
-        """Rewrite the store without the rows of people. Return the highest number of a loaded segment."""
+    async def _rewrite_store(self, people: Mapping[str, Person]) -> tuple[int, int]:
+        """Rewrite the store without the rows of people.
+
+        Returns:
+            The highest number of a loaded segment, and how often the store had been opened then.
+        """
         variables = [person.variables(self._privacy) for person in people.values()]
         on_deleted = partial(self._record_deleted, list(people))
-        return await self._in_loader(partial(self._loader.erasure.erase, variables, on_deleted=on_deleted))
+
+        def erase() -> tuple[int, int]:
+            # In the loader's thread, which alone opens the store again.
+            number = self._loader.erasure.erase(variables, on_deleted=on_deleted)
+            return number, self._store.opened_count
+
+        return await self._in_loader(erase)
 
     def _record_deleted(self, ids: Sequence[str], deleted: Sequence[ErasedRows]) -> None:
         """Store what is being removed. The loader calls this in its thread, before the deletion is committed."""
