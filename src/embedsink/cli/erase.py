@@ -50,6 +50,8 @@ def erase(
 ) -> None:
     """Erase a person from all files of a data folder, without confirmation, and print the certificate as JSON.
 
+    What events of other people say about the person stays.
+
     Later deliveries of the person are rejected for EMBEDSINK_ERASURE_BLOCK_DAYS. Hashed viewers are found too. An
     interrupted erasure continues at the next start of the server.
 
