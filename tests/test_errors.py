@@ -152,9 +152,9 @@ def test_what_is_no_jwt_stays(text: str) -> None:
     "text", ["eyJ", "eyJ.", "eyJ.a.", "es_read_", "es_read_a", "-eyJ_", "eyJhbGciOiJ", f"{'eyJhbGciOiJ' * 700}.a.b."]
 )
 def test_redaction_takes_linear_time(text: str) -> None:
-    began_at = time.perf_counter()
-    redact_keys(text * (1_000_000 // len(text)))
-    assert time.perf_counter() - began_at < 5  # With quadratic time, this takes hours.
+    began_at = time.thread_time()
+    redact_keys(text * (300_000 // len(text)))
+    assert time.thread_time() - began_at < 5  # With quadratic time, this takes an hour.
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])

@@ -10,18 +10,10 @@ select distinct
 from event
 where ingest_seq in (select ingest_seq from erased_envelope);
 
-create or replace temp table erased_of_ledger as
-select ledger.segment, count(*) filter (is_accepted) as accepted_count, count(*) filter (not is_accepted) as rejection_count
-from (
-    select ingest_seq, true as is_accepted from erased_envelope
-    union all
-    select ingest_seq, false from erased_rejection
-) as erased
-join loaded_segment as ledger
-    on erased.ingest_seq >> 32 between
-        coalesce(ledger.first_number, split_part(ledger.segment, '-', 1)::bigint)
-        and split_part(ledger.segment, '-', 1)::bigint
-group by ledger.segment;
+create or replace temp table removed_row as
+select ingest_seq, 'deleted_count' as counted_in from erased_envelope
+union all
+select ingest_seq, 'deleted_rejection_count' from erased_rejection;
 
 -- A session of the person, and up to 3 long texts that no other event contains. Afterwards, the files are searched for them.
 create or replace temp table erased_text as

@@ -1,5 +1,5 @@
--- Deletes the selected rows and what was derived from them, counts them in their ledgers, and keeps the numbers of erased envelopes in
--- sessions of which others remain.
+-- Deletes the selected rows and what was derived from them, and keeps the numbers of erased envelopes in sessions of which others
+-- remain.
 insert into erased_seq by name
 select distinct key_id, session, seq
 from erased_envelope
@@ -8,15 +8,6 @@ where session is not null
   and (key_id, session, seq) not in (from erased_seq);
 
 delete from erased_seq where (key_id, session) in (from erased_session);
-
-update loaded_segment
-set
-    deleted_count = if(erased.accepted_count > 0, coalesce(deleted_count, 0) + erased.accepted_count, deleted_count),
-    deleted_rejection_count = if(
-        erased.rejection_count > 0, coalesce(deleted_rejection_count, 0) + erased.rejection_count, deleted_rejection_count
-    )
-from erased_of_ledger as erased
-where loaded_segment.segment = erased.segment;
 
 delete from event where ingest_seq in (select ingest_seq from erased_envelope);
 

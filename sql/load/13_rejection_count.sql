@@ -1,20 +1,22 @@
 -- Adds the temporary table counted_rejection to rejection_count: one row per key, deployment, reason and quarter of an hour.
-update rejection_count
-set
-    rejected_count = rejection_count.rejected_count + counted_rejection.rejected_count,
-    replayed_count = rejection_count.replayed_count + counted_rejection.replayed_count,
-    last_received_at = greatest(rejection_count.last_received_at, counted_rejection.last_received_at)
-from counted_rejection
-where (rejection_count.key_id, rejection_count.reason, rejection_count.began_at)
-    = (counted_rejection.key_id, counted_rejection.reason, counted_rejection.began_at)
-  and rejection_count.deployment is not distinct from counted_rejection.deployment;
+create or replace temp table changed_rejection_count as
+select
+    key_id,
+    deployment,
+    reason,
+    began_at,
+    sum(rejected_count)::bigint as rejected_count,
+    sum(replayed_count)::bigint as replayed_count,
+    max(last_received_at) as last_received_at
+from (
+    from counted_rejection
+    union all by name
+    from rejection_count
+    where (key_id, reason, began_at) in (select key_id, reason, began_at from counted_rejection)
+)
+group by all;
 
-insert into rejection_count by name
-select *
-from counted_rejection
-where not exists (
-    select 1
-    from rejection_count as known
-    where (known.key_id, known.reason, known.began_at) = (counted_rejection.key_id, counted_rejection.reason, counted_rejection.began_at)
-      and known.deployment is not distinct from counted_rejection.deployment
-);
+delete from rejection_count
+where (key_id, reason, began_at) in (select key_id, reason, began_at from changed_rejection_count);
+
+insert into rejection_count by name from changed_rejection_count;

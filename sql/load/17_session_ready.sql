@@ -16,24 +16,30 @@ set variable ready_from = (
     from ready_fact
 );
 
-merge into session_ready
-using (
-    from session_ready_of_events(
-        getvariable('ready_from')::bigint,
-        if(getvariable('ready_from')::bigint < 0, 9223372036854775807, getvariable('loaded_until')::bigint)
-    )
-) as loaded
-on session_ready.key_id = loaded.key_id and session_ready.session = loaded.session
-when matched
-    and (
-        least(session_ready.deployment_min, loaded.deployment_min) is distinct from session_ready.deployment_min
-        or greatest(session_ready.deployment_max, loaded.deployment_max) is distinct from session_ready.deployment_max
-        or least(session_ready.tenant_min, loaded.tenant_min) is distinct from session_ready.tenant_min
-        or greatest(session_ready.tenant_max, loaded.tenant_max) is distinct from session_ready.tenant_max
-    )
-    then update set
-        deployment_min = least(session_ready.deployment_min, loaded.deployment_min),
-        deployment_max = greatest(session_ready.deployment_max, loaded.deployment_max),
-        tenant_min = least(session_ready.tenant_min, loaded.tenant_min),
-        tenant_max = greatest(session_ready.tenant_max, loaded.tenant_max)
-when not matched then insert by name;
+create or replace temp table loaded_ready as
+from session_ready_of_events(
+    getvariable('ready_from')::bigint,
+    if(getvariable('ready_from')::bigint < 0, 9223372036854775807, getvariable('loaded_until')::bigint)
+);
+
+create or replace temp table known_ready as
+from session_ready
+where (key_id, session) in (select key_id, session from loaded_ready);
+
+create or replace temp table changed_ready as
+select
+    key_id,
+    session,
+    session_digest,
+    min(deployment_min) as deployment_min,
+    max(deployment_max) as deployment_max,
+    min(tenant_min) as tenant_min,
+    max(tenant_max) as tenant_max
+from (from loaded_ready union all by name from known_ready)
+group by key_id, session, session_digest
+except
+from known_ready;
+
+delete from session_ready where (key_id, session) in (select key_id, session from changed_ready);
+
+insert into session_ready by name from changed_ready;

@@ -1,29 +1,22 @@
--- Deletes the events, actions and losses in `expired`, with their AI query stages, and counts events and actions in their
--- ledgers. The rollups of `session_15min` are not changed.
-update loaded_segment
-set deleted_count = coalesce(deleted_count, 0) + expired_of_ledger.row_count
-from (
-    select ledger.segment, count(*) as row_count
-    from expired
-    join loaded_segment as ledger
-        on expired.ingest_seq >> 32 between
-            coalesce(ledger.first_number, split_part(ledger.segment, '-', 1)::bigint)
-            and split_part(ledger.segment, '-', 1)::bigint
-    where expired.kind <> 'loss'
-    group by ledger.segment
-) as expired_of_ledger
-where loaded_segment.segment = expired_of_ledger.segment;
+-- Deletes the events, actions and losses in `expired`, with their AI query stages. The rollups of `session_15min` are not changed.
+create or replace temp table removed_row as
+select ingest_seq, 'deleted_count' as counted_in from expired where kind <> 'loss';
 
-merge into expired_session
-using (
-    select key_id, session, max(seq) as last_seq
+create or replace temp table last_expired as
+select key_id, session, max(last_seq) as last_seq
+from (
+    select key_id, session, seq as last_seq
     from expired
     where session is not null and seq between 0 and 999999
-    group by key_id, session
-) as deleted
-on expired_session.key_id = deleted.key_id and expired_session.session = deleted.session
-when matched and deleted.last_seq > expired_session.last_seq then update set last_seq = deleted.last_seq
-when not matched then insert by name;
+    union all by name
+    from expired_session
+    where (key_id, session) in (select key_id, session from expired)
+)
+group by key_id, session;
+
+delete from expired_session where (key_id, session) in (select key_id, session from last_expired);
+
+insert into expired_session by name from last_expired;
 
 delete from event where ingest_seq in (select ingest_seq from expired where kind = 'event');
 

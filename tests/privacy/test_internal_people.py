@@ -63,10 +63,10 @@ def test_a_star_means_any_text(pattern: str, text: str, *, expected: bool) -> No
 
 def test_hostile_texts_take_linear_time() -> None:
     people = InternalPeople(viewers=["*te*st*x", "*a*a*a*a*a*b"])
-    began_at = time.perf_counter()
+    began_at = time.thread_time()
     assert not people.includes({"viewer": "test" * 16_000})
     assert not people.includes({"viewer": "a" * 64_000})
-    assert time.perf_counter() - began_at < 0.5
+    assert time.thread_time() - began_at < 0.5
 
 
 def test_a_delivery_is_internal_by_its_ready_event() -> None:

@@ -64,6 +64,9 @@ _INTERRUPT_TIMEOUT_S = 4.0
 # When a new reader lacks memory: how long and how often it retries.
 _MEMORY_WAIT_S_MAX = 10.0
 _MEMORY_POLL_S = 0.02
+# How long a checkpoint waits for readers that began before an UPDATE (sql/README.md, workarounds).
+_EARLIER_READERS_S_MAX = 10.0
+_EARLIER_READERS_POLL_S = 0.02
 # The file is attached again after this many loaded bytes. Otherwise DuckDB retains 10 MiB per million events of
 # written row groups, regardless of the memory limit (docs/decisions/0007).
 _REATTACH_BYTES = 128 * 1_048_576
@@ -625,7 +628,7 @@ class Store:
         """
         try:
             with duckdb_errors_translated(), self._memory_for_checkpoint():
-                self._load_connection().execute("checkpoint store")
+                self._write_checkpoint()
         except StoreBroken as error:
             self._lacked_memory = lacks_memory(error)
             if self._lacked_memory:
@@ -635,6 +638,19 @@ class Store:
         self._lacked_memory = False
         self._unwritten_bytes = 0
         self._reattach_when_due()
+
+    def _write_checkpoint(self) -> None:
+        """Checkpoint. If an UPDATE was committed, first wait for the readers that began before it, or end them."""
+        connection = self._load_connection()
+        give_up_at = time.monotonic() + _EARLIER_READERS_S_MAX
+        while time.monotonic() < give_up_at:
+            with contextlib.suppress(duckdb.TransactionException):
+                connection.execute("checkpoint store")
+                return
+            time.sleep(_EARLIER_READERS_POLL_S)
+        with self._readers.paused():
+            self._end_readers()
+            connection.execute("checkpoint store")
 
     @contextlib.contextmanager
     def _memory_for_checkpoint(self) -> Iterator[None]:

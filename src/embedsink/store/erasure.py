@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import duckdb
 
 from embedsink.store.insert import fill_session_ready
+from embedsink.store.ledger import count_removed
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
@@ -51,6 +52,7 @@ def delete_person(connection: duckdb.DuckDBPyConnection, variables: Mapping[str,
     connection.execute(erasure["relate"])
     [(event_count, action_count, rejection_count, loss_count, texts)] = connection.execute(_SELECTED).fetchall()
     connection.execute(erasure["delete"])
+    count_removed(connection)
     # For each person: in shared sessions, the remaining `ready` events may name other deployments, which decide what
     # belongs to the next person.
     fill_session_ready(connection)

@@ -7,7 +7,7 @@ from datetime import datetime
 import duckdb
 
 from embedsink.store.insert import fill_session_ready, first_ingest_seq, segment_number_of
-from embedsink.store.ledger import SEGMENT_NUMBER_SQL, highest_segment_number
+from embedsink.store.ledger import SEGMENT_NUMBER_SQL, count_removed, highest_segment_number
 from embedsink.store.rollups import recompute_rollups
 from embedsink.store.row_range import next_range
 from embedsink.store.session_variables import set_variables
@@ -110,6 +110,7 @@ def expire_events(
     counts = connection.execute("select deployment, count(*) from expired group by deployment").fetchall()
     if counts:
         connection.execute(retention["delete"])
+        count_removed(connection)
         recompute_rollups(connection, rows)
     deployments = frozenset(deployment for deployment, _ in counts if deployment is not None)
     return Expired(sum(count for _, count in counts), deployments, rows.below)

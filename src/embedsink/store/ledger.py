@@ -108,6 +108,11 @@ def highest_segment_number(connection: duckdb.DuckDBPyConnection, *, where: str 
     return int(number)
 
 
+def count_removed(connection: duckdb.DuckDBPyConnection) -> None:
+    """Count the rows of the temporary table `removed_row` in the ledger, in the transaction that deletes them."""
+    connection.execute(read_sql("ledger")["count_removed"])
+
+
 def count_load(connection: duckdb.DuckDBPyConnection) -> LoadCounts:
     """Return the counts of the segments that the SQL variable `segments` describes.
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import duckdb
 
+from embedsink.store.ledger import count_removed
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
 
@@ -53,6 +54,7 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, selected: PurgeFilte
         # The counts remain: `purge_batch` creates the table `counted_rejection`, and this adds it to `rejection_count`.
         connection.execute(read_sql("load")["rejection_count"])
         connection.execute(read_sql("purge")["delete"])
+        count_removed(connection)
     purged_count = sum(count for _, count in counts)
     deployments = {deployment for deployment, _ in counts if deployment is not None}
     return purged_count, deployments
