@@ -31,3 +31,7 @@ join removed using (segment);
 delete from loaded_segment where segment in (select segment from changed_ledger);
 
 insert into loaded_segment by name from changed_ledger;
+
+drop table changed_ledger;
+
+drop table removed_row;

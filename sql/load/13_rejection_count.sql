@@ -20,3 +20,5 @@ delete from rejection_count
 where (key_id, reason, began_at) in (select key_id, reason, began_at from changed_rejection_count);
 
 insert into rejection_count by name from changed_rejection_count;
+
+drop table changed_rejection_count;

@@ -16,30 +16,30 @@ set variable ready_from = (
     from ready_fact
 );
 
-create or replace temp table loaded_ready as
-from session_ready_of_events(
-    getvariable('ready_from')::bigint,
-    if(getvariable('ready_from')::bigint < 0, 9223372036854775807, getvariable('loaded_until')::bigint)
-);
-
-create or replace temp table known_ready as
-from session_ready
-where (key_id, session) in (select key_id, session from loaded_ready);
-
 create or replace temp table changed_ready as
 select
-    key_id,
-    session,
-    session_digest,
-    min(deployment_min) as deployment_min,
-    max(deployment_max) as deployment_max,
-    min(tenant_min) as tenant_min,
-    max(tenant_max) as tenant_max
-from (from loaded_ready union all by name from known_ready)
-group by key_id, session, session_digest
-except
-from known_ready;
+    loaded.key_id,
+    loaded.session,
+    loaded.session_digest,
+    least(known.deployment_min, loaded.deployment_min) as deployment_min,
+    greatest(known.deployment_max, loaded.deployment_max) as deployment_max,
+    least(known.tenant_min, loaded.tenant_min) as tenant_min,
+    greatest(known.tenant_max, loaded.tenant_max) as tenant_max
+from (
+    from session_ready_of_events(
+        getvariable('ready_from')::bigint,
+        if(getvariable('ready_from')::bigint < 0, 9223372036854775807, getvariable('loaded_until')::bigint)
+    )
+) as loaded
+left join session_ready as known on known.key_id = loaded.key_id and known.session = loaded.session
+where known.session is null
+   or least(known.deployment_min, loaded.deployment_min) is distinct from known.deployment_min
+   or greatest(known.deployment_max, loaded.deployment_max) is distinct from known.deployment_max
+   or least(known.tenant_min, loaded.tenant_min) is distinct from known.tenant_min
+   or greatest(known.tenant_max, loaded.tenant_max) is distinct from known.tenant_max;
 
 delete from session_ready where (key_id, session) in (select key_id, session from changed_ready);
 
 insert into session_ready by name from changed_ready;
+
+drop table changed_ready;

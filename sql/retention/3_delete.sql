@@ -27,3 +27,5 @@ delete from loss where ingest_seq in (select ingest_seq from expired where kind 
 delete from question_stage where ingest_seq in (select ingest_seq from expired where kind = 'event');
 
 drop table expired;
+
+drop table last_expired;

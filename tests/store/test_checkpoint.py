@@ -22,6 +22,7 @@ from tests.support.loaded_store import LoadedStore
 
 LATER = datetime(2100, 1, 1)
 CONTEXT = {"session": "s1", "viewer": "ann"}
+SECOND_SQL = "select sum(sin(range)) from range(30_000_000)"  # It takes about a second.
 # It takes minutes.
 SLOW_SQL = "select sum(sin(a.range * b.range)) from range(1_000_000) a, range(1_000_000) b"
 
@@ -113,11 +114,12 @@ def test_a_checkpoint_after_a_deletion_of_fields_waits_for_earlier_readers(loade
     thread.join()
 
 
-def test_a_checkpoint_ends_a_slow_reader_after_a_deletion_of_fields(
+def test_a_checkpoint_interrupts_a_slow_earlier_reader_only(
     loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_EARLIER_READERS_S_MAX", 0.1)
+    monkeypatch.setattr(database, "_EARLIER_READERS_S_MAX", 0.3)
     loaded_store.bodies(view({"unknown": 1}))
+    loaded_store.store._has_wide_rows = True
     errors: list[Unavailable] = []
 
     def read() -> None:
@@ -133,6 +135,13 @@ def test_a_checkpoint_ends_a_slow_reader_after_a_deletion_of_fields(
     thread.start()
     is_reading.wait()
     expire_fields(loaded_store)
-    loaded_store.store.checkpoint()
+    checkpoint = threading.Thread(target=loaded_store.store.checkpoint)
+    checkpoint.start()
+    time.sleep(0.1)
+    with loaded_store.store.reader(EVERYTHING.variables()) as later:
+        assert checkpoint.is_alive(), "later readers wait for the checkpoint"
+        later._fetch_all(SECOND_SQL)
+    checkpoint.join()
     thread.join()
     assert "Retry" in str(errors[0])
+    assert loaded_store.store.unwritten_bytes == 0

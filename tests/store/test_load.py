@@ -185,6 +185,16 @@ def test_a_ready_that_names_another_deployment_or_tenant_is_a_conflict(
     )
 
 
+@pytest.mark.parametrize(("text", "is_wide"), [("x" * 100, False), ("x" * 9_000, True)])
+def test_only_long_lines_raise_the_memory_of_checkpoints(
+    loaded_store: LoadedStore, text: str, *, is_wide: bool
+) -> None:
+    assert loaded_store.lines(replay_line(ID, received_at=RECEIVED_AT)) == ledger(0)
+    assert not loaded_store.store._has_wide_rows
+    loaded_store.bodies([view({"title": text}), view()])
+    assert loaded_store.store._has_wide_rows == is_wide
+
+
 def test_rejections_losses_and_replays_are_rows(loaded_store: LoadedStore) -> None:
     delivery = {"context": {"session": "s1"}, "events": [view(), view(id=7), 5], "lost": {"queue_overflow": 3}}
     assert loaded_store.bodies(delivery) == ledger(3, accepted=1, quarantined=2)

@@ -6,6 +6,7 @@ The files are the truth, and the manifests follow from them. So a process that w
 to repair: the next one finds its rows in the files, and adds the files to the manifests.
 """
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,8 +125,9 @@ class Archive:
         try:
             rows.write(part, draft)
         except OSError as error:
-            problem = f"the disk of {draft.parent} is full. Free space on it."
-            raise ArchiveFailed(f"archive {self.target.name}: {problem}") from error
+            is_full = error.errno == errno.ENOSPC
+            problem = "is full. Free space on it." if is_full else f"failed ({error.strerror}). Check it."
+            raise ArchiveFailed(f"archive {self.target.name}: the disk of {draft.parent} {problem}") from error
 
     def _publish(self, files: ArchivedFiles, month: str, names: set[str], entries: dict[str, Entry]) -> None:
         """Write the manifest of a month, unless it has all files. Also add files of a killed process to it."""

@@ -34,6 +34,7 @@ from embedsink.store.id_runs import IdRuns
 from embedsink.store.insert import (
     changed_deployments,
     changes_directory,
+    count_lines,
     fill_session_ready,
     first_ingest_seq,
     load_rows,
@@ -85,6 +86,7 @@ class _Loaded(NamedTuple):
     """The result of a load. `changed_deployments` is None if it is unknown; the directory then counts as changed."""
 
     counts: LoadCounts
+    line_count: int
     changed_deployments: set[int] | None
     changes_directory: bool
 
@@ -279,7 +281,7 @@ class Store:
         byte_count = sum(segment.byte_count for segment in segments)
         self._unwritten_bytes += byte_count
         self._bytes_since_attach += byte_count
-        if byte_count > WIDE_ROW_BYTES * loaded.counts.received_count:
+        if byte_count > WIDE_ROW_BYTES * loaded.line_count:
             self._has_wide_rows = True  # From now on, each checkpoint gets more memory.
         return loaded.counts
 
@@ -299,8 +301,9 @@ class Store:
         """Load segments, unless an earlier try committed them before it failed."""
         # One transaction commits all segments, so it is enough to check the first.
         if self._is_loaded(segments[0]):
-            # None: unknown
-            return _Loaded(count_load(self._load_connection()), changed_deployments=None, changes_directory=True)
+            counts = count_load(self._load_connection())
+            # None: unknown. Results of dbt and users are no envelopes, so the number of lines may be greater.
+            return _Loaded(counts, counts.received_count, changed_deployments=None, changes_directory=True)
         return self._load(segments, variables)
 
     def _load(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> _Loaded:
@@ -314,7 +317,12 @@ class Store:
                 # `roll_up` only continues after its last batch, so it would omit segments that are loaded late.
                 roll_up_late(connection, [segment.number for segment in segments])
                 # Count inside the transaction: if counting failed after the commit, the segments would be loaded again.
-                return _Loaded(count_load(connection), changed_deployments(connection), changes_directory(connection))
+                return _Loaded(
+                    count_load(connection),
+                    count_lines(connection),
+                    changed_deployments(connection),
+                    changes_directory(connection),
+                )
 
     @contextlib.contextmanager
     def _raised_memory(self) -> Iterator[None]:
@@ -627,7 +635,7 @@ class Store:
             StoreRefused, StoreBroken: the checkpoint failed. After StoreBroken, open the store again.
         """
         try:
-            with duckdb_errors_translated(), self._memory_for_checkpoint():
+            with duckdb_errors_translated():
                 self._write_checkpoint()
         except StoreBroken as error:
             self._lacked_memory = lacks_memory(error)
@@ -640,17 +648,22 @@ class Store:
         self._reattach_when_due()
 
     def _write_checkpoint(self) -> None:
-        """Checkpoint. If an UPDATE was committed, first wait for the readers that began before it, or end them."""
-        connection = self._load_connection()
-        give_up_at = time.monotonic() + _EARLIER_READERS_S_MAX
-        while time.monotonic() < give_up_at:
-            with contextlib.suppress(duckdb.TransactionException):
-                connection.execute("checkpoint store")
+        """Checkpoint. After an UPDATE, wait for the readers that began before it, and finally interrupt them."""
+        earlier_readers = self._readers.opened()
+        interrupt_at = time.monotonic() + _EARLIER_READERS_S_MAX
+        while True:
+            try:
+                with self._memory_for_checkpoint():
+                    self._load_connection().execute("checkpoint store")
                 return
+            except duckdb.TransactionException:
+                if time.monotonic() >= interrupt_at + _INTERRUPT_TIMEOUT_S:
+                    raise
+            if time.monotonic() >= interrupt_at:
+                # Interrupt again after each wait, because a reader may begin another query.
+                for reader in earlier_readers:
+                    reader.interrupt()
             time.sleep(_EARLIER_READERS_POLL_S)
-        with self._readers.paused():
-            self._end_readers()
-            connection.execute("checkpoint store")
 
     @contextlib.contextmanager
     def _memory_for_checkpoint(self) -> Iterator[None]:

@@ -94,6 +94,12 @@ def _find_stored_ids(connection: duckdb.DuckDBPyConnection, id_runs: IdRuns) -> 
         connection.execute(sql["stored_id"])
 
 
+def count_lines(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the number of loaded lines, in the transaction that loads, after `load_rows`."""
+    [(count,)] = connection.execute("select count(*) from incoming_line").fetchall()
+    return int(count)
+
+
 def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     """Return the deployments whose reports a load may have changed.
 

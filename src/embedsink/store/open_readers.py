@@ -29,6 +29,11 @@ class OpenReaders:
         """Register a reader, so that it can be interrupted."""
         self._readers.add(reader)
 
+    def opened(self) -> list[Reader]:
+        """Return the readers that are open now. Some may be closed already."""
+        with self._changed:
+            return list(self._readers)
+
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
         """Count one more reader during this block.

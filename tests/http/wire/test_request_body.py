@@ -130,9 +130,9 @@ def test_damaged_gzip_is_refused_and_not_stored(server: Server, body: bytes) -> 
 
 def test_a_gzip_bomb_is_refused_at_the_limit(server: Server) -> None:
     bomb = gzip.compress(bytes(128 * 1_048_576))
-    started_at = time.process_time()
+    started_at = time.perf_counter()
     assert problem(server.post(bomb, key=server.key(), content_encoding="gzip")) == "body_too_large"
-    assert time.process_time() - started_at < 0.5
+    assert time.perf_counter() - started_at < 0.5
 
 
 @pytest.mark.parametrize("excess", [0, 1])
@@ -145,11 +145,11 @@ def test_the_limit_after_decompression_is_exact(small: Server, excess: int) -> N
 
 def test_a_body_of_empty_gzip_members_is_refused_quickly(server: Server) -> None:
     body = gzip.compress(b"") * 50_000
-    started_at = time.process_time()
+    started_at = time.perf_counter()
     response = server.post(body, key=server.key(), content_encoding="gzip")
     assert problem(response) == "encoding"
     assert f"more than {GZIP_MEMBERS_MAX}" in response.json()["detail"]
-    assert time.process_time() - started_at < 0.5
+    assert time.perf_counter() - started_at < 0.5
 
 
 @pytest.mark.parametrize("first", [b"", b"["])
