@@ -14,6 +14,7 @@ from scim2_server.requests import ScimRequest
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import read_directory_changes
+from embedsink.journal.writer import Journal
 from embedsink.key_scope import EVERYTHING
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -157,7 +158,7 @@ def test_a_cancelled_request_takes_effect(tmp_path: Path) -> None:
 def test_an_incomplete_journal_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(engine: Engine) -> None:
         with monkeypatch.context() as full_disk:
-            full_disk.setattr(engine.journal, "_deferred", [engine.folder.journal / "000000000001-00000000.open"])
+            full_disk.setattr(Journal, "is_recovered", False)
             with pytest.raises(Unavailable, match="journal is not recovered") as error:
                 await listed(engine)
             assert error.value.reason is Reason.NOT_READY

@@ -275,6 +275,14 @@ def test_a_rejected_envelope_can_be_replayed_later() -> None:
     assert rejection.reason == Reason.WRONG_SOURCE
 
 
+@pytest.mark.parametrize("envelope", [view(seq=-1), view() | {"type": "svc:event:later"}], ids=["field", "type"])
+def test_a_rejection_that_no_rule_changes_can_be_replayed_later(envelope: dict[str, Any]) -> None:
+    parsed = parse_body({"context": {"viewer": "ann"}, "events": [envelope]})
+    [rejection] = redact(privacy(viewer=Rule.HASH), parsed).rejected
+    assert json.loads(rejection.raw) == envelope
+    assert rejection.omitted_bytes == 0
+
+
 @pytest.mark.parametrize(
     "body",
     [

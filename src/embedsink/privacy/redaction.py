@@ -26,7 +26,7 @@ from embedsink.protocol.messages import (
     ENVELOPE_FIELDS,
     Catalog,
 )
-from embedsink.protocol.strict_json import encode
+from embedsink.protocol.strict_json import decode_fast, encode
 from embedsink.protocol.validation import is_delivery
 from embedsink.reasons import Reason
 
@@ -299,10 +299,12 @@ class Redactor:
             return rejection
         redact = self._redact_unsafe_delivery if is_delivery(value) else self._redact_unsafe_envelope
         dropped: list[str] = []
-        raw = encode(redact(value, catalog, dropped))
-        may_be_valid = raw != rejection.raw and rejection.reason is not Reason.WRONG_SOURCE
+        redacted = redact(value, catalog, dropped)
+        # `decode_fast` returns None if a key is repeated: `value` then lacks what was sent first.
+        is_as_sent = redacted == value and decode_fast(rejection.raw) is not None
+        may_be_valid = not is_as_sent and rejection.reason is not Reason.WRONG_SOURCE
         omitted_bytes = len(rejection.raw) if dropped or may_be_valid else 0
-        return replace(rejection, detail=_redact_detail(rejection), raw=raw, omitted_bytes=omitted_bytes)
+        return replace(rejection, detail=_redact_detail(rejection), raw=encode(redacted), omitted_bytes=omitted_bytes)
 
     def redact_unreadable(self, rejection: Rejection) -> Rejection:
         """Return a rejection without its input, because the fields of the input are unknown."""
