@@ -1,5 +1,5 @@
--- The keys of the derived rows to erase: rollups, and the ledgers of the rows. An event is erased because of its key, session, viewer,
--- deployment and tenant, so either all or none of the events of a row of `session_15min` are.
+-- The keys of the rollups to erase, and the rows that ledger/count_removed.sql counts. An event is erased because of its key, session,
+-- viewer, deployment and tenant, so either all or none of the events of a row of `session_15min` are.
 create or replace temp table erased_rollup as
 select distinct
     key_id,

@@ -1,4 +1,4 @@
--- Deletes the rows of purge_batch from the quarantine.
+-- Deletes the rows of purge_batch from the quarantine, and selects them for ledger/count_removed.sql.
 create or replace temp table removed_row as
 select ingest_seq, 'counted_only_count' as counted_in from purge_batch;
 

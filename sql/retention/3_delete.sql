@@ -1,4 +1,5 @@
--- Deletes the events, actions and losses in `expired`, with their AI query stages. The rollups of `session_15min` are not changed.
+-- Deletes the events, actions and losses in `expired`, with their AI query stages. Adds the last number of each of
+-- their sessions to expired_session, and selects the rows that ledger/count_removed.sql counts. The rollups are not changed.
 create or replace temp table removed_row as
 select ingest_seq, 'deleted_count' as counted_in from expired where kind <> 'loss';
 
