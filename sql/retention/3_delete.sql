@@ -26,7 +26,3 @@ delete from action where ingest_seq in (select ingest_seq from expired where kin
 delete from loss where ingest_seq in (select ingest_seq from expired where kind = 'loss');
 
 delete from question_stage where ingest_seq in (select ingest_seq from expired where kind = 'event');
-
-drop table expired;
-
-drop table last_expired;

@@ -173,12 +173,12 @@ def test_no_checkpoint_changes_the_store_while_it_is_copied(
 ) -> None:
     with opened(folder) as loader, hanging(loader):
         before = folder.store.read_bytes()
-        loader._store._unwritten_bytes = 50 * 1_048_576  # so that a checkpoint is due
+        loader._store._checkpoints.unwritten_bytes = 50 * 1_048_576  # so that a checkpoint is due
         add_segment(folder, 1)
         loader.run_once(is_last=False)
         assert folder.store.read_bytes() == before
         # Beyond the limit, loading waits for the copy until it counts as hung.
-        loader._store._unwritten_bytes = publisher.UNWRITTEN_BYTES_MAX
+        loader._store._checkpoints.unwritten_bytes = publisher.UNWRITTEN_BYTES_MAX
         monkeypatch.setattr(snapshot, "STALLED_S", 0.0)
         add_segment(folder, 2)
         loader.run_once(is_last=False)
@@ -240,7 +240,7 @@ def test_loading_during_a_copy_does_not_change_it(folder: DataFolder) -> None:
 
 def test_a_checkpoint_does_not_wait_for_the_verification_of_a_copy(folder: DataFolder) -> None:
     with opened(folder) as loader, hanging(loader, copied=True):
-        loader._store._unwritten_bytes = 50 * 1_048_576
+        loader._store._checkpoints.unwritten_bytes = 50 * 1_048_576
         add_segment(folder, 1)
         loader.run_once(is_last=False)
         assert loader._store.unwritten_bytes == 0

@@ -1,5 +1,6 @@
 """Checkpoints beside open readers: neither waits for the other, except after the deletion of fields."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,11 +13,12 @@ from embedsink.ingest.records import rejection_count_lines, replay_line
 from embedsink.key_scope import EVERYTHING
 from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
-from embedsink.store import database
+from embedsink.store import checkpoints
 from embedsink.store.erasure import delete_person
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter
 from embedsink.store.schema import transaction
+from embedsink.store.sql_files import sql_folder
 from tests.support.envelopes import RECEIVED_AT, event_or_action, view
 from tests.support.loaded_store import LoadedStore
 
@@ -66,7 +68,7 @@ def expire_fields(loaded: LoadedStore) -> None:
 def test_no_change_but_the_deletion_of_fields_waits_for_readers(
     loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_EARLIER_READERS_S_MAX", 0.1)
+    monkeypatch.setattr(checkpoints, "_EARLIER_READERS_S_MAX", 0.1)
     monkeypatch.setattr(OpenReaders, "end", lambda self, **limits: pytest.fail("a checkpoint ended readers"))
     changes: dict[str, Callable[[LoadedStore], object]] = {
         "load": lambda loaded: load_ready(loaded, 12),
@@ -92,34 +94,32 @@ def test_no_change_but_the_deletion_of_fields_waits_for_readers(
 
 def test_a_checkpoint_after_a_deletion_of_fields_waits_for_earlier_readers(loaded_store: LoadedStore) -> None:
     loaded_store.bodies(view({"unknown": 1}))
-    ends_at = 0.0
 
     def read() -> None:
-        nonlocal ends_at
         with loaded_store.store.reader(EVERYTHING.variables()) as reader, reader.consistent():
             reader.dicts("views")
             is_reading.set()
             is_changed.wait()
             time.sleep(0.3)
-            ends_at = time.monotonic()
+            has_ended.set()
 
-    is_reading, is_changed = threading.Event(), threading.Event()
+    is_reading, is_changed, has_ended = threading.Event(), threading.Event(), threading.Event()
     thread = threading.Thread(target=read)
     thread.start()
     is_reading.wait()
     expire_fields(loaded_store)
     is_changed.set()
     loaded_store.store.checkpoint()
-    assert ends_at, "the checkpoint did not wait"
+    assert has_ended.is_set(), "the checkpoint did not wait"
     thread.join()
 
 
 def test_a_checkpoint_interrupts_a_slow_earlier_reader_only(
     loaded_store: LoadedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_EARLIER_READERS_S_MAX", 0.3)
+    monkeypatch.setattr(checkpoints, "_EARLIER_READERS_S_MAX", 0.3)
     loaded_store.bodies(view({"unknown": 1}))
-    loaded_store.store._has_wide_rows = True
+    loaded_store.store._checkpoints.has_wide_rows = True
     errors: list[Unavailable] = []
 
     def read() -> None:
@@ -143,5 +143,14 @@ def test_a_checkpoint_interrupts_a_slow_earlier_reader_only(
         later._fetch_all(SECOND_SQL)
     checkpoint.join()
     thread.join()
-    assert "Retry" in str(errors[0])
+    assert str(errors[0]) == "store: the report was ended by the maintenance of the store. Retry."
     assert loaded_store.store.unwritten_bytes == 0
+
+
+def test_no_other_sql_updates_rows() -> None:
+    updating = re.compile(r"^\s*update\b|\bwhen matched\b", re.MULTILINE | re.IGNORECASE)
+    files = (path for path in sql_folder().rglob("*.sql") if updating.search(path.read_text(encoding="utf-8")))
+    assert {f"{path.parent.name}/{path.name}" for path in files} == {
+        "retention/5_clear_extra.sql",
+        "retention/7_hash_questions.sql",
+    }

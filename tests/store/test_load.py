@@ -190,9 +190,9 @@ def test_only_long_lines_raise_the_memory_of_checkpoints(
     loaded_store: LoadedStore, text: str, *, is_wide: bool
 ) -> None:
     assert loaded_store.lines(replay_line(ID, received_at=RECEIVED_AT)) == ledger(0)
-    assert not loaded_store.store._has_wide_rows
+    assert not loaded_store.store._checkpoints.has_wide_rows
     loaded_store.bodies([view({"title": text}), view()])
-    assert loaded_store.store._has_wide_rows == is_wide
+    assert loaded_store.store._checkpoints.has_wide_rows == is_wide
 
 
 def test_rejections_losses_and_replays_are_rows(loaded_store: LoadedStore) -> None:

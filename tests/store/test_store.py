@@ -19,7 +19,7 @@ from embedsink.ingest.records import delivery_lines
 from embedsink.key_scope import EVERYTHING
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
-from embedsink.store import database, limits, schema
+from embedsink.store import database, limits, open_readers, schema
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import SqlFailed, StoreBroken, StoreRefused, StoreTooSmall, unavailable_if_broken
 from embedsink.store.limits import StoreLimits
@@ -473,7 +473,7 @@ def reading(store: Store, ended: list[object]) -> Iterator[None]:
 
 
 def test_a_load_without_memory_ends_the_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_READER_GRACE_S", 0.1)
+    monkeypatch.setattr(open_readers, "_GRACE_S", 0.1)
     loaded_store = LoadedStore(tmp_path)
     load, ended = loaded_store.store._load, list[object]()
 
@@ -494,7 +494,7 @@ def test_a_load_without_memory_ends_the_readers(tmp_path: Path, monkeypatch: pyt
 def test_a_checkpoint_of_wide_rows_ends_readers_if_memory_is_low(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_short: bool
 ) -> None:
-    monkeypatch.setattr(database, "_READER_GRACE_S", 0.1)
+    monkeypatch.setattr(open_readers, "_GRACE_S", 0.1)
     monkeypatch.setattr(limits.RaisableSetting, "accepts", lambda *_: not is_short)
     loaded_store, ended = LoadedStore(tmp_path), list[object]()
     loaded_store.bodies(view({"title": "x" * 60_000}))
@@ -507,7 +507,7 @@ def test_a_checkpoint_of_wide_rows_ends_readers_if_memory_is_low(
 def test_readers_wait_for_a_checkpoint_of_wide_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)
     loaded_store = LoadedStore(tmp_path)
-    with loaded_store.store._readers.paused(), pytest.raises(Unavailable, match="needs the memory"):
+    with loaded_store.store._readers.paused(), pytest.raises(Unavailable, match="has paused new readers"):
         loaded_store.store.reader(EVERYTHING.variables())
     loaded_store.store.reader(EVERYTHING.variables()).close()
     loaded_store.store.close()

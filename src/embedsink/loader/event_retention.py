@@ -93,7 +93,7 @@ class EventRetention:
         self._retention = retention
         self._archive = archive
         self._has_pending_erasures = has_pending_erasures
-        self._is_delayed = False  # The present run deletes no more events.
+        self._is_delayed = False  # whether the present run deletes no more events
         self._clock_watch = ClockWatch()
         self._next_seq = 0  # the first ingest_seq that the present run has not examined
         self._expired_count = 0  # events, by the present run, which has several steps

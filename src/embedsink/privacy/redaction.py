@@ -1,6 +1,6 @@
 """Redaction: apply the privacy rules to deliveries, rejections and dbt results before they reach the journal.
 
-Without rules, nothing is changed, and the cost is one comparison for a delivery.
+Without rules, only internal people and people who were erased are looked for.
 """
 
 import re
@@ -112,7 +112,7 @@ class Privacy:
 
     @cached_property
     def redactor(self) -> "Redactor":
-        """The redactor for most viewers."""
+        """The redactor for viewers who have not opted out."""
         return Redactor(self.rules.of_all_fields(), self.secrets)
 
     @cached_property
@@ -386,7 +386,7 @@ class Redactor:
         return redacted
 
     def _redact_unsafe_envelope(self, envelope: dict[str, Any], catalog: Catalog, dropped: list[str]) -> dict[str, Any]:
-        """Return a rejected envelope. The words and the id of the protocol stay, so that a replay can accept it.
+        """Return a rejected envelope. The words and the id of the protocol stay.
 
         The whole payload of an unknown type falls under `extra`. The names of fields without a valid value are added to
         `dropped`.

@@ -18,13 +18,13 @@ from embedsink.journal.segment import Segment
 from embedsink.reasons import Reason
 from embedsink.store.archive_rows import ArchiveRows
 from embedsink.store.attach import attach, connect
+from embedsink.store.checkpoints import Checkpoints
 from embedsink.store.duckdb_errors import (
     StoreBroken,
     StoreRefused,
     StoreTooSmall,
     duckdb_errors_translated,
     first_line,
-    lacks_memory,
     unavailable_if_broken,
 )
 from embedsink.store.erasure import ErasedRows, delete_person
@@ -55,19 +55,11 @@ from embedsink.store.session_variables import set_variables
 from embedsink.store.totals import add_daily_totals, delete_daily_totals
 from embedsink.store.view_catalog import View
 
-# Above this average size, the rows of a load count as wide. A checkpoint of wide rows gets more memory.
-WIDE_ROW_BYTES = 2_048
 # How long `close` waits for readers.
 _CLOSE_TIMEOUT_S = 5.0
-# When a load lacks memory: how long readers may continue, and how long interrupted readers may take to end.
-_READER_GRACE_S = 1.0
-_INTERRUPT_TIMEOUT_S = 4.0
 # When a new reader lacks memory: how long and how often it retries.
 _MEMORY_WAIT_S_MAX = 10.0
 _MEMORY_POLL_S = 0.02
-# How long a checkpoint waits for readers that began before an UPDATE (sql/README.md, workarounds).
-_EARLIER_READERS_S_MAX = 10.0
-_EARLIER_READERS_POLL_S = 0.02
 # The file is attached again after this many loaded bytes. Otherwise DuckDB retains 10 MiB per million events of
 # written row groups, regardless of the memory limit (docs/decisions/0007).
 _REATTACH_BYTES = 128 * 1_048_576
@@ -112,17 +104,15 @@ class Store:
         self._id_runs = IdRuns(path.parent)
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._closing_connection: duckdb.DuckDBPyConnection | None = None  # waits until its readers have ended
-        self._unwritten_bytes = 0  # the size of the segments and rollups added since the last checkpoint
         self._bytes_since_attach = 0  # the size of the segments loaded since the file was attached
         self._file_inode: tuple[int, int] | None = None  # the device and inode of the attached file
-        self._has_wide_rows = False  # whether rows are so long that checkpoints need more memory
-        self._lacked_memory = False  # whether the last checkpoint lacked memory
         # Usual and raised values. An operator may set `threads_max` below `threads`, but raising must not lower it.
         self._memory = RaisableSetting("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = RaisableSetting("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._views: dict[str, View] = {}  # a cache of the open database's views
         self._lock = threading.RLock()  # also held while the reader count changes
         self._readers = OpenReaders(self._lock)
+        self._checkpoints = Checkpoints(self._load_connection, self._readers, self._memory, limits)
 
     def open(self) -> None:
         """Open or create the database, migrate its schema, and create its views again if their SQL has changed.
@@ -142,7 +132,7 @@ class Store:
             connection = self._connect()
         with self._lock:
             self._connection = connection
-            self._unwritten_bytes = 0
+            self._checkpoints.unwritten_bytes = 0
             self._bytes_since_attach = 0
             self._file_inode = device_and_inode(self.path)
             self._views = {}
@@ -279,10 +269,8 @@ class Store:
         if loaded.changes_directory:
             self.revisions.record_directory_change()
         byte_count = sum(segment.byte_count for segment in segments)
-        self._unwritten_bytes += byte_count
+        self._checkpoints.add_load(byte_count, line_count=loaded.line_count)
         self._bytes_since_attach += byte_count
-        if byte_count > WIDE_ROW_BYTES * loaded.line_count:
-            self._has_wide_rows = True  # From now on, each checkpoint gets more memory.
         return loaded.counts
 
     def _load_with_retries(self, segments: Sequence[Segment]) -> _Loaded:
@@ -293,7 +281,7 @@ class Store:
         with contextlib.suppress(StoreTooSmall), self._raised_memory():  # The last try also has the readers' memory.
             return self._load_unless_committed(segments, variables)
         with self._readers.paused():
-            self._end_readers()
+            self._readers.end_soon()
             with self._raised_memory():
                 return self._load_unless_committed(segments, variables)
 
@@ -325,14 +313,25 @@ class Store:
                 )
 
     @contextlib.contextmanager
+    def _changing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Change rows in this block: in one transaction, with more memory, and with temporary tables of its own.
+
+        After an error, all revisions change, because the commit may have succeeded.
+        """
+        try:
+            with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
+                connection.execute("use store")
+                with transaction(connection):
+                    yield connection
+        except BaseException:
+            self.revisions.renew()
+            raise
+
+    @contextlib.contextmanager
     def _raised_memory(self) -> Iterator[None]:
         """Raise the memory limit in this block, and translate DuckDB's errors."""
         with duckdb_errors_translated(), self._memory.raised(self._load_connection()):
             yield
-
-    def _end_readers(self) -> None:
-        """Wait a short time for readers to end, and interrupt slow readers. The caller has paused new readers."""
-        self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def roll_up(self) -> bool:
         """Add a batch of loaded events to the rollups, which reports read. Return False if there are too few events.
@@ -357,7 +356,7 @@ class Store:
                 self._load_connection(), event_count_min=event_count_min, event_count_max=event_count_max
             )
         # Like loaded segments, rollup rows take memory until the next checkpoint.
-        self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
+        self._checkpoints.unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0
 
     def add_id_run(self) -> bool:
@@ -387,12 +386,8 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: no rejection was deleted, unless the commit failed after taking effect.
         """
-        try:
-            with self._raised_memory(), transaction(self._load_connection()):
-                count, deployments = purge_rejections(self._load_connection(), selected)
-        except (StoreRefused, StoreBroken):
-            self.revisions.renew()  # The commit may have succeeded.
-            raise
+        with self._changing() as connection:
+            count, deployments = purge_rejections(connection, selected)
         if count:
             self.revisions.record_change(deployments, number=0)  # 0: no segment was loaded
         return count
@@ -433,15 +428,11 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
         """
-        try:
-            with self._raised_memory(), transaction(self._load_connection()):
-                expired = expire_events(self._load_connection(), limit, first=first, below=below)
-        except (StoreRefused, StoreBroken):
-            self.revisions.renew()  # The commit may have succeeded.
-            raise
+        with self._changing() as connection:
+            expired = expire_events(connection, limit, first=first, below=below)
         if expired.row_count:
             self.revisions.record_change(expired.deployments, number=0)  # 0: no segment was loaded
-            self._unwritten_bytes += expired.row_count * _EXPIRED_ROW_BYTES
+            self._checkpoints.unwritten_bytes += expired.row_count * _EXPIRED_ROW_BYTES
         return expired
 
     def add_daily_totals(self, *, loaded_before: datetime) -> int:
@@ -469,17 +460,11 @@ class Store:
 
     def _change_totals(self, change: Callable[[duckdb.DuckDBPyConnection], int]) -> int:
         """Change the daily totals in one transaction. Return the number of days, which `change` returns."""
-        count = None  # unknown
-        try:
-            # The cursor has temporary tables and variables of its own.
-            with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
-                connection.execute("use store")
-                with transaction(connection):
-                    count = change(connection)
-                return count
-        finally:
-            if count != 0:
-                self.revisions.renew()  # After an error too: the commit may have succeeded.
+        with self._changing() as connection:
+            day_count = change(connection)
+        if day_count:
+            self.revisions.renew()
+        return day_count
 
     def finish_expiry(self) -> None:
         """Delete what was derived from deleted events.
@@ -487,12 +472,10 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
         """
-        try:
-            with self._raised_memory(), transaction(self._load_connection()):
-                finish_expiry(self._load_connection())
-        finally:
-            # Events of sessions whose `ready` event was deleted may have lost their deployment.
-            self.revisions.renew()
+        with self._changing() as connection:
+            finish_expiry(connection)
+        # Events of sessions whose `ready` event was deleted may have lost their deployment.
+        self.revisions.renew()
 
     def expire_fields(
         self,
@@ -509,25 +492,21 @@ class Store:
             hash_question: returns the hash of the text of a question.
 
         Returns:
-            The number of changed events and actions; 0 if nothing remains to delete.
+            The number of changes; 0 if nothing remains to delete. An event that loses a question and other fields
+            counts twice.
 
         Raises:
             StoreRefused, StoreBroken: nothing was deleted, unless the commit failed after taking effect.
         """
         count = 0
-        try:
-            with self._raised_memory(), transaction(self._load_connection()):
-                connection = self._load_connection()
-                if question_before is not None:
-                    count += hash_questions(connection, loaded_before=question_before, hash_question=hash_question)
-                if extra_before is not None:
-                    count += clear_extra(connection, loaded_before=extra_before)
-        except (StoreRefused, StoreBroken):
-            self.revisions.renew()  # The commit may have succeeded.
-            raise
+        with self._changing() as connection:
+            if question_before is not None:
+                count += hash_questions(connection, loaded_before=question_before, hash_question=hash_question)
+            if extra_before is not None:
+                count += clear_extra(connection, loaded_before=extra_before)
         if count:
             self.revisions.renew()
-            self._unwritten_bytes += count * _EXPIRED_ROW_BYTES
+            self._checkpoints.unwritten_bytes += count * _EXPIRED_ROW_BYTES
         return count
 
     def has_much_free_space(self) -> bool:
@@ -583,21 +562,16 @@ class Store:
             StoreRefused, StoreBroken, OSError: no row or all of them are deleted. The file may still have them in free
                 blocks, so call this again. The store may be closed.
         """
-        try:
-            # The cursor has temporary tables and variables of its own.
-            with self._raised_memory(), contextlib.closing(self._load_connection().cursor()) as connection:
-                connection.execute("use store")
-                with transaction(connection):
-                    on_deleted([delete_person(connection, variables) for variables in people])
-            self.rewrite(draft)  # Free blocks of the old file have the rows.
-        finally:
-            self.revisions.renew()
+        with self._changing() as connection:
+            on_deleted([delete_person(connection, variables) for variables in people])
+        self.revisions.renew()
+        self.rewrite(draft)  # Free blocks of the old file have the rows.
 
     def reset_derived_tables(self) -> None:
         """Delete the rollups, which the loader recomputes. Recompute `session_ready` from the `ready` events."""
-        with self._raised_memory(), transaction(self._load_connection()):
-            discard_rollups(self._load_connection())
-            fill_session_ready(self._load_connection())
+        with self._changing() as connection:
+            discard_rollups(connection)
+            fill_session_ready(connection)
 
     def salvage(
         self, files: Sequence[Path], *, journal_numbers: list[int], on_step: Callable[[], None] = lambda: None
@@ -621,68 +595,23 @@ class Store:
     @property
     def unwritten_bytes(self) -> int:
         """The size of the segments and rollups added since the last checkpoint, in bytes. Their rows are in memory."""
-        return self._unwritten_bytes
+        return self._checkpoints.unwritten_bytes
 
     def checkpoint_when_due(self) -> None:
         """Checkpoint if the segments and rollups added since the last checkpoint reach `checkpoint_bytes`."""
-        if self._unwritten_bytes >= self.limits.checkpoint_bytes:
+        if self.unwritten_bytes >= self.limits.checkpoint_bytes:
             self.checkpoint()
 
     def checkpoint(self) -> None:
         """Write everything into the file, so that a copy of the file is complete.
 
+        After a deletion of fields, this waits up to 15 s for the readers that began before it.
+
         Raises:
             StoreRefused, StoreBroken: the checkpoint failed. After StoreBroken, open the store again.
         """
-        try:
-            with duckdb_errors_translated():
-                self._write_checkpoint()
-        except StoreBroken as error:
-            self._lacked_memory = lacks_memory(error)
-            if self._lacked_memory:
-                # An earlier process may have loaded wide rows. The next try, after reopening, gets more memory.
-                self._has_wide_rows = True
-            raise
-        self._lacked_memory = False
-        self._unwritten_bytes = 0
+        self._checkpoints.write()
         self._reattach_when_due()
-
-    def _write_checkpoint(self) -> None:
-        """Checkpoint. After an UPDATE, wait for the readers that began before it, and finally interrupt them."""
-        earlier_readers = self._readers.opened()
-        interrupt_at = time.monotonic() + _EARLIER_READERS_S_MAX
-        while True:
-            try:
-                with self._memory_for_checkpoint():
-                    self._load_connection().execute("checkpoint store")
-                return
-            except duckdb.TransactionException:
-                if time.monotonic() >= interrupt_at + _INTERRUPT_TIMEOUT_S:
-                    raise
-            if time.monotonic() >= interrupt_at:
-                # Interrupt again after each wait, because a reader may begin another query.
-                for reader in earlier_readers:
-                    reader.interrupt()
-            time.sleep(_EARLIER_READERS_POLL_S)
-
-    @contextlib.contextmanager
-    def _memory_for_checkpoint(self) -> Iterator[None]:
-        """Raise the memory limit in this block if rows are wide: a checkpoint that lacks memory breaks the database.
-
-        Meanwhile, new readers wait. Open readers are ended first if the last checkpoint lacked memory, or if more than
-        half of the raised limit is in use.
-        """
-        connection = self._load_connection()
-        with contextlib.ExitStack() as stack:
-            if self._has_wide_rows:
-                stack.enter_context(self._readers.paused())
-                half_bytes = self.limits.counted_bytes_max // 2
-                # DuckDB refuses limits below the memory in use, so this shows whether half of the raised limit is free.
-                may_lack_memory = self._lacked_memory or not self._memory.accepts(connection, f"{half_bytes}B")
-                if may_lack_memory:
-                    self._end_readers()
-            stack.enter_context(self._memory.raised(connection, is_needed=self._has_wide_rows))
-            yield
 
     def _reattach_when_due(self) -> None:
         """Attach the file again after `_REATTACH_BYTES` loaded bytes, unless it has readers. This takes milliseconds.

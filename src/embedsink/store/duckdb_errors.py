@@ -12,8 +12,8 @@ from embedsink.reasons import Reason
 _OUT_OF_MEMORY = ("Out of Memory", "failed to pin block", "could not allocate block", "failed to allocate data")
 # A wrong checksum, a truncated file, or a disk error.
 _DAMAGED = ("Corrupt database file", "Could not read")
-# A fetch after an interrupt, and a query that was interrupted at its start.
-_INTERRUPTED = ("No open result set", "closed pending query result")
+# A query that was interrupted, also at its start, and a fetch after an interrupt.
+_INTERRUPTED = ("INTERRUPT Error", "No open result set", "closed pending query result")
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
 _SPILLING_FAILED = "failed to offload"
 # Temporary errors when a database is opened.
@@ -30,6 +30,10 @@ class StoreDamaged(StoreBroken):
 
 class StoreRefused(EmbedsinkError):
     """The database is sound, but can't do this now: for example, it lacks memory or disk space. Retry."""
+
+
+class Interrupted(StoreRefused):
+    """The query was interrupted, because the store needs its memory or its file. Retry."""
 
 
 class StoreTooSmall(StoreRefused):
@@ -68,6 +72,9 @@ def unavailable_if_broken() -> Iterator[None]:
         if is_disk_full(error) or _SPILLING_FAILED in str(error):
             message = "disk: has no space to spill this query to. Request a shorter period, or free space."
             raise Unavailable(Reason.STORAGE_LOW, message, retry_after_s=5) from error
+        if isinstance(error, Interrupted):
+            message = "store: the report was ended by the maintenance of the store. Retry."
+            raise Unavailable(Reason.NOT_READY, message) from error
         advice = "Retry." if isinstance(error, StoreBroken) else "Retry with a shorter period."
         raise Unavailable(Reason.NOT_READY, f"store: {error}. {advice}") from error
 
@@ -88,7 +95,7 @@ def _error_type(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
     if lacks_memory(error):
         return StoreTooSmall
     if _contains_any(error, _INTERRUPTED):
-        return StoreRefused
+        return Interrupted
     if isinstance(error, duckdb.DataError | duckdb.ProgrammingError):
         return SqlFailed
     if isinstance(error, duckdb.InternalException | duckdb.SerializationException):

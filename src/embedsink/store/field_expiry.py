@@ -56,7 +56,6 @@ def hash_questions(
     connection.execute("insert into question_hash select unnest($1), unnest($2)", [texts, hashes])
     connection.execute(retention["hash_questions"])
     [(count,)] = connection.execute("select count(*) from hashed_stage").fetchall()
-    connection.execute("drop table question_text; drop table question_hash; drop table hashed_stage")
     return int(count)
 
 

@@ -27,7 +27,7 @@ _UNREACHABLE = re.compile(r"Could not (connect|resolve)|[Tt]imeout|[Tt]imed out|
 
 
 class ObjectStorageFailed(EmbedsinkError):
-    """The object storage does not do this now. The message has the cause and what to do, without the URL."""
+    """The object storage does not do this now. The message has the cause and what to do."""
 
 
 class ObjectStorage:

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from embedsink.store.duckdb_errors import StoreTooSmall
 from embedsink.store.reader import Reader
 
+# When memory is needed: how long readers may continue, and how long interrupted readers may take to end.
+_GRACE_S = 1.0
+INTERRUPT_TIMEOUT_S = 4.0
 _POLL_INTERVAL_S = 0.01
 
 
@@ -43,7 +46,7 @@ class OpenReaders:
         """
         with self._changed:
             if self._paused_count:
-                raise StoreTooSmall("the loader needs the memory of the readers")
+                raise StoreTooSmall("the loader has paused new readers")
             self.count += 1
         try:
             yield
@@ -51,6 +54,10 @@ class OpenReaders:
             with self._changed:
                 self.count -= 1
                 self._changed.notify_all()
+
+    def end_soon(self) -> None:
+        """Wait a short time for readers to end, and interrupt slow readers. The caller has paused new readers."""
+        self.end(patience_s=_GRACE_S, timeout_s=_GRACE_S + INTERRUPT_TIMEOUT_S)
 
     def end(self, *, patience_s: float, timeout_s: float) -> bool:
         """Wait until every reader has ended, and interrupt slow readers. Return whether no reader is left.
