@@ -33,7 +33,7 @@ class StoreRefused(EmbedsinkError):
 
 
 class Interrupted(StoreRefused):
-    """The query was interrupted, because the store needs its memory or its file. Retry."""
+    """The query was interrupted: the store needs its memory or its file, or the client has disconnected."""
 
 
 class StoreTooSmall(StoreRefused):
