@@ -17,7 +17,8 @@ class Gate:
 
     `answered` has the status and the body of each delivery that the server answered. `refused_count` counts the other
     deliveries, and `refused_at` is the time of the last response without the server. A closed gate drops deliveries,
-    but serves the modules, as a browser's cache does. A gate with `events_max` answers 413 to larger deliveries.
+    but serves the modules, as a browser's cache does. A gate with `events_max` answers 413 to larger deliveries, and
+    a gate with `delay_s` answers deliveries that much later.
     """
 
     def __init__(self, target: str) -> None:
@@ -29,6 +30,7 @@ class Gate:
         self.refused_count = 0
         self.refused_at = 0.0
         self.drops_responses = False
+        self.delay_s = 0.0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"gate": self}))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -92,6 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if body is not None:
             self.gate.answered.append((status, json.loads(body)))
+            time.sleep(self.gate.delay_s)
         if self.gate.drops_responses:
             self._drop()
             return

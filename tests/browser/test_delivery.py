@@ -118,11 +118,11 @@ def test_a_delivery_that_is_too_large_is_split_until_it_is_accepted(stage: Stage
 
 def test_one_event_that_is_too_large_is_lost_alone(stage: Stage) -> None:
     page = stage.open()
-    # Larger than the server's body limit and the queue.
+    # Larger than the server's body limit.
     embed_in(page).evaluate("view('/a'); view('x'.repeat(1.2e6)); view('/b')")
     deliveries = stage.delivered(2)
     assert paths_of(deliveries) == ["/a", "/b"]
-    assert deliveries[0]["lost"] == {"queue_overflow": 1}
+    assert deliveries[1]["lost"] == {"unreadable": 1}
 
 
 def test_an_unreadable_event_does_not_lose_other_events(stage: Stage) -> None:

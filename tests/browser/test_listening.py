@@ -326,11 +326,12 @@ def test_ids_are_generated_without_random_uuid(stage: Stage) -> None:
     assert all(UUID.fullmatch(id_) for id_ in ids)
 
 
-def test_after_stop_new_events_are_ignored_and_queued_events_are_sent(stage: Stage) -> None:
+@pytest.mark.parametrize("destroy", ["destroy", "stop"])
+def test_after_destroy_new_events_are_ignored_and_queued_events_are_sent(stage: Stage, destroy: str) -> None:
     page = stage.open()
     embed_in(page).evaluate("view('/a')")
     page.wait_for_function("stages.length")
-    page.evaluate("f.stop()")
+    page.evaluate(f"f.{destroy}()")
     embed_in(page).evaluate("view('/b')")
     deliveries = stage.delivered(1)
     on_durable(page, 1.2)

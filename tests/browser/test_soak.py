@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Error, Page
 
-from tests.browser.stage import Stage, embed_in, open_stage
+from tests.browser.stage import Stage, embed_in, on_durable, open_stage
 from tests.support.servers import RunningServer, running_server, wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -48,6 +48,7 @@ class Hosts:
             page.close()
             return self._stage.open(context=self._context)
         else:
+            on_durable(page, 0.1)  # A killed tab may lose the events of its last 10 ms.
             with contextlib.suppress(Error):
                 page.goto("chrome://crash")
             page.close()

@@ -11,7 +11,7 @@ from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.server
 
-# The first version that stores its queue in today's format.
+# The first version that stores its queue as one JSON list, which newer versions adopt.
 SAME_FORMAT = "forwarder.30a41133f8770741.js"
 # All versions since the first commit that served a forwarder: `git log -- src/embedsink/browser/forwarder.min.js`.
 SERVED_ONCE = {
@@ -19,6 +19,7 @@ SERVED_ONCE = {
     "forwarder.41a5dadf508a9a56.js",
     "forwarder.36855529a8d7afcd.js",
     "forwarder.95796fd976b42d56.js",
+    "forwarder.64b476a0ebd22f96.js",
     SAME_FORMAT,
     "actions.7bb76612634f503a.js",
     "actions.583fed7cda8aa550.js",

@@ -98,11 +98,11 @@ def test_every_element_delivers_events_of_an_embed(block: Block, sites: Sites) -
 @pytest.mark.parametrize("block", [block for block in SCRIPTS if "embedUrl" not in block.text], ids=label)
 def test_every_script_runs_and_delivers_until_it_stops(block: Block, sites: Sites) -> None:
     errors: list[str] = []
-    script = sites.at(block.text).replace("f.stop();", "window.f = f;")
+    script = sites.at(block.text).replace("f.destroy();", "window.f = f;")
     page = sites.open(framed(sites, f'<script type="module">{script}</script>'), errors)
     assert is_delivered(page, embed_in(page))
     if "window.f" in script:
-        page.evaluate("f.stop()")
+        page.evaluate("f.destroy()")
         assert page.evaluate("f.ignored") == 0
     assert errors == []
 

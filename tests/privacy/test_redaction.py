@@ -140,9 +140,14 @@ def test_unknown_fields_fall_under_extra() -> None:
 
 
 def test_reasons_of_losses_fall_under_extra() -> None:
-    lost = {"queue_overflow": 1, "http_503": 2, "ann": 3, "bob": 4}
+    lost = {"queue_overflow": 1, "not_stored": 5, "http_503": 2, "ann": 3, "bob": 4}
     parsed = parse_body({"events": [], "lost": lost})
-    assert redact(privacy(extra=Rule.DROP), parsed).lost == {"queue_overflow": 1, "http_503": 2, "other": 7}
+    assert redact(privacy(extra=Rule.DROP), parsed).lost == {
+        "queue_overflow": 1,
+        "not_stored": 5,
+        "http_503": 2,
+        "other": 7,
+    }
     assert redact(privacy(viewer=Rule.DROP), parsed).lost == lost
 
 

@@ -44,8 +44,9 @@ export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" }
     };
     const source = iframe.contentWindow;
     source.postMessage(data, embedOrigin);
-    // A forwarder with `recordActions` listens to this event.
-    dispatchEvent(new MessageEvent("embedsink:action", { data, origin: embedOrigin, source }));
+    // A forwarder with `recordActions` listens to this event. Firefox refuses a window of another origin as an option.
+    const event = new MessageEvent("embedsink:action", { data, origin: embedOrigin });
+    dispatchEvent(Object.defineProperty(event, "source", { value: source }));
   }
 };
 

@@ -76,7 +76,9 @@ export interface Forwarder {
   readonly ignored: number;
   /** Send queued events now, unless a request is in flight or `Retry-After` has not passed. */
   flush(): void;
-  /** Accept no more events. Queued events are still sent. Some listeners and a lock remain until the page closes. */
+  /** Accept no more events, and remove all listeners. Queued events are still sent. */
+  destroy(): void;
+  /** The same as `destroy`. */
   stop(): void;
 }
 

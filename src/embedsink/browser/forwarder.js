@@ -1,9 +1,9 @@
 // The forwarder receives an embed's events through `postMessage` and delivers them to embedsink. docs/browser.md describes
 // its use and its guarantees, and forwarder.d.ts has its types. Nothing in this module may throw into the host page.
 //
-//     message ─▶ receive ─▶ queue, also in localStorage ─▶ flush ─▶ 202: delete the event
-//                             ▲                                     otherwise: retry, or count it in `lost`
-//                             takeOverQueues: queues of closed pages
+//     message ─▶ receive ─▶ queue of deliveries, also in localStorage ─▶ send ─▶ 202: delete the delivery
+//                             ▲                                                otherwise: retry, or count its events in `lost`
+//                             adopt: deliveries of closed pages
 //
 // scripts/minify writes the served file, without comments and with short local names. It can't shorten properties, so there
 // are few. Declarations are in the order that compresses best: read `receive`, near the end, first.
@@ -13,6 +13,11 @@ export const forward = (options) => {
   const { parse, stringify } = JSON;
   // Browsers limit all pending `keepalive` bodies to 64 KiB. The rest of the body must fit too, not only the events.
   const BODY_BYTES_MAX = 6e4;
+  // The queue in memory has room for a burst of more than 10,000 events. localStorage has about 5 MiB for the whole site.
+  const QUEUE_BYTES_MAX = 1e7;
+  const STORED_BYTES_MAX = 25e5;
+  // A page renews its record every 5 s while it has events. Other pages adopt the events of a page after this time without.
+  const LEASE_MS = 1e4;
 
   /** Run an action and ignore its exceptions. */
   const attempt = (action) => {
@@ -27,34 +32,76 @@ export const forward = (options) => {
   // Pages on plain HTTP have no `randomUUID`, but each blob URL ends in a UUID (File API, 8.2). A blob URL lives until the
   // page closes, so the forwarder creates one and replaces its last 8 digits with a counter.
   const uuidPrefix = URL.createObjectURL(new Blob()).slice(-36, -8);
-  let uuidCount = 1e7;
-  const uuid = () => uuidPrefix + uuidCount++;
+  let count = 1e7;
+  const uuid = () => uuidPrefix + count++;
+
+  const now = () => Date.now();
+  const listening = new AbortController();
+  const on = (type, listener) => addEventListener(type, listener, listening);
 
   // If the browser denies access to storage, use an object that lives as long as the page.
   const store = attempt(() => localStorage) ?? {};
-  const sessions = new WeakMap();
-  const namedSessions = { __proto__: null };
-  // The fields of an entry: `context` is the JSON of the key and the context, `text` is the JSON of the event, `size` is the
-  // number of bytes of `text`, and `at` is the time of queueing. `sent` is 1 while a request with the entry is in flight.
+  let sessions = new WeakMap();
+  // The sessions to store for the next page, by their key in sessionStorage.
+  let slots = {};
+  // The fields of a delivery: `name` is its key in localStorage, `head` is the JSON of the key and the context, `texts` is the
+  // JSON of each event, `bytes` is their size, `at` is the time of the last event, and `saved` is the number of stored events.
+  // `sent` is 1 while a request with the delivery is in flight.
   let queue = [];
   let lost = {};
   let inFlightBytes = 0;
-  let bytesMax = BODY_BYTES_MAX;
+  let eventsMax = 1 / 0;
   // After a failure, `timer` retries. A retry is earlier if the network returns, the page is shown or hidden, or the host calls
   // `flush`. But nothing is sent while `retryAfterMs` is set, from the server's `Retry-After`.
   let backoffMs = 0;
-  let prefix, retryAfterMs, hasLeftPage, isSaved, timer, queueName;
+  let savedAt = 0;
+  let marker, prefix, owner, href, page, retryAfterMs, hasLeft, isRecorded, timer, saveTimer, leaseTimer, adoptTimer;
 
-  /** Write the queue to storage as JSON, and return the length of the JSON. A full storage keeps its old content. */
+  const byteCount = (texts) => (texts + "").replace(/[^\0-\x7f]/g, "xxx").length;
+  const queuedBytes = () => queue.reduce((sum, { bytes }) => sum + bytes, 0);
+
+  /** Store the losses of this page, and the time until when it is alive. Later losses fit into the padding. */
+  const record = (at = now()) =>
+    attempt(() => (isRecorded = store[owner] = stringify([lost, at]).padEnd(200)));
+
+  /** Renew the record while there are events. */
+  const renew = () => {
+    forgetAdopted();
+    if (!leaseTimer && queue[0] && !hasLeft) {
+      record();
+      leaseTimer = setTimeout(() => {
+        leaseTimer = 0;
+        renew();
+      }, LEASE_MS / 2);
+    }
+  };
+
+  /** Forget what another page has adopted, because this page was in the back/forward cache or its timers were slow. */
+  const forgetAdopted = () => {
+    if (isRecorded && !(owner in store)) {
+      lost = {};
+      isRecorded = 0;
+    }
+    for (const delivery of queue)
+      if (delivery.saved && !(delivery.name in store)) {
+        delivery.texts.splice(0, delivery.saved);
+        delivery.saved = 0;
+      }
+    queue = queue.filter(({ texts }) => texts[0]);
+  };
+
+  /** Store the events that are not stored yet. A full storage keeps its old content. */
   const save = () => {
-    const json = stringify([lost, ...queue]);
-    attempt(() => {
-      isSaved = 0;
-      // Without events and losses, the JSON is `[{}]`, four characters.
-      if (json[4]) isSaved = store[queueName] = json;
-      else delete store[queueName];
-    });
-    return json.length;
+    saveTimer = clearTimeout(saveTimer);
+    savedAt = now();
+    renew();
+    let bytes = 0;
+    for (const delivery of queue)
+      if ((bytes += delivery.bytes) < STORED_BYTES_MAX && delivery.saved != delivery.texts.length)
+        attempt(() => {
+          store[delivery.name] = [delivery.at, delivery.head, ...delivery.texts].join("\n");
+          delivery.saved = delivery.texts.length;
+        });
   };
 
   /** Add counts of lost events, by reason. The next delivery reports them; `sign` -1 subtracts reported counts. */
@@ -62,83 +109,94 @@ export const forward = (options) => {
     // `| 0` and `> 0` drop properties that the host added to `Object.prototype`.
     for (const reason in counts)
       if (!((lost[reason] = (lost[reason] | 0) + sign * counts[reason]) > 0)) delete lost[reason];
-    save();
+    record();
   };
 
-  const on = addEventListener;
-
-  /** Remove an event from the queue: it is durable, or lost for a reason. */
-  const removeFromQueue = (entry, reason) => {
-    queue = queue.filter((queued) => queued != entry);
-    report(entry, reason ? "lost" : "durable");
-    if (reason) countLost({ [reason]: 1 });
+  const report = (texts, stage) => {
+    if (onEvent) for (const text of texts) attempt(() => onEvent(parse(text), stage));
   };
 
-  const report = (entry, stage) => attempt(() => onEvent(parse(entry.text), stage));
-
-  const forwarder = {
-    ignored: 0,
-    flush: () => flush(),
-    stop: () => {
-      origin = null;
-    },
+  /** Count events as lost for a reason. */
+  const lose = (texts, reason) => {
+    countLost({ [reason]: texts.length });
+    report(texts, "lost");
   };
 
-  /** Send queued events: one request at a time, but as many as the browser allows if the page may be about to close. */
-  const flush = async (isLeaving) => {
-    if (hasLeftPage && isSaved && !store[queueName]) {
-      // While this page was in the back/forward cache, another page took over its queue and reported its losses.
-      queue = [];
-      lost = {};
+  /** Remove a delivery from the queue: it is durable, or lost for a reason. */
+  const remove = (delivery, reason) => {
+    queue = queue.filter((queued) => queued != delivery);
+    delete store[delivery.name];
+    if (reason) lose(delivery.texts, reason);
+    else report(delivery.texts, "durable");
+  };
+
+  /** Add an event to the last delivery, or to a new one. A delivery has one context, and its events are of one time. */
+  const enqueue = (head, text, at) => {
+    const bytes = byteCount(text);
+    let last = queue.at(-1);
+    if (
+      !last ||
+      last.sent ||
+      last.head != head ||
+      last.bytes + bytes > BODY_BYTES_MAX ||
+      // After `at` is set back, the clock of the last events is not this event's clock.
+      !(at >= last.at && at < last.at + 1e5)
+    )
+      queue.push((last = { name: owner + count++, head, texts: [], bytes: 0, saved: 0 }));
+    last.at = at;
+    last.bytes += bytes;
+    last.texts.push(text);
+  };
+
+  /** Send one delivery if no request is in flight, or as many as the browser allows if the page may be about to close. */
+  const flush = (isLeaving) => {
+    if (retryAfterMs || (inFlightBytes && !isLeaving)) return;
+    forgetAdopted();
+    for (const delivery of queue) {
+      const { texts, bytes, at } = delivery;
+      if (delivery.sent) continue;
+      // The server remembers ids for 7 days. An event almost that old could count twice, since it may have arrived.
+      if (at < now() - 5e8) remove(delivery, "expired");
+      else if (texts.length > eventsMax) {
+        const rest = texts.splice(eventsMax);
+        delivery.bytes = byteCount(texts);
+        delivery.saved = 0;
+        queue.splice(queue.indexOf(delivery) + 1, 0, {
+          ...delivery,
+          name: owner + count++,
+          texts: rest,
+          bytes: byteCount(rest),
+        });
+        save();
+        return flush(isLeaving);
+      } else if (isLeaving ? inFlightBytes + bytes < BODY_BYTES_MAX : !inFlightBytes) send(delivery, isLeaving);
     }
-    if ((inFlightBytes && !isLeaving) || retryAfterMs) return;
+  };
+
+  const send = async (delivery, isLeaving) => {
     // A page that closes gets no response, so it reports no losses: the next page would report them again.
     const reported = inFlightBytes || isLeaving ? {} : { ...lost };
-    const batch = [];
-    let bytes = 0;
+    const { head, texts, bytes, at } = delivery;
     let status, retryAfter, responseBody;
-    for (const entry of queue) {
-      if (!entry.sent)
-        if (entry.at < Date.now() - 5e8) {
-          // The server remembers ids for 7 days. An event almost that old could count twice, since it may have arrived.
-          removeFromQueue(entry, "expired");
-        } else if (
-          // An event above the limit is sent alone, but not by a page that may be about to close.
-          entry.context == (batch[0] ?? entry).context &&
-          (inFlightBytes + entry.size < bytesMax || !(isLeaving || bytes))
-        ) {
-          inFlightBytes += entry.size;
-          entry.sent = 1;
-          bytes += entry.size;
-          batch.push(entry);
-          report(entry, "sent");
-        }
-    }
-    if (!bytes) return;
+    inFlightBytes += bytes;
+    delivery.sent = 1;
+    report(texts, "sent");
     try {
       // A string is sent as text/plain, with the key in the body. That avoids a preflight, for which a closing page has no time.
-      const body = stringify({
-        ...parse(batch[0].context),
-        events: batch.map(({ text }) => parse(text)),
-        lost: reported,
-        sentAt: Date.now(),
+      const response = await fetch(endpoint, {
+        signal: AbortSignal.timeout?.(3e4),
+        method: "POST",
+        keepalive: bytes < BODY_BYTES_MAX,
+        // If the clock was set back since the event, the time of sending is not before the event.
+        body: `${head.slice(0, -1)},"events":[${texts}],"lost":${stringify(reported)},"sentAt":${Math.max(at, now())}}`,
       });
-      const request =
-        isLeaving && !("keepalive" in Request.prototype)
-          ? navigator.sendBeacon(endpoint, body)
-          : fetch(endpoint, {
-              signal: AbortSignal.timeout?.(3e4),
-              method: "POST",
-              keepalive: bytes < BODY_BYTES_MAX,
-              body,
-            });
-      if (isLeaving) flush(1); // Send the next batch now: this page may get no response.
-      const response = await request;
       status = response.status;
       retryAfter = response.headers.get("retry-after");
       responseBody = Object(await response.json());
     } catch (error) {
       responseBody = Object(error);
+      // Chromium rejects the requests of a page that closes, although they arrive. Such a page runs no more timers.
+      await new Promise(setTimeout);
     }
     inFlightBytes -= bytes;
     timer = retryAfterMs = clearTimeout(timer);
@@ -148,76 +206,99 @@ export const forward = (options) => {
     const isStored = /202|422/.test(status);
     // The body is too large, or it can't be parsed, so that the server finds no key in it.
     const isUnreadable = status == 413 || responseBody.reason == "no_credential";
-    if (batch[1] && isUnreadable) {
-      // Split the batch to find the event.
-      bytesMax = bytes / 2;
+    if (texts[1] && isUnreadable) {
+      // Split the delivery: one of its events may be the reason, or the server limits the events of a request.
+      eventsMax = texts.length >> 1;
     } else if (isStored || /^4(?!08|29)/.test(status)) {
       backoffMs = 0;
-      bytesMax = BODY_BYTES_MAX;
+      eventsMax *= isStored ? 1.1 : 1 / 0;
       if (isStored) countLost(reported, -1);
-      for (const entry of batch) removeFromQueue(entry, !isStored && (isUnreadable ? "unreadable" : "http_" + status));
-      save();
+      remove(delivery, !isStored && (isUnreadable ? "unreadable" : "http_" + status));
     } else {
       backoffMs = Math.min(backoffMs * 2 || 1e3, 3e4);
       retryAfterMs = Math.min(retryAfter | 0, 3600) * 1e3;
       timer = setTimeout(() => flush((timer = retryAfterMs = 0)), Math.max(retryAfterMs, (1 + Math.random()) * backoffMs));
     }
-    for (const entry of batch) entry.sent = 0;
+    delivery.sent = 0;
     scheduleFlush();
   };
 
   /** Send the queue immediately if it has ten events, and otherwise after a second, unless a retry is scheduled. */
   const scheduleFlush = () => {
     if (timer) return;
-    if (queue[9]) flush();
+    if (queue[1] || queue[0]?.texts[9]) flush();
     else if (queue[0]) setTimeout(() => timer || flush(), 1e3);
   };
 
-  /** Take over the queues of closed pages, and send the events. */
-  const takeOverQueues = () => {
-    takeOverQueue(queueName);
-    for (const otherQueue in store) if (otherQueue.startsWith(prefix)) takeOverQueue(otherQueue);
+  /** Add the events and the losses of closed pages to this page's queue, and send the queue. */
+  const adopt = () => {
+    let hasMore;
+    hasLeft = 0;
+    for (const name of Object.keys(store)) {
+      const take = () => {
+        const value = store[name];
+        // Delete first: saving the events needs the space that they occupied.
+        delete store[name];
+        attempt(() => {
+          if (value[0] == "[") {
+            // A record, or the queue of a version before 2026-12, whose entries have a context and a text each.
+            const [counts, ...entries] = parse(value);
+            countLost(counts);
+            for (const { context, text, at } of entries) if (text) enqueue(context, text, at);
+          } else {
+            const [at, head, ...texts] = value.split("\n");
+            for (const text of texts) enqueue(head, text, +at);
+          }
+          save();
+          scheduleFlush();
+        });
+      };
+      if ((name.startsWith(prefix) && !name.startsWith(owner)) || name.startsWith(marker))
+        if (
+          Math.abs(attempt(() => parse(store[name.slice(0, owner.length)])[1]) - now()) < LEASE_MS ||
+          queuedBytes() > 1e6
+        )
+          hasMore = 1;
+        // Without locks, two pages may adopt an event; its id makes it count once. `attempt` ignores a rejection.
+        else navigator.locks?.request(name, { ifAvailable: 1 }, (lock) => lock && take()).catch(attempt) ?? take();
+    }
+    clearTimeout(adoptTimer);
+    if (hasMore) adoptTimer = setTimeout(() => hasLeft || adopt(), LEASE_MS);
     flush();
   };
 
-  /** Take over the queue of a closed page, and retain its lock until this page closes, so that no other page sends it. */
-  const takeOverQueue = (otherQueue) => {
-    const load = (lock) => {
-      if (lock) {
-        // Without locks (`lock` is 1), the queue may be a live tab's. A page takes a queue over only while its own is empty.
-        // Otherwise, tabs would copy each other's queues forever.
-        if (otherQueue != queueName && (lock.name || !queue[0]))
-          attempt(() => {
-            const [counts, ...entries] = parse(store[otherQueue]);
-            for (const entry of entries) {
-              entry.sent = 0;
-              queue.push(entry);
-            }
-            // Delete first: saving the entries needs the space that they occupied.
-            delete store[otherQueue];
-            countLost(counts);
-            scheduleFlush();
-          });
-        return new Promise((resolve) => on("pagehide", resolve));
-      }
-    };
-    // Without locks, several tabs may send an event; its id makes it count once. `attempt` ignores a rejection.
-    navigator.locks?.request(otherQueue, { ifAvailable: 1 }, load).catch(attempt) ?? load(1);
-  };
-
-  /** Return the session that the previous page of this tab stored in `slot`, or a new one. Store it on `pagehide`. */
-  const openSession = (slot, id, forget) => {
+  /** Return the session that the previous page of this tab stored in `slot`, or a new one. */
+  const openSession = (slot, id) => {
     // The session is stored only between two pages, so a duplicated tab or a second frame starts its own.
     const session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
       slot,
       id,
       seq: 0,
     };
-    if (slot)
-      on("pagehide", () => attempt(() => (sessionStorage[slot] = stringify(session)) && forget()), {
-        once: 1,
-      });
+    if (slot) slots[slot] = session;
     return session;
+  };
+
+  /** Send the events, and leave the sessions and the rest of the queue to the next page. */
+  const leave = (isLeaving) => {
+    save();
+    flush(isLeaving);
+    hasLeft = 1;
+    attempt(() => {
+      for (const slot of Object.keys(slots)) sessionStorage[slot] = stringify(slots[slot]);
+      sessions = new WeakMap();
+      slots = {};
+    });
+    if (isLeaving)
+      for (const delivery of queue) {
+        // There was no space for these events. They are only in memory, and the next page can't send them.
+        const texts = delivery.texts.splice(delivery.sent && !backoffMs ? 1 / 0 : delivery.saved);
+        if (texts[0]) lose(texts, "not_stored");
+      }
+    // If a request is in flight, its response is lost, so the next page waits before it sends the events again.
+    queue = queue.filter(({ texts }) => texts[0]);
+    if (queue[0] || stringify(lost)[2]) record(inFlightBytes && !backoffMs ? now() : 0);
+    else delete store[owner];
   };
 
   /** Queue an event from a message, or an action that actions.js has posted. */
@@ -230,11 +311,11 @@ export const forward = (options) => {
         data.source !== serviceName + "-embed" ||
         data.direction !== (event.type == "message" ? "event" : "action") ||
         (iframe && iframe.contentWindow !== source) ||
-        event[prefix]
+        event[marker]
       )
         throw 0;
       // Mark the message for other forwarders on this page: a second element or import would count it twice.
-      event[prefix] = isEvent = 1;
+      event[marker] = isEvent = 1;
       const isReady = data.type == serviceName + ":event:ready";
       let session = sessions.get(source);
       if (!session || isReady) {
@@ -242,9 +323,8 @@ export const forward = (options) => {
         // The URL contains a credential. Its 32-bit hash lets a reload continue the session, and never leaves this tab.
         const slot =
           /[?&]session=/.test(src) &&
-          prefix + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
-        if (!slot || session?.slot != slot)
-          sessions.set(source, (session = openSession(slot, uuid(), () => sessions.delete(source))));
+          marker + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
+        if (!slot || session?.slot != slot) sessions.set(source, (session = openSession(slot, uuid())));
       }
       if (isReady) {
         const { deploymentId, embedTenant } = data.payload ?? {};
@@ -258,32 +338,26 @@ export const forward = (options) => {
       // The server rejects every event of a context whose session is not a string.
       const name = host.session && host.session + "";
       // A named session has one sequence of numbers for all iframes, which the next page in this tab continues.
-      const numbered = name
-        ? (namedSessions[name] ??= openSession(prefix + "=" + name, name, () => delete namedSessions[name]))
-        : session;
+      const numbered = name ? (slots[marker + "=" + name] ?? openSession(marker + "=" + name, name)) : session;
+      if (href != (href = location.href)) page = location.origin + location.pathname;
       const text = stringify({ ...data, id: uuid(), seq: numbered.seq++ });
-      const entry = {
+      report([text], "seen");
+      if (queuedBytes() + text.length > QUEUE_BYTES_MAX) return lose([text], "queue_overflow");
+      enqueue(
         // Include the key: a page with another key may have to send the event.
-        context: stringify({
+        stringify({
           key,
           // The server rejects every event of a delivery whose `optedOut` is not a boolean.
           optedOut: optedOut ? true : undefined,
-          context: {
-            page: location.origin + location.pathname,
-            ...session.known,
-            ...host,
-            session: numbered.id,
-          },
+          context: { page, ...session.known, ...host, session: numbered.id },
         }),
         text,
-        size: new Blob([text]).size,
-        at: Date.now(),
-      };
-      report(entry, "seen");
-      queue.push(entry);
-      // localStorage has 5 MiB, which the host page needs too.
-      if (save() > 5e5) removeFromQueue(entry, "queue_overflow");
-      else scheduleFlush();
+        now(),
+      );
+      // In a burst, store many events at once.
+      if (now() - savedAt > 9) save();
+      else saveTimer ??= setTimeout(save, 10);
+      scheduleFlush();
     } catch {
       // Ignore a message that is not an event of the embed. Count an event that JSON can't represent (a BigInt, a cycle) as lost.
       if (isEvent) countLost({ not_json: 1 });
@@ -291,21 +365,30 @@ export const forward = (options) => {
     }
   };
 
+  const destroy = () => {
+    origin = null;
+    listening.abort();
+    leave();
+  };
+  const forwarder = { ignored: 0, flush: () => flush(), destroy, stop: destroy };
+
   try {
     origin = new URL(new URL(key && origin).origin).origin;
-    endpoint ||= new URL("api/v1/events", import.meta.url);
-    prefix = "embedsink " + endpoint + " ";
-    queueName = prefix + uuid();
-    on("pagehide", () => {
-      flush(1);
-      hasLeftPage = 1;
-    });
+    endpoint = new URL(endpoint || new URL("api/v1/events", import.meta.url), document.baseURI).href;
+    // The marker is the same in all versions. Older versions would misread the queue, so its prefix is another.
+    marker = "embedsink " + endpoint + " ";
+    prefix = "embedsink-queue " + endpoint + " ";
+    owner = prefix + uuidPrefix;
+    record();
+    on("pagehide", leave);
     if (/true/.test(recordActions)) on("embedsink:action", receive);
-    on("pageshow", takeOverQueues);
+    on("pageshow", adopt);
     on("message", receive);
-    on("online", takeOverQueues);
-    on("visibilitychange", () => (document.hidden ? flush(1) : takeOverQueues()));
-    takeOverQueues();
+    on("online", adopt);
+    on("visibilitychange", () => (document.hidden ? flush(1) : adopt()));
+    adopt();
+    // An inline script keeps the messages that arrive before this module runs (docs/browser.md).
+    attempt(() => embedsink.forEach(receive));
   } catch (error) {
     attempt(() => onError(error));
   }
