@@ -39,8 +39,12 @@ rejection_with_names as (
                     lambda value: regexp_extract_all(value, '"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*')
                 )
             ),
-            lambda name: try_cast(name as json) ->> '$'
-        ) as viewers_in_raw,
+            -- A number such as 4711.0 also counts as the integer.
+            lambda name: [
+                try_cast(name as json) ->> '$',
+                if(try_cast(name as double) % 1 = 0, try_cast(try_cast(name as double) as hugeint)::varchar, null)
+            ]
+        ) as names_in_raw,
         try_cast(json_text ->> '$.context.deployment' as bigint) as deployment_in_raw,
         json_text ->> '$.context.tenant' as tenant_in_raw
     from rejection_with_kind
@@ -64,7 +68,7 @@ left join session_context_between(null, null) as context using (key_id, session)
 where is_of_person(
     coalesce(
         rejection.viewer,
-        list_filter(viewers_in_raw, lambda name: list_contains(getvariable('viewers')::varchar[], name))[1],
+        list_filter(flatten(names_in_raw), lambda name: list_contains(getvariable('viewers')::varchar[], name))[1],
         -- Input that is not JSON, or is nested too deeply, may have the viewer anywhere.
         if(
             not is_valid,

@@ -272,7 +272,7 @@ class Engine:
         self.privacy = replace(self.privacy, erased=people)
 
     async def _record_erased(self, erasure: Erasure) -> None:
-        """Record in the audit trail that a person is erased, but not who."""
+        """Record in the audit trail that a person is erased, but not who. Raise Unavailable if that fails."""
         entry = Entry(
             action=Action.ERASED,
             actor=SERVER,
@@ -280,7 +280,7 @@ class Engine:
             target=f"erasures/{erasure.id}",
             detail={"removed": erasure.removed},
         )
-        await self.audit.record_or_log(entry)
+        await self.audit.record(entry)
 
     async def _erase_deleted_users(self, users: list[dict[str, Any]]) -> None:
         """Request the erasure of people whom the identity provider deletes."""

@@ -244,10 +244,19 @@ def test_a_command_erases_from_a_folder_and_from_a_server(tmp_path: Path) -> Non
     for words in (
         ["--viewer", ""],
         ["--viewer", "a\udcff"],
+        ["--viewer", "a", "--tenant", ""],
         ["--viewer", "a", "-o", str(tmp_path / "none" / "x.json")],
     ):
         result = run("erase", *words, "--data", str(folder))
         assert (result.returncode, result.stdout, "Traceback" in result.stderr) == (2, "", False)
+
+
+@pytest.mark.parametrize("output", [".", "/proc/certificate.json"])
+def test_a_certificate_that_cannot_be_written_prevents_the_erasure(tmp_path: Path, output: str) -> None:
+    folder = make_folder(tmp_path / "data").path
+    result = run("erase", "--viewer", ANN, "-o", str(tmp_path / output), "--data", str(folder))
+    assert (result.returncode, "Choose another path." in result.stderr) == (1, True)
+    assert not (folder / "erasures").exists()
 
 
 def test_an_invalid_request_erases_nothing(server: RunningServer) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,14 +11,18 @@ from typing import Any
 import pytest
 
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Engine
+from embedsink.engine import Engine, now_ms
 from embedsink.erasure import erasures
+from embedsink.erasure.request import Erasure, ErasureFolder
 from embedsink.erasure.run import until
+from embedsink.ingest.pipeline import ParseJob, parse_and_encode
+from embedsink.key_scope import EVERYTHING
 from embedsink.loader.publisher import Publisher
 from embedsink.privacy.person import Person
 from embedsink.settings import Settings
 from embedsink.store import database
 from embedsink.store.rewrite import write_copy
+from tests.support.envelopes import view
 from tests.support.stores import make_folder
 
 ATTEMPTS = 4
@@ -69,3 +75,62 @@ def test_the_store_is_rewritten_once(
     asyncio.run(erase())
     assert len(rewrites) == 1
     assert [delay.rsplit("retried in ")[1] for delay in delays()][:ATTEMPTS] == ["0.1 s", "0.2 s", "0.3 s", "0.3 s"]
+
+
+def test_rows_that_a_rebuild_restores_are_deleted_with_the_next_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(erasures, "RETRY_AFTER_S", 600.0)
+    folder = make_folder(tmp_path)
+
+    async def erase() -> list[str]:
+        async with Engine(folder, Settings(snapshot_interval_s=0.1)) as engine:
+            for viewer in ("ann", "bob", "cyd"):
+                delivery = {"context": {"viewer": viewer, "session": f"s-{viewer}"}, "events": [view()]}
+                job = ParseJob(json.dumps(delivery).encode(), "", False, now_ms(), "k", EVERYTHING, engine.privacy)
+                await engine.journal.append(parse_and_encode(job, engine.rules, body_bytes_max=1 << 20).accepted_lines)
+            await engine.erasures.wait_until_loaded()
+            await asyncio.wait_for(until(lambda: engine.loader.status.snapshot_count > 1), 60)
+            allow = refuse_to_copy_the_store(folder, monkeypatch)
+            first = await engine.erasures.request(Person("ann"), key_id=None)
+            delayed = lambda: any(record.message == "erasure_delayed" for record in caplog.records)  # noqa: E731
+            await asyncio.wait_for(until(delayed), 60)
+
+            def rebuild() -> None:
+                engine.store.close()
+                engine.loader._rebuild("the file of the test is damaged")
+
+            await asyncio.wrap_future(engine.loader.tasks.submit(rebuild))
+            allow()
+            await asyncio.wait_for(until(lambda: engine.loader.status.error is None), 60)
+            await engine.erasures.request(Person("bob"), key_id=None)
+            await asyncio.wait_for(until(lambda: engine.erasures.register[first.id].result is not None), 60)
+            with engine.store.reader(EVERYTHING.variables()) as reader:
+                return [row["viewer"] for row in reader.dicts("event_in_scope")]
+
+    assert asyncio.run(erase()) == ["cyd"]
+
+
+def test_a_stop_while_the_certificate_is_written_leaves_the_erasure_in_the_audit_trail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_folder(tmp_path)
+    write = ErasureFolder.write
+    writing: list[str] = []
+
+    def slow(self: ErasureFolder, erasure: Erasure) -> None:
+        if erasure.result is not None:
+            writing.append(erasure.id)
+            time.sleep(0.5)
+        write(self, erasure)
+
+    monkeypatch.setattr(ErasureFolder, "write", slow)
+
+    async def erase() -> None:
+        async with Engine(folder, Settings(snapshot_interval_s=0.1)) as engine:
+            await engine.erasures.request(Person("ann"), key_id=None)
+            await asyncio.wait_for(until(lambda: bool(writing)), 60)
+
+    asyncio.run(erase())
+    entries = "".join(path.read_text(encoding="utf-8") for path in folder.audit.rglob("*.ndjson"))
+    assert f'"target":"erasures/{writing[0]}"' in entries.replace(": ", ":")

@@ -123,6 +123,7 @@ def test_viewers_are_found_in_damaged_json() -> None:
     ("raw", "viewers"),
     [
         (b'{"viewer": ["a", 3]}', ["a", "3"]),
+        (b'{"viewer": [4711.0, 4.711e3, 1e400]}', ["4711.0", "4711", "4711.0", "4711", "inf"]),
         (b'{"viewer": {"id": "a"}}', ["id", "a"]),
         (b'{"Viewer": "a"}', ["a"]),
         (b"{'viewer': 'a'}", ["a"]),

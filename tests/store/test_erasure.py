@@ -123,6 +123,15 @@ def test_many_rejections_with_many_viewers_fit_into_memory(store: Store) -> None
         assert reader.dicts("person_rejection") == []
 
 
+@pytest.mark.parametrize("number", ["4711", "4711.0", "4.711e3"])
+def test_numbers_that_equal_the_viewer_are_found(store: Store, number: str) -> None:
+    clear(store)
+    insert_rejections(store, f'{{"context": {{"viewer": {number}}}}}', 1)
+    for viewer, count in (("4711", 1), ("471", 0)):
+        with store.reader(Person(viewer).variables(PRIVACY)) as reader:
+            assert len(reader.dicts("person_rejection")) == count
+
+
 @pytest.mark.parametrize(
     "raw", ['{"viewer": {"id": 42}, ', '{"viewer": ["jos\\u00e9"], ', '{"viewer": "CORP\\\\ann", ']
 )

@@ -134,6 +134,16 @@ def test_a_month_or_a_file_can_be_imported(data: Path, tmp_path: Path) -> None:
     assert len(rows(tmp_path / "two")["action"]) == 1
 
 
+def test_files_that_are_in_no_manifest_are_named(data: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    [first, second] = sorted(path.parent for path in archive.glob("*/manifest.json"))
+    assert ArchiveImport(str(archive)).unlisted == []
+    (first / "manifest.json").unlink()
+    names = sorted(f"{first.name}/{path.name}" for path in first.glob("*.parquet"))
+    assert ArchiveImport(str(archive)).unlisted == names
+    assert ArchiveImport(str(second)).unlisted == []
+
+
 def test_a_repeated_loss_report_imports_with_its_whole_count(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     delivery = deliveries_of_two_months()[0] | {"lost": {"queue_overflow": 2}}

@@ -205,6 +205,8 @@ def open_target(text: str, *, data: Path | None = None) -> Target:
         if _WILDCARD.search(text):
             raise Misconfigured(f"archive {text}: *, ? and [ are wildcards of DuckDB. Choose a prefix without them.")
         return ObjectTarget(text)
+    if "://" in text:
+        raise Misconfigured(f"archive {text}: is not a folder or an s3:// URL. Example: s3://bucket/embedsink.")
     if not text:
         raise Misconfigured("archive: the path is empty. Name a folder, or a URL such as s3://bucket/embedsink.")
     if data is not None and Path(text).resolve().is_relative_to(data.resolve()):

@@ -20,7 +20,7 @@ from embedsink.cli.options import (
     examples,
     suggesting_url,
 )
-from embedsink.cli.output import atomic_write, print_json, print_message
+from embedsink.cli.output import atomic_write, print_json, print_message, require_writable
 from embedsink.cli.recording import recorded
 from embedsink.data_folder import DataFolder, require_folder
 
@@ -65,6 +65,10 @@ def erase(
         raise UsageError("--viewer, --tenant: a text is not UTF-8. Give the id that the host page sends.")
     if output is not None and not output.parent.is_dir():
         raise UsageError(f"-o {output}: its folder does not exist. Create it first.")
+    if tenant == "":
+        raise UsageError("--tenant: is empty. Give a tenant, or omit the option.")
+    if output is not None:
+        require_writable(output)
     if url is not None:
         body = json.dumps({"viewer": viewer, "tenant": tenant, "deployment": deployment}).encode()
         result = _count_on_server(url, key, body) if dry_run else _erase_on_server(url, key, body)

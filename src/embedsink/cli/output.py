@@ -44,8 +44,16 @@ def _escape_character(character: str) -> str:
     return json.dumps(character).strip('"')
 
 
+def require_writable(file: Path) -> None:
+    """Exit with an error message if a file can't be written, before something that can't be undone."""
+    if file.is_dir():
+        fail(f"{file}: is a folder. Choose another path.")
+    with atomic_write(file, replaces=False) as temporary:
+        temporary.touch()
+
+
 @contextmanager
-def atomic_write(file: Path, *, mode: int | None = None) -> Iterator[Path]:
+def atomic_write(file: Path, *, mode: int | None = None, replaces: bool = True) -> Iterator[Path]:
     """Yield a temporary path. After the `with` block, rename it to `file`, so that `file` is never incomplete.
 
     If writing or renaming fails, print an error message and exit.
@@ -53,6 +61,7 @@ def atomic_write(file: Path, *, mode: int | None = None) -> Iterator[Path]:
     Args:
         file: the path.
         mode: the permissions; None for those of the umask.
+        replaces: whether `file` is written; otherwise, only check that it can be.
     """
     temporary = file.with_name(f"{file.name}.part")
     try:
@@ -60,7 +69,8 @@ def atomic_write(file: Path, *, mode: int | None = None) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)  # of a killed process, with other permissions
             temporary.touch(mode=mode)
         yield temporary
-        temporary.replace(file)
+        if replaces:
+            temporary.replace(file)
     except OSError as error:
         fail(f"{file}: {error.strerror}. Choose another path.")
     finally:

@@ -149,6 +149,8 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
 
     folder = DataFolder(data)
     privacy = Privacy(secrets=secret_file_of(folder).read())
+    if tenant == "":
+        raise UsageError("--tenant: is empty. Give a tenant, or omit the option.")
     person = Person.within(viewer, tenant=tenant, deployment=deployment)
     settings = read_settings()
     variables = {**person.variables(privacy), "service_name": settings.service_name}
@@ -266,6 +268,11 @@ async def _import_archive(text: str, data: Path, counts: "ImportCounts") -> None
 
     settings = read_settings()
     archive = ArchiveImport(text)
+    if archive.unlisted:
+        print_message(
+            f"Warning: files that are in no manifest are not imported: {', '.join(archive.unlisted)}. "
+            "If a manifest is lost, restore it, or import each of these months from another copy."
+        )
     print_message(f"Checking {len(archive.files):,} files with {archive.row_count:,} rows …")
     archive.check()
     await _import_lines(archive.lines(settings.service_name), data, settings, counts, target=text)

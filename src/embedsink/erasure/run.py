@@ -45,7 +45,7 @@ class ErasureRun:
         directory: the directory of viewers.
         privacy: the privacy rules at the start of the server.
         register: the register of the requests.
-        on_finished: called with each finished erasure.
+        on_finished: called with each finished erasure before its certificate is stored, and again after a failure.
     """
 
     def __init__(
@@ -85,8 +85,10 @@ class ErasureRun:
             StoreRefused, StoreBroken, OSError: see `StoreErasure.erase`. The requests remain pending.
         """
         people = {erasure.id: erasure.person for erasure in erasures if erasure.person is not None}
-        await self._delete_rows({key: person for key, person in people.items() if key not in self._without_rows})
-        self._without_rows = set(people)
+        # Delete the rows of all people even if one is new: a rebuild after the last rewrite may have restored rows.
+        if not people.keys() <= self._without_rows:
+            await self._delete_rows(people)
+            self._without_rows = set(people)
         await self._delete_former_files()
         for erasure_id, person in people.items():
             await self._delete_damaged_lines(erasure_id, person)
@@ -96,8 +98,6 @@ class ErasureRun:
 
     async def _delete_rows(self, people: Mapping[str, Person]) -> None:
         """Delete the users of people from the directory, and rewrite the store without the people's rows."""
-        if not people:
-            return
         await self.wait_until_loaded()
         for erasure_id, person in people.items():
             await self._delete_from_directory(erasure_id, person)
@@ -205,7 +205,7 @@ class ErasureRun:
         """Search all files for the people, and write the certificates.
 
         Raises:
-            Unavailable: the store can't be read now.
+            Unavailable: the store can't be read now, or the audit trail can't record an erasure.
             OSError: the search has failed, or a certificate can't be written.
         """
         texts = {erasure_id: self._texts_of(erasure_id, person) for erasure_id, person in people.items()}
@@ -217,11 +217,11 @@ class ErasureRun:
             unnamed_rejection_count = await run_in_daemon_thread(count, name="erasures")
             result = replace(_result_of(files, own_texts), unnamed_rejection_count=unnamed_rejection_count)
             finished = self._register[erasure_id].finished(result)
+            await self._on_finished(finished)  # Before the certificate: an erasure with a certificate is never resumed.
             await self._register.save(finished)
             log.info(
                 "person_erased", extra={"detail": f"erasure {erasure_id}", "count": sum(finished.removed.values())}
             )
-            await self._on_finished(finished)
 
     def hide_people(self, message: str) -> str:
         """Return a message with an ellipsis instead of the ids of the people to erase. A path in it may have one."""

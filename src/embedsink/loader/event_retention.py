@@ -96,6 +96,8 @@ class EventRetention:
         self._is_delayed = False  # whether the present run deletes no more events
         self._clock_watch = ClockWatch()
         self._next_seq = 0  # the first ingest_seq that the present run has not examined
+        # The time before which all days are totaled, and how often the store was opened: a rebuild may lose totals.
+        self._totaled: tuple[datetime, int] | None = None
         self._expired_count = 0  # events, by the present run, which has several steps
         self._changed_count = 0  # events whose fields were deleted
         self._must_finish = True  # A killed process may not have finished its run.
@@ -225,7 +227,13 @@ class EventRetention:
         loaded_before = _days_before(now, self._retention.event_days)
         if not self._retention.keeps_totals or loaded_before is None:
             return False
+        # The search for days reads all events to delete, so don't repeat it before each deletion of a batch.
+        before = (loaded_before, self._store.opened_count)
+        if self._totaled == before:
+            return False
         count = self._store.add_daily_totals(loaded_before=loaded_before)
+        if not count:
+            self._totaled = before
         if count:
             log.info("daily_totals_added", extra={"count": count})
         self._record_change(count)

@@ -107,6 +107,7 @@ def viewers_in(raw: bytes) -> Iterator[str]:
     """Yield the viewers that input, which may be invalid, names.
 
     In JSON, these are all texts and numbers in the values of members `viewer`, at any depth, with the names of members.
+    4711.0 also counts as 4711.
     JSON within a text is not parsed. Trailing commas are allowed, as in DuckDB. Input that is not JSON is searched with
     regular expressions.
 
@@ -134,6 +135,8 @@ def _viewers_in_json(value: Any) -> Iterator[str]:
             pending.extend((item, is_viewer) for item in value)
         elif is_viewer and isinstance(value, str | int | float) and not isinstance(value, bool):
             yield str(value)
+            if isinstance(value, float) and value.is_integer():
+                yield str(int(value))
 
 
 def _viewers_in_text(raw: bytes) -> Iterator[str]:

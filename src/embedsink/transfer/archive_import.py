@@ -23,6 +23,8 @@ class ArchiveFile:
 class ArchiveImport:
     """An archive, a month of it, or one of its files, to import.
 
+    `unlisted` has the names of files that are in no manifest. They are not imported.
+
     Args:
         text: the path or the URL.
 
@@ -33,7 +35,7 @@ class ArchiveImport:
 
     def __init__(self, text: str) -> None:
         self.name = text
-        self._target, self.files = _find_files(text.rstrip("/"))
+        self._target, self.files, self.unlisted = _find_files(text.rstrip("/"))
 
     @property
     def row_count(self) -> int:
@@ -79,8 +81,9 @@ def is_archive(text: str) -> bool:
     return text.startswith(S3) or text.endswith(PARQUET) or Path(text).is_dir()
 
 
-def _find_files(text: str) -> tuple[Target, list[ArchiveFile]]:
-    """Return the target and the files of an archive, a month or a file."""
+def _find_files(text: str) -> tuple[Target, list[ArchiveFile], list[str]]:
+    """Return the target and the files of an archive, a month or a file, and the names of files in no manifest."""
+    unlisted: list[str] = []
     parent, _, last = text.rpartition("/")
     if text.endswith(PARQUET):
         archive, _, month = parent.rpartition("/")
@@ -88,15 +91,17 @@ def _find_files(text: str) -> tuple[Target, list[ArchiveFile]]:
         files = [found for found in _month_files(target, month) if found.file.name == f"{month}/{last}"]
         problem = "is not in the manifest of its folder. Import the folder of the month."
     else:
-        target = open_target(text)
+        target, within = open_target(text), ""
         months = sorted(name.partition("/")[0] for name in target.list_files() if name.endswith(f"/{MANIFEST}"))
         if not months:  # It may be a month.
-            target, months = open_target(parent or "."), [last]
+            target, months, within = open_target(parent or "."), [last], f"{last}/"
         files = [found for month in months for found in _month_files(target, month)]
+        archived = {name for name in target.list_files() if name.startswith(within) and parse_name(name)}
+        unlisted = sorted(archived - {found.file.name for found in files})
         problem = f"has no {MANIFEST}, so it is not an archive. Name the archive, or the folder of a month."
     if not files:
         raise Misconfigured(f"{text}: {problem}")
-    return target, files
+    return target, files, unlisted
 
 
 def _month_files(target: Target, month: str) -> list[ArchiveFile]:
