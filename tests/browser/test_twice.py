@@ -98,6 +98,28 @@ def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stag
     assert stage.gate.ids().count(ids[0]) == 1  # the queue is not sent again either
 
 
+def test_a_restored_page_sends_again_what_was_in_flight_when_it_left(stage: Stage, tmp_path: Path) -> None:
+    with stage.profile(tmp_path) as context:
+        page = stage.open(context=context)
+        page.evaluate("addEventListener('pageshow', ({ persisted }) => window.isBack = persisted)")
+        # Firefox never settles the promise of such a request.
+        page.evaluate("""() => {
+            const real = fetch;
+            window.fetch = () => new Promise(() => {});
+            addEventListener("pagehide", () => { window.fetch = real; });
+        }""")
+        ids = emit(page, 10)
+        page.wait_for_function("stages.some(([, stage]) => stage == 'sent')")
+        page.goto(stage.host.add("/elsewhere", "<!doctype html>elsewhere"))
+        page.evaluate("setTimeout(() => history.back(), 10)")
+        page.wait_for_function("window.isBack")
+        page.evaluate(VIEW, "/back")
+        stage.delivered(11, at_once=page)
+        wait_until(lambda: waiting(page) == 0, description="the queue is empty")
+    assert len(stage.gate.ids()) == 11
+    assert set(ids) < set(stage.gate.ids())
+
+
 def test_a_second_element_and_an_import_forward_no_event_twice(stage: Stage) -> None:
     attributes = f'data-origin="{stage.tenant.url}" data-key="{stage.key}"'
     element = f'<script type="module" src="{stage.gate.url}/forwarder.js" {attributes}></script>'

@@ -55,6 +55,8 @@ export const forward = (options) => {
   // `flush`. But nothing is sent while `retryAfterMs` is set, from the server's `Retry-After`.
   let backoffMs = 0;
   let savedAt = 0;
+  // How often the page has returned from the back/forward cache. Firefox never answers the requests from before.
+  let returnCount = 0;
   let marker, prefix, owner, href, page, retryAfterMs, hasLeft, isRecorded, timer, saveTimer, leaseTimer, adoptTimer;
 
   const byteCount = (texts) => (texts + "").replace(/[^\0-\x7f]/g, "xxx").length;
@@ -177,6 +179,7 @@ export const forward = (options) => {
     // A page that closes gets no response, so it reports no losses: the next page would report them again.
     const reported = inFlightBytes || isLeaving ? {} : { ...lost };
     const { head, texts, bytes, at } = delivery;
+    const sentIn = returnCount;
     let status, retryAfter, responseBody;
     inFlightBytes += bytes;
     delivery.sent = 1;
@@ -186,7 +189,8 @@ export const forward = (options) => {
       const response = await fetch(endpoint, {
         signal: AbortSignal.timeout?.(3e4),
         method: "POST",
-        keepalive: bytes < BODY_BYTES_MAX,
+        // Firefox still counts the body of the previous request, so the requests of a backlog don't use it.
+        keepalive: bytes < BODY_BYTES_MAX && (isLeaving || !queue[1]),
         // If the clock was set back since the event, the time of sending is not before the event.
         body: `${head.slice(0, -1)},"events":[${texts}],"lost":${stringify(reported)},"sentAt":${Math.max(at, now())}}`,
       });
@@ -198,6 +202,7 @@ export const forward = (options) => {
       // Chromium rejects the requests of a page that closes, although they arrive. Such a page runs no more timers.
       await new Promise(setTimeout);
     }
+    if (sentIn != returnCount) return;
     inFlightBytes -= bytes;
     timer = retryAfterMs = clearTimeout(timer);
     // A 202 without rejections has an empty list, which equals "".
@@ -233,7 +238,11 @@ export const forward = (options) => {
   /** Add the events and the losses of closed pages to this page's queue, and send the queue. */
   const adopt = () => {
     let hasMore;
-    hasLeft = 0;
+    if (hasLeft) {
+      hasLeft = inFlightBytes = 0;
+      returnCount++;
+      for (const delivery of queue) delivery.sent = 0;
+    }
     for (const name of Object.keys(store)) {
       const take = () => {
         const value = store[name];
