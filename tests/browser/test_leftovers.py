@@ -55,6 +55,19 @@ def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
     assert len(stage.gate.ids()) <= 4
 
 
+def test_a_host_that_clears_the_storage_loses_no_event_of_its_page(stage: Stage) -> None:
+    page = stage.open()
+    stage.gate.is_closed = True
+    ids = emit(page, 3)
+    wait_until(lambda: waiting(page) == 3, description="the events are stored")
+    page.evaluate("localStorage.clear()")
+    ids += emit(page, 1)
+    wait_until(lambda: waiting(page) == 4, description="the events are stored again")
+    stage.gate.is_closed = False
+    stage.delivered(4)
+    assert set(stage.gate.ids()) == set(ids)
+
+
 def test_numbers_continue_when_the_storage_becomes_full(stage: Stage) -> None:
     page = stage.open()
     emit(page, 9)

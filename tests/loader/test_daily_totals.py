@@ -17,7 +17,7 @@ from embedsink.journal.segment import inspect
 from embedsink.key_scope import EVERYTHING
 from embedsink.loader.event_retention import Retention
 from embedsink.loader.loader import Loader
-from embedsink.store import database
+from embedsink.store import database, expiry
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from tests.support.given import write_segment
@@ -111,6 +111,27 @@ def test_a_day_is_deleted_from_an_hour_after_midnight(
     run(loader_of(folder, store))
     assert (totaled_days(store), event_days(store)) == ([0, 1, 2], [2, 3])
     assert views(store) == before
+
+
+def test_a_run_searches_once_for_days_to_total_and_again_after_the_store_was_opened(
+    folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_daily_totals = Store.add_daily_totals
+    counts: list[int] = []
+
+    def counted(store: Store, *, loaded_before: datetime) -> int:
+        counts.append(add_daily_totals(store, loaded_before=loaded_before))
+        return counts[-1]
+
+    monkeypatch.setattr(Store, "add_daily_totals", counted)
+    monkeypatch.setattr(expiry, "EXPIRED_AT_ONCE", 1)  # A deletion for each event.
+    Clock(monkeypatch, MONDAY + timedelta(days=3, hours=1))
+    loader = loader_of(folder, store)
+    run(loader, steps=3)
+    assert (counts, event_days(store)) == ([4, 0], [2, 3])
+    store.opened_count += 1
+    run(loader)
+    assert (counts, event_days(store)) == ([4, 0, 0], [3])
 
 
 def test_a_midnight_during_a_run_deletes_nothing_without_totals(

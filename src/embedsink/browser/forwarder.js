@@ -16,7 +16,7 @@ export const forward = (options) => {
   // The queue in memory has room for a burst of more than 10,000 events. localStorage has about 5 MiB for the whole site.
   const QUEUE_BYTES_MAX = 1e7;
   const STORED_BYTES_MAX = 25e5;
-  // A page renews its record every 5 s while it has events. Other pages adopt the events of a page after this time without.
+  // A page renews its record every 5 s while it has events. If the record is older than this, other pages adopt the events.
   const LEASE_MS = 1e4;
 
   /** Run an action and ignore its exceptions. */
@@ -55,16 +55,19 @@ export const forward = (options) => {
   // `flush`. But nothing is sent while `retryAfterMs` is set, from the server's `Retry-After`.
   let backoffMs = 0;
   let savedAt = 0;
-  // How often the page has returned from the back/forward cache. Firefox never answers the requests from before.
+  // How often the page has returned from the back/forward cache. Firefox never settles the requests that were in flight then.
   let returnCount = 0;
-  let marker, prefix, owner, href, page, retryAfterMs, hasLeft, isRecorded, timer, saveTimer, leaseTimer, adoptTimer;
+  let marker, prefix, owner, href, page, retryAfterMs, hasLeft, leaseEndsAt, timer, saveTimer, leaseTimer, adoptTimer;
 
   const byteCount = (texts) => (texts + "").replace(/[^\0-\x7f]/g, "xxx").length;
   const queuedBytes = () => queue.reduce((sum, { bytes }) => sum + bytes, 0);
 
-  /** Store the losses of this page, and the time until when it is alive. Later losses fit into the padding. */
+  /** Store the losses of this page, and the time. Later losses fit into the padding. */
   const record = (at = now()) =>
-    attempt(() => (isRecorded = store[owner] = stringify([lost, at]).padEnd(200)));
+    attempt(() => {
+      store[owner] = stringify([lost, at]).padEnd(200);
+      leaseEndsAt = at + LEASE_MS;
+    });
 
   /** Renew the record while there are events. */
   const renew = () => {
@@ -80,13 +83,15 @@ export const forward = (options) => {
 
   /** Forget what another page has adopted, because this page was in the back/forward cache or its timers were slow. */
   const forgetAdopted = () => {
-    if (isRecorded && !(owner in store)) {
+    // Other pages adopt nothing before the lease ends. If entries are missing then, the host has cleared the storage.
+    const mayBeAdopted = leaseEndsAt < now();
+    if (mayBeAdopted && !(owner in store)) {
       lost = {};
-      isRecorded = 0;
+      leaseEndsAt = 1 / 0;
     }
     for (const delivery of queue)
       if (delivery.saved && !(delivery.name in store)) {
-        delivery.texts.splice(0, delivery.saved);
+        if (mayBeAdopted) delivery.texts.splice(0, delivery.saved);
         delivery.saved = 0;
       }
     queue = queue.filter(({ texts }) => texts[0]);
@@ -132,7 +137,7 @@ export const forward = (options) => {
     else report(delivery.texts, "durable");
   };
 
-  /** Add an event to the last delivery, or to a new one. A delivery has one context, and its events are of one time. */
+  /** Add an event to the last delivery, or to a new one. A delivery has one context, and less than 100 s between two events. */
   const enqueue = (head, text, at) => {
     const bytes = byteCount(text);
     let last = queue.at(-1);
@@ -141,7 +146,7 @@ export const forward = (options) => {
       last.sent ||
       last.head != head ||
       last.bytes + bytes > BODY_BYTES_MAX ||
-      // After `at` is set back, the clock of the last events is not this event's clock.
+      // If the clock was set back, the delivery would have the times of two clocks.
       !(at >= last.at && at < last.at + 1e5)
     )
       queue.push((last = { name: owner + count++, head, texts: [], bytes: 0, saved: 0 }));
@@ -189,7 +194,7 @@ export const forward = (options) => {
       const response = await fetch(endpoint, {
         signal: AbortSignal.timeout?.(3e4),
         method: "POST",
-        // Firefox still counts the body of the previous request, so the requests of a backlog don't use it.
+        // Firefox still counts the body of the previous request, so the requests of a backlog don't use `keepalive`.
         keepalive: bytes < BODY_BYTES_MAX && (isLeaving || !queue[1]),
         // If the clock was set back since the event, the time of sending is not before the event.
         body: `${head.slice(0, -1)},"events":[${texts}],"lost":${stringify(reported)},"sentAt":${Math.max(at, now())}}`,

@@ -232,10 +232,10 @@ class EventRetention:
         if self._totaled == before:
             return False
         count = self._store.add_daily_totals(loaded_before=loaded_before)
-        if not count:
-            self._totaled = before
         if count:
             log.info("daily_totals_added", extra={"count": count})
+        else:
+            self._totaled = before
         self._record_change(count)
         return count > 0
 
