@@ -13,7 +13,7 @@ CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 LAYERS = [
     {"reasons", "net", "permissions", "browser"},
     {"errors", "key_scope", "clock_watch", "durable_files"},
-    {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
+    {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder", "retention_schedule"},
     {"privacy"},
     {"settings", "store", "audit"},
     {"archive"},

@@ -1,17 +1,23 @@
 -- Losses that forwarders report. A forwarder that gets no response reports again, possibly with a higher count. So a row has
--- the increase over the highest earlier count of the same id. A report without an id always counts.
+-- the increase over the highest earlier count of the same id. A report without an id always counts, and gets an id of its own, so that
+-- an archive of several stores has it once.
 insert into loss by name
-with incoming_report as materialized (
+with report as (
     select
         *,
-        id::uuid as loss_id,
+        coalesce(id, md5(concat_ws(' ', key_id, received_at, ingest_seq)))::uuid as loss_id
+    from line
+    where kind = 'lost'
+),
+incoming_report as materialized (
+    select
+        *,
         max(lost_count) over (
-            partition by coalesce(id, ingest_seq::varchar)
+            partition by loss_id
             order by ingest_seq
             rows between unbounded preceding and 1 preceding
         ) as earlier_lost_count
-    from line
-    where kind = 'lost'
+    from report
 ),
 stored_loss as (
     select loss_id, sum(lost_count) as lost_count

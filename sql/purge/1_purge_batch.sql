@@ -1,23 +1,12 @@
 -- The oldest stored rejections to purge, at most `purge_count`: received before `purge_before`, for `purge_reason`, from the
--- key `purge_key`, and loaded before `purge_loaded_before`. An unset variable limits nothing.
+-- key `purge_key`, and with an ingest_seq below `purge_below`. An unset variable limits nothing.
 create or replace temp table purge_batch as
 select quarantine_id, ingest_seq, key_id, deployment, reason, received_at, replayed_at
 from quarantine
 where (getvariable('purge_before') is null or received_at < getvariable('purge_before')::timestamp)
   and (getvariable('purge_reason') is null or reason = getvariable('purge_reason')::varchar)
   and (getvariable('purge_key') is null or key_id = getvariable('purge_key')::varchar)
-  -- Rows before the oldest segment that was loaded at or after that time.
-  and (
-    getvariable('purge_loaded_before') is null
-    or ingest_seq < coalesce(
-        (
-            select min(coalesce(first_number, split_part(segment, '-', 1)::bigint)) << 32
-            from loaded_segment
-            where loaded_at >= getvariable('purge_loaded_before')::timestamp
-        ),
-        9223372036854775807
-    )
-  )
+  and (getvariable('purge_below') is null or ingest_seq < getvariable('purge_below')::bigint)
 order by ingest_seq
 limit (select getvariable('purge_count')::bigint);
 

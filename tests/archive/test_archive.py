@@ -112,14 +112,14 @@ def test_a_segment_that_is_loaded_late_is_archived_too(store: Store, target: Pat
 
 
 def test_the_rows_of_another_store_do_not_count_as_archived(store: Store, target: Path, tmp_path: Path) -> None:
-    load(store, {})
+    load(store, {}, {"lost": {"queue_overflow": 2}, "type": None})
     (tmp_path / "other").mkdir()
     other = open_store(tmp_path / "other" / "store.duckdb")
-    load(other, {"id": 77})
+    load(other, {"id": 77}, {"lost": {"queue_overflow": 2}, "type": None, "key": "k2"})
     add_all(store, FolderTarget(target))
-    assert add_all(other, FolderTarget(target)) == Added(row_count=1, file_count=1)
+    assert add_all(other, FolderTarget(target)) == Added(row_count=2, file_count=2)
     other.close()
-    assert check_archive(target) == 2
+    assert check_archive(target) == 4
 
 
 def test_a_file_that_is_too_large_is_written_as_several(

@@ -108,7 +108,7 @@ def test_no_file_names_an_erased_person(server: RunningServer) -> None:
         "damagedLines": 0,
     }
     assert certificate["removed"] == would_remove
-    assert certificate["foundIn"] == []
+    assert (certificate["foundIn"], certificate["remainingRows"]) == ([], 0)
     assert certificate["searchedTextCount"] == 2  # the viewer and the question; the session is too short
     assert {"store.duckdb", "analytics.duckdb", "analytics.previous.duckdb", "keys.json"} <= {
         file["path"] for file in certificate["searchedFiles"]
@@ -120,6 +120,19 @@ def test_no_file_names_an_erased_person(server: RunningServer) -> None:
         json.loads(line) for file in (server.data / "audit").glob("*.ndjson") for line in file.read_text().splitlines()
     ]
     assert [entry["action"] for entry in entries if entry["action"].startswith("eras")] == ["erasure", "erased"]
+
+
+def test_a_certificate_counts_rows_that_were_not_deleted(tmp_path: Path) -> None:
+    injected = """
+import embedsink.store.database as database
+from embedsink.store.erasure import ErasedRows
+
+database.delete_person = lambda connection, variables: ErasedRows(0, 0, 0, 0, ())
+"""
+    with running_server(tmp_path / "data", injected=injected) as server:
+        assert server.post(delivery(ANN, "s1", view(), view()), key=server.key()).status == 202
+        certificate = erase(server)
+    assert (certificate["foundIn"], certificate["remainingRows"]) == ([], 2)
 
 
 def test_deliveries_of_an_erased_person_are_rejected(server: RunningServer) -> None:
@@ -162,6 +175,7 @@ def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
     assert [path.read_bytes() for path in (server.data / "damaged").iterdir()] == [others_line]
     assert "searchedFiles" not in certificate  # The names of files are not in its scope.
     assert (certificate["searchedFileCount"] > 0, certificate["foundFileCount"]) == (True, 0)
+    assert certificate["remainingRows"] == 0
     assert [row["session"] for row in reported(server)] == ["s1"]
     assert server.post(delivery(ANN, "s3", view(), deployment=2), key=ingest).status == 422
     assert server.post(delivery(ANN, "s3", view(), deployment=1), key=ingest).status == 202

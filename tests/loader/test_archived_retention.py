@@ -18,9 +18,9 @@ from tests.support.servers import RunningServer, offending_rows, running_server,
 from tests.support.stores import make_folder
 
 OFTEN = """
-import embedsink.loader.event_retention as retention
+import embedsink.retention_schedule as schedule
 import embedsink.store.expiry as expiry
-retention.RETENTION_INTERVAL_S = 0.3
+schedule.INTERVAL_S = 0.3
 expiry.EXPIRED_AT_ONCE = 400
 """
 # The server is killed before each file, each rename and each deletion.

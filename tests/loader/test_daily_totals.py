@@ -74,7 +74,7 @@ def loader_of(folder: DataFolder, store: Store, **options: Any) -> Loader:
 
 def run(loader: Loader, *, steps: int = 20) -> None:
     """Run the retention until nothing is left, or for a number of steps."""
-    loader.retention._due_at = 0.0
+    loader.retention._schedule._due_at = 0.0
     for _ in range(steps):
         if not loader.retention.expire_when_due():
             return
@@ -185,7 +185,7 @@ def test_an_error_of_the_disk_delays_a_rewrite_for_an_hour(
     loader = loader_of(folder, store)
     loader._publisher.postpone(3_600)
     make_overdue(loader)
-    loader.retention._due_at = 0.0
+    loader.retention._schedule._due_at = 0.0
     for _ in range(8):
         loader.run_once(is_last=False)
         assert loader.status.load_error is None
@@ -193,7 +193,7 @@ def test_an_error_of_the_disk_delays_a_rewrite_for_an_hour(
     assert loader.retention.overdue_s == 0, "all events are deleted"
     # The next run only tries to rewrite the file again.
     loader._publisher._replacing_count = 0
-    loader.retention._due_at = 0.0
+    loader.retention._schedule._due_at = 0.0
     for _ in range(2):  # The second round opens the store again.
         loader.run_once(is_last=False)
     assert loader._publisher._replacing_count == 0
@@ -231,7 +231,7 @@ def test_a_run_that_cannot_begin_is_overdue(folder: DataFolder, store: Store, mo
     assert loader.retention.overdue_s == 0
     run(loader)
     make_overdue(loader)
-    loader.retention._due_at = 0.0
+    loader.retention._schedule._due_at = 0.0
     with monkeypatch.context() as patch:
         patch.setattr(loader._disk_space, "require", lambda: fail_with(StoreRefused("test")))
         loader.run_once(is_last=False)

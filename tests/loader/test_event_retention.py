@@ -25,10 +25,10 @@ from tests.support.stores import make_folder
 RETENTION: dict[str, Any] = {"EMBEDSINK_RETENTION_DAYS": "7", "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.2"}
 # Runs begin at once, and delete in many steps.
 OFTEN = """
-import embedsink.loader.event_retention as retention
+import embedsink.retention_schedule as schedule
 import embedsink.store.expiry as expiry
 import embedsink.store.rewrite as rewrite
-retention.RETENTION_INTERVAL_S = 0.3
+schedule.INTERVAL_S = 0.3
 expiry.EXPIRED_AT_ONCE = 300
 rewrite._FREE_BLOCKS_MIN = 1
 rewrite.FREE_SHARE_MIN = 0.01

@@ -48,7 +48,7 @@ def expire(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the retention three days later, without publishing."""
     present = (datetime.now(UTC) + LATER).replace(tzinfo=None)
     monkeypatch.setattr(event_retention, "_now", lambda: present)
-    loader.retention._due_at = 0.0
+    loader.retention._schedule._due_at = 0.0
     while loader.retention.expire_when_due():
         pass
 

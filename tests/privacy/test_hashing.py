@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from embedsink.audit.changes import secret_file_of
 from embedsink.errors import Misconfigured
 from embedsink.privacy.hashing import SecretFile, hash_text
+from tests.support.servers import running_server, wait_until
+from tests.support.stores import make_folder
 
 SECRET = bytes(range(32))
 
@@ -57,6 +60,15 @@ def test_a_missing_file_that_is_expected_is_refused(tmp_path: Path) -> None:
         with pytest.raises(Misconfigured, match="is missing, but earlier events are hashed"):
             call()
     assert len(file.rotate(keeps_former=False)) == len(file.read_or_create()) == 1
+
+
+def test_the_secret_of_hashed_questions_is_expected_at_the_next_start(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "data")
+    with running_server(folder.path, EMBEDSINK_QUESTION_RETENTION_DAYS="30"):
+        wait_until((folder.audit / "recorded-settings.json").exists, description="the settings are recorded")
+    folder.privacy_secrets.unlink()
+    with pytest.raises(Misconfigured, match="is missing, but earlier events are hashed"):
+        secret_file_of(folder).read_or_create()
 
 
 def test_concurrent_rotations_lose_no_secret(tmp_path: Path) -> None:

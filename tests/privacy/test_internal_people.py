@@ -86,11 +86,17 @@ def test_hashed_viewers_are_matched_in_clear_text() -> None:
     [
         ("viewers = [", "internal.toml: is not TOML"),
         ('viewer = ["a"]', '"viewer" is not a field. The fields are viewers, tenants, deployments.'),
-        ('viewers = "a"', 'viewers: "a" is not a list of texts, in which * means any text. Correct it.'),
+        (
+            'viewers = "a"',
+            'viewers: "a" is not a list of texts that are not empty, in which * means any text. Correct it.',
+        ),
         ("tenants = [1]", "tenants: 1 is not a list of texts"),
-        ('deployments = ["7"]', 'deployments: "7" is not a list of numbers. Correct it.'),
+        ('deployments = ["7"]', 'deployments: "7" is not a list of integers from'),
+        ('viewers = [""]', 'viewers: "" is not a list of texts that are not empty'),
+        ('tenants = ["a\\u0000"]', "tenants: "),
+        ("deployments = [9007199254740992]", "deployments: 9007199254740992 is not a list of integers from"),
     ],
-    ids=["TOML", "name", "type", "tenant", "deployment"],
+    ids=["TOML", "name", "type", "tenant", "deployment", "empty", "NUL", "large"],
 )
 def test_an_invalid_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "internal.toml"

@@ -18,12 +18,12 @@ import pytest
 from uuid_utils import uuid7
 
 import embedsink.transfer.quarantine
+from embedsink import retention_schedule
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import Segment, number_of
 from embedsink.journal.writer import as_future
 from embedsink.key_scope import EVERYTHING
-from embedsink.loader import quarantine_purge
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import QuarantinePurge
@@ -381,7 +381,7 @@ def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Pa
 
 
 def test_rejections_are_purged_after_the_retention_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine_purge, "RETENTION_INTERVAL_S", 0.2)
+    monkeypatch.setattr(retention_schedule, "INTERVAL_S", 0.2)
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
         key, admin = server.key(), server.key("admin")
         server.post([1], key=key)
@@ -405,6 +405,18 @@ def test_a_clock_that_jumps_does_not_empty_the_quarantine(monkeypatch: pytest.Mo
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 3_600)
     assert not purge.purge_when_due()
     assert purge.seconds_to_next() == pytest.approx(3_600, abs=5)
+
+
+def test_the_first_purge_replaces_the_snapshots_of_a_killed_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced: list[int] = []
+    monkeypatch.setattr(retention_schedule, "INTERVAL_S", 0.0)
+    store = SimpleNamespace(purge=lambda which: 0, ledger=SimpleNamespace(last_segment_number=lambda: 7))
+    publisher = SimpleNamespace(replace_snapshots=lambda *, expired_number: replaced.append(expired_number))
+    disk_space = SimpleNamespace(require=lambda: None)
+    purge = QuarantinePurge(cast(Store, store), cast(Publisher, publisher), cast(StoreDiskSpace, disk_space), days=30)
+    for _ in range(2):
+        assert not purge.purge_when_due()
+    assert replaced == [7]
 
 
 def test_refused_rejections_are_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ _RECORDED_KEYS = "recorded-keys.json"
 _RECORDED_SETTINGS = "recorded-settings.json"
 _PRESET = "privacy.toml: preset"
 _FIELD_RULE = "privacy.toml: fields."
+_QUESTION_DAYS = "EMBEDSINK_QUESTION_RETENTION_DAYS"
 _TOKEN_DIGITS = 8  # as in `errors.redact_keys`
 
 
@@ -109,11 +110,11 @@ def record_settings(
 
 
 def secret_file_of(folder: DataFolder) -> SecretFile:
-    """Return the file of the secrets of hashes. It must exist if the rules at the last start hashed a field."""
+    """Return the file of the secrets of hashes. It must exist if the settings at the last start hashed something."""
     recorded = _read(folder.audit / _RECORDED_SETTINGS)
     fields = {name.removeprefix(_FIELD_RULE): rule for name, rule in recorded.items() if name.startswith(_FIELD_RULE)}
     rules = PrivacyRules(recorded.get(_PRESET), fields)
-    return SecretFile(folder.privacy_secrets, is_expected=rules.has_hashes)
+    return SecretFile(folder.privacy_secrets, is_expected=rules.has_hashes or bool(recorded.get(_QUESTION_DAYS)))
 
 
 def _record(folder: DataFolder, path: Path, current: Mapping[str, Any], entries: list[Entry]) -> None:

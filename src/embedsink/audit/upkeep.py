@@ -2,21 +2,18 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from embedsink.audit.changes import has_recorded_keys, record_keys
 from embedsink.audit.trail import AuditTrail
 from embedsink.auth.key_store import FileStamp, KeyStore
-from embedsink.clock_watch import ClockWatch
 from embedsink.concurrency.daemon_thread import run_in_daemon_thread
 from embedsink.data_folder import DataFolder
 from embedsink.errors import EmbedsinkError, Misconfigured
+from embedsink.retention_schedule import RetentionSchedule
 
 log = logging.getLogger(__name__)
-
-RETENTION_INTERVAL_S = 3_600.0
 
 
 class AuditUpkeep:
@@ -40,8 +37,7 @@ class AuditUpkeep:
         self._interval_s = interval_s
         self._recorded_stamp: FileStamp | str | None = "never"
         self._problem = ""
-        self._clock_watch = ClockWatch()
-        self._expires_at = time.monotonic() + RETENTION_INTERVAL_S
+        self._schedule = RetentionSchedule()
 
     async def run(self) -> None:
         """Work until this task is cancelled. After an error, log it once and try again."""
@@ -64,12 +60,9 @@ class AuditUpkeep:
             self._record_settings = None
         if self._keys.stamp() != self._recorded_stamp:
             await run_in_daemon_thread(self._record_keys, name="audit-upkeep")
-        if self._days and time.monotonic() >= self._expires_at:
-            self._expires_at = time.monotonic() + RETENTION_INTERVAL_S
-            # A clock that is wrong at the start is usually corrected soon, and must not delete the trail.
-            has_clock_jumped = self._clock_watch.poll() is not None
-            if not has_clock_jumped:
-                await run_in_daemon_thread(self._expire, name="audit-upkeep")
+        if self._days and self._schedule.is_due():
+            self._schedule.postpone()
+            await run_in_daemon_thread(self._expire, name="audit-upkeep")
 
     def _expire(self) -> None:
         """Delete old days."""

@@ -14,6 +14,7 @@ from embedsink.cli.options import (
     UNKNOWN_VIEWER,
     Data,
     KeyOption,
+    OneDeployment,
     Url,
     UsageError,
     connect,
@@ -39,7 +40,7 @@ _MEMBERS = ("id", "status")
 def erase(
     viewer: Annotated[str, typer.Option(metavar="TEXT", help="The person, as the host page sends the viewer.")],
     tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="Only in this tenant.")] = None,
-    deployment: Annotated[int | None, typer.Option(metavar="N", help="Only in this deployment.")] = None,
+    deployment: OneDeployment = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print how much an erasure would remove.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the certificate to this file.")
@@ -96,6 +97,10 @@ def _print_warnings(result: dict[str, Any]) -> None:
     if result.get("foundIn"):
         paths = ", ".join(found["path"] for found in result["foundIn"])
         print_message(f"Warning: {paths} still has texts of this person. docs/privacy.md says what to do.")
+    if result.get("remainingRows"):
+        print_message(
+            f"Warning: rows of the person: {result['remainingRows']:,}. They arrived later. Erase them again."
+        )
     if result.get("remainingRejections"):
         print_message(
             f"Warning: rejections that contain the id, but name no viewer: {result['remainingRejections']:,}. "

@@ -123,6 +123,16 @@ Deployments = Annotated[
         parser=option_parser("--deployment", parse_deployment),
     ),
 ]
+# A person who is known in one deployment only.
+OneDeployment = Annotated[
+    int | None,
+    typer.Option(
+        "--deployment",
+        metavar="N",
+        help="The viewer, only in this deployment.",
+        parser=option_parser("--deployment", parse_deployment),
+    ),
+]
 By = Annotated[
     str | None,
     typer.Option(

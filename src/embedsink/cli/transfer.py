@@ -15,6 +15,7 @@ from embedsink.cli.options import (
     UNKNOWN_VIEWER,
     Data,
     KeyOption,
+    OneDeployment,
     Since,
     Until,
     Url,
@@ -66,7 +67,7 @@ def export_file(
         str | None, typer.Option(metavar="TEXT", help="Write what is stored about this person instead.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="With --viewer: only in this tenant.")] = None,
-    deployment: Annotated[int | None, typer.Option(metavar="N", help="With --viewer: only in this deployment.")] = None,
+    deployment: OneDeployment = None,
     since: Since = None,
     until: Until = None,
     data: Data = DATA,

@@ -22,7 +22,7 @@ PEOPLE_AT_ONCE = 20
 # The pause after the first failure, which doubles with each further one, and its maximum.
 RETRY_AFTER_S = 60.0
 RETRY_AFTER_S_MAX = 3_600.0
-# What everyone may know of a delay. Its cause may name files.
+# The public message about a delay. The cause may contain the names of files, so only the log has it.
 DELAY_IN_LOG = (
     "erasures: an error prevents them. The server's log has the cause. The server tries again within an hour."
 )

@@ -27,12 +27,12 @@ def count_rows(reader: Reader) -> dict[str, int]:
     }
 
 
-def has_rows(store: Store, person: Person, privacy: Privacy, *, deleted_user_id: str | None) -> bool:
-    """Return whether the store has rows of a person. See `directory_users` for the users that count."""
+def count_all_rows(store: Store, person: Person, privacy: Privacy, *, deleted_user_id: str | None) -> int:
+    """Return how many rows of a person the store has. See `directory_users` for the users that count."""
     with store.reader(person.variables(privacy)) as reader:
         counts = count_rows(reader)
     counts["directoryUsers"] = len(directory_users(store, person, privacy, deleted_user_id=deleted_user_id))
-    return any(counts.values())
+    return sum(counts.values())
 
 
 def count_unnamed_rejections(store: Store, person: Person, privacy: Privacy) -> int | None:

@@ -34,6 +34,7 @@ class Result:
         searched: the size of each searched file in bytes, by its path in the data folder.
         found: the number of found texts, by the path of the file.
         searched_count, found_count: the numbers of these files. `without_files` keeps them.
+        remaining_row_count: the number of the person's rows when it was finished; None for an earlier version.
         unnamed_rejection_count: the number of stored rejections that name no viewer, but contain an id of the person;
             None if the request is limited, or was finished by an earlier version.
     """
@@ -44,6 +45,7 @@ class Result:
     found: dict[str, int]
     searched_count: int
     found_count: int
+    remaining_row_count: int | None = None
     unnamed_rejection_count: int | None = None
 
 
@@ -116,6 +118,7 @@ class Erasure:
                 "searchedTextCount": self.result.text_count,
                 "searchedFileCount": self.result.searched_count,
                 "foundFileCount": self.result.found_count,
+                "remainingRows": self.result.remaining_row_count,
                 "remainingRejections": self.result.unnamed_rejection_count,
             }
         if self.result is not None and with_files:

@@ -14,7 +14,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.directory.directory import Directory
 from embedsink.erasure.damaged_segments import PersonLines, count_lines, remove_lines
 from embedsink.erasure.file_search import FileSearch
-from embedsink.erasure.person_rows import count_unnamed_rejections, directory_users, has_rows, identifying_texts
+from embedsink.erasure.person_rows import count_all_rows, count_unnamed_rejections, directory_users, identifying_texts
 from embedsink.erasure.register import ErasureRegister
 from embedsink.erasure.request import Erasure, Result
 from embedsink.erasure.search_files import SearchedFile, is_in_path
@@ -195,11 +195,15 @@ class ErasureRun:
         """
         if self._store.opened_count == self._opened_count:
             return
-        user_id = self._register[erasure_id].deleted_user_id
-        check = partial(has_rows, self._store, person, self._privacy, deleted_user_id=user_id)
-        if await run_in_daemon_thread(check, name="erasures"):
+        if await self._count_rows(erasure_id, person):
             self._without_rows.clear()
             raise Unavailable(Reason.NOT_READY, "erasures: the store has rows of the person again")
+
+    async def _count_rows(self, erasure_id: str, person: Person) -> int:
+        """Return how many rows of a person the store has."""
+        user_id = self._register[erasure_id].deleted_user_id
+        count = partial(count_all_rows, self._store, person, self._privacy, deleted_user_id=user_id)
+        return await run_in_daemon_thread(count, name="erasures")
 
     async def _finish(self, people: Mapping[str, Person]) -> None:
         """Search all files for the people, and write the certificates.
@@ -214,8 +218,11 @@ class ErasureRun:
         files = _hide_in_paths(await self._search.run(all_texts), [*all_texts, *ids])
         for erasure_id, own_texts in texts.items():
             count = partial(count_unnamed_rejections, self._store, people[erasure_id], self._privacy)
-            unnamed_rejection_count = await run_in_daemon_thread(count, name="erasures")
-            result = replace(_result_of(files, own_texts), unnamed_rejection_count=unnamed_rejection_count)
+            result = replace(
+                _result_of(files, own_texts),
+                remaining_row_count=await self._count_rows(erasure_id, people[erasure_id]),
+                unnamed_rejection_count=await run_in_daemon_thread(count, name="erasures"),
+            )
             finished = self._register[erasure_id].finished(result)
             await self._on_finished(finished)  # Before the certificate: an erasure with a certificate is never resumed.
             await self._register.save(finished)

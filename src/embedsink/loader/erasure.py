@@ -1,4 +1,4 @@
-"""The loader's part of an erasure: it rewrites the store, and deletes the files that have the rows of erased people."""
+"""The loader's steps of an erasure: rewrite the store without the people, and delete other files with their rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ from embedsink.store.erasure import ErasedRows
 
 
 class StoreErasure:
-    """The steps of an erasure, in their order. They belong to the loader's thread, and can be repeated after a kill.
+    """The steps of an erasure. They belong to the loader's thread, and each can be repeated after a kill.
 
     Args:
         folder: the data folder.

@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from embedsink.archive.archive import Archive
 from embedsink.archive.target import ArchiveFailed
-from embedsink.clock_watch import ClockWatch
 from embedsink.data_folder import DataFolder
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
-from embedsink.loader.quarantine_purge import RETENTION_INTERVAL_S
+from embedsink.retention_schedule import INTERVAL_S, RetentionSchedule
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.expiry import RetentionLimit
@@ -94,7 +93,7 @@ class EventRetention:
         self._archive = archive
         self._has_pending_erasures = has_pending_erasures
         self._is_delayed = False  # whether the present run deletes no more events
-        self._clock_watch = ClockWatch()
+        self._schedule = RetentionSchedule()
         self._next_seq = 0  # the first ingest_seq that the present run has not examined
         # The time before which all days are totaled, and how often the store was opened: a rebuild may lose totals.
         self._totaled: tuple[datetime, int] | None = None
@@ -104,11 +103,10 @@ class EventRetention:
         self._must_give_space_back = False
         self._has_checked_archive = False
         self._complete_at = time.monotonic()  # the end of the last complete run, or else the start
-        self._schedule()
 
     def seconds_to_next(self) -> float | None:
         """Return the seconds until the next run is due; None if there is no retention limit."""
-        return max(0.0, self._due_at - time.monotonic()) if self._retention.has_limits else None
+        return self._schedule.seconds_to_next() if self._retention.has_limits else None
 
     @property
     def overdue_s(self) -> float:
@@ -118,28 +116,21 @@ class EventRetention:
         """
         if not self._retention.has_limits:
             return 0.0
-        return max(0.0, time.monotonic() - self._complete_at - 2 * RETENTION_INTERVAL_S)
+        return max(0.0, time.monotonic() - self._complete_at - 2 * INTERVAL_S)
 
     def expire_when_due(self) -> bool:
-        """Delete a batch of what is beyond the retention if a run is due. Return whether another round is needed.
-
-        A run is due one hour after the start, and then after each hour in which the clock did not jump. A clock that is
-        wrong at the start is usually corrected soon, and must not empty the store.
-        """
+        """Delete a batch of what is beyond the retention if a run is due. Return whether another round is needed."""
         self._check_archive_once()
-        if self.seconds_to_next() != 0:
-            return False
-        if self._clock_watch.poll() is not None:
-            self._schedule()
+        if not self._retention.has_limits or not self._schedule.is_due():
             return False
         try:
             may_have_more = self._expire()
         except (StoreRefused, OSError) as error:
             log.warning("retention_delayed", extra={"detail": f"store: {error}. The retention is retried in an hour"})
-            self._schedule()
+            self._end_run()
             return not self._store.is_open  # The next round opens it again.
         if not may_have_more:
-            self._schedule()
+            self._end_run()
         return may_have_more
 
     def _check_archive_once(self) -> None:
@@ -342,11 +333,11 @@ class EventRetention:
             self._publisher.is_dirty = True
         self._must_give_space_back = False
 
-    def _schedule(self) -> None:
-        """Schedule the next run."""
+    def _end_run(self) -> None:
+        """End this run. The next one begins with the oldest rows."""
         self._is_delayed = False
         self._next_seq = 0
-        self._due_at = time.monotonic() + RETENTION_INTERVAL_S
+        self._schedule.postpone()
 
 
 def _check_archive(archive: Archive) -> None:

@@ -1,20 +1,17 @@
 """The purge of quarantined envelopes: on request, and after the retention."""
 
 import logging
-import time
 from datetime import UTC, datetime, timedelta
 
-from embedsink.clock_watch import ClockWatch
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
+from embedsink.retention_schedule import RetentionSchedule
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.purge import PURGED_AT_ONCE, PurgeFilter
 from embedsink.store.timezones import naive_utc
 
 log = logging.getLogger(__name__)
-
-RETENTION_INTERVAL_S = 3_600.0
 
 
 class QuarantinePurge:
@@ -32,8 +29,8 @@ class QuarantinePurge:
         self._publisher = publisher
         self._disk_space = disk_space
         self._days = days
-        self._clock_watch = ClockWatch()
-        self._schedule()
+        self._schedule = RetentionSchedule()
+        self._must_finish = True  # A killed process may not have replaced the snapshots.
 
     def purge_batch(self, selected: PurgeFilter) -> int:
         """Delete at most `PURGED_AT_ONCE` of the selected rejections durably.
@@ -50,19 +47,11 @@ class QuarantinePurge:
 
     def seconds_to_next(self) -> float | None:
         """Return the seconds until a purge is due; None if there is no retention limit."""
-        return max(0.0, self._due_at - time.monotonic()) if self._days else None
+        return self._schedule.seconds_to_next() if self._days else None
 
     def purge_when_due(self) -> bool:
-        """Delete a batch of the rejections beyond the retention if a purge is due. Return whether more may remain.
-
-        A purge is due one hour after the start, and then after each hour in which the clock did not jump. A clock that
-        is wrong at the start is usually corrected soon, and must not empty the quarantine.
-        """
-        if self.seconds_to_next() != 0:
-            return False
-        has_clock_jumped = self._clock_watch.poll() is not None
-        if has_clock_jumped:
-            self._schedule()
+        """Delete a batch of the rejections beyond the retention if a purge is due. Return whether more may remain."""
+        if not self._days or not self._schedule.is_due():
             return False
         before = naive_utc(datetime.now(UTC)) - timedelta(days=self._days)
         try:
@@ -74,12 +63,10 @@ class QuarantinePurge:
             log.warning("quarantine_purged", extra={"count": count, "detail": f"older than {self._days} days"})
         may_remain = count == PURGED_AT_ONCE
         if not may_remain:
-            self._schedule()
+            if self._must_finish:
+                self._replace_snapshots()
+            self._schedule.postpone()
         return may_remain
-
-    def _schedule(self) -> None:
-        """Schedule the next purge."""
-        self._due_at = time.monotonic() + RETENTION_INTERVAL_S
 
     def _delete(self, selected: PurgeFilter) -> int:
         """Delete a batch of rejections, and schedule two snapshots without them. Return the number of rejections."""
@@ -90,6 +77,10 @@ class QuarantinePurge:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
         if count:
-            # Any segment up to the newest one may have contained them.
-            self._publisher.replace_snapshots(expired_number=self._store.ledger.last_segment_number())
+            self._replace_snapshots()
         return count
+
+    def _replace_snapshots(self) -> None:
+        """Schedule two snapshots. Any segment up to the newest one may have deleted rejections."""
+        self._publisher.replace_snapshots(expired_number=self._store.ledger.last_segment_number())
+        self._must_finish = False

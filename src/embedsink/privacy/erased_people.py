@@ -111,8 +111,8 @@ def viewers_in(raw: bytes) -> Iterator[str]:
     JSON within a text is not parsed. Trailing commas are allowed, as in DuckDB. Input that is not JSON is searched with
     regular expressions.
 
-    The view `person_rejection` finds the same in JSON, but only ASCII ids in UTF-16. In input that is not JSON, it
-    finds more: an id between any quotation marks.
+    The view `person_rejection` finds the same in JSON, except for ids with other than ASCII characters in UTF-16. In
+    other input it finds more: an id between any quotation marks. NaN and Infinity are JSON here, but not for the view.
     """
     for text in (raw, _TRAILING_COMMA.sub(b"", raw)):
         try:

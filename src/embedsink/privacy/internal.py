@@ -4,15 +4,19 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.errors import Misconfigured, preview
 
 _ANY_TEXT = "*"
-_PATTERNS = "a list of texts, in which * means any text"
-_DEPLOYMENTS = "a list of numbers"
+_PATTERNS = "a list of texts that are not empty, in which * means any text"
+_DEPLOYMENTS = f"a list of integers from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}"
+# The server accepts no text with NUL.
+_Pattern = Annotated[str, Field(pattern="^[^\0]+$")]
+_Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
 
 
 class InternalPeople(BaseModel):
@@ -26,9 +30,9 @@ class InternalPeople(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    viewers: list[str] = Field([], description=_PATTERNS)
-    tenants: list[str] = Field([], description=_PATTERNS)
-    deployments: list[int] = Field([], description=_DEPLOYMENTS)
+    viewers: list[_Pattern] = Field([], description=_PATTERNS)
+    tenants: list[_Pattern] = Field([], description=_PATTERNS)
+    deployments: list[_Deployment] = Field([], description=_DEPLOYMENTS)
 
     @property
     def is_empty(self) -> bool:

@@ -1,6 +1,6 @@
 """Redaction: apply the privacy rules to deliveries, rejections and dbt results before they reach the journal.
 
-Without rules, only internal people and people who were erased are looked for.
+Without rules, it only marks internal people and rejects erased ones.
 """
 
 import re

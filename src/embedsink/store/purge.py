@@ -5,6 +5,7 @@ from datetime import datetime
 
 import duckdb
 
+from embedsink.store.expiry import first_ingest_seq_to_keep
 from embedsink.store.ledger import count_removed
 from embedsink.store.session_variables import set_variables
 from embedsink.store.sql_files import read_sql
@@ -40,9 +41,10 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, selected: PurgeFilte
     Returns:
         The number of deleted rejections (`PURGED_AT_ONCE` if there may be more), and their deployments.
     """
+    loaded_before = selected.loaded_before
     variables = {
         "purge_before": selected.before,
-        "purge_loaded_before": selected.loaded_before,
+        "purge_below": None if loaded_before is None else first_ingest_seq_to_keep(connection, loaded_before),
         "purge_reason": selected.reason,
         "purge_key": selected.key_id,
         "purge_count": PURGED_AT_ONCE,

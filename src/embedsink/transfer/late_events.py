@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from embedsink.key_scope import EVERYTHING
+from embedsink.store.insert import first_ingest_seq
 from embedsink.store.snapshot_reader import open_snapshot
-
-_LINES_OF_SEGMENT = 1 << 32
 
 
 def count_late_events(snapshot: Path, *, after_number: int) -> int:
@@ -20,7 +19,7 @@ def count_late_events(snapshot: Path, *, after_number: int) -> int:
     """
     if not snapshot.exists():  # The disk may have been too full to publish one.
         return 0
-    variables = {**EVERYTHING.variables(), "after": (after_number + 1) * _LINES_OF_SEGMENT - 1}
+    variables = {**EVERYTHING.variables(), "after": first_ingest_seq(after_number + 1) - 1}
     with open_snapshot(snapshot, variables) as reader:
         [row] = reader.dicts("late_event_count")
     return int(row["event_count"])

@@ -425,7 +425,7 @@ def test_keys_of_an_earlier_version_are_recorded_at_the_first_start(tmp_path: Pa
 
 def test_the_server_deletes_old_days(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    patch = "import embedsink.audit.upkeep; embedsink.audit.upkeep.RETENTION_INTERVAL_S = 0.2"
+    patch = "import embedsink.retention_schedule; embedsink.retention_schedule.INTERVAL_S = 0.2"
     with running_server(data):
         wait_until(lambda: bool(in_folder(data, target="version")), description="the settings are recorded")
     [path] = data.glob("audit/*.ndjson")

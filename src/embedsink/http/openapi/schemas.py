@@ -144,6 +144,7 @@ def _erasure_schemas() -> dict[str, Schema]:
         "finishedAt": time,
         "removed": counts,
         **dict.fromkeys(("searchedTextCount", "searchedFileCount", "foundFileCount"), _COUNT),
+        "remainingRows": {"type": ["integer", "null"]},
         "remainingRejections": {"type": ["integer", "null"]},
         "searchedFiles": array(object_of({"path": TEXT, "bytes": _COUNT})),
         "foundIn": array(object_of({"path": TEXT, "textCount": _COUNT})),
