@@ -1,2 +1,2 @@
--- One row per row that the archive already has, among those with the ingest_seq of a row to archive. store/archive_rows.py inserts them.
+-- One row per row of the archive in the range to archive. store/archive_rows.py inserts them.
 create or replace temp table archived_row (kind varchar, ingest_seq bigint, id uuid);

@@ -1,11 +1,11 @@
 -- Deletes the selected rows and what was derived from them, and keeps the numbers of erased envelopes in sessions of which others
--- remain.
+-- remain. Without a number, the row only says that the session was shared.
 insert into erased_seq by name
-select distinct key_id, session, seq
+select distinct key_id, session, if(seq between 0 and 999999, seq, null) as seq
 from erased_envelope
 where session is not null
-  and seq between 0 and 999999
-  and (key_id, session, seq) not in (from erased_seq);
+except
+from erased_seq;
 
 delete from erased_seq where (key_id, session) in (from erased_session);
 

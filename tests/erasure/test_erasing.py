@@ -195,7 +195,7 @@ def test_a_limited_key_erases_within_its_scope(server: RunningServer) -> None:
         ("database.delete_person", "import embedsink.store.database as database"),
         ("database.write_copy", "import embedsink.store.database as database"),
         ("StoreErasure.request_snapshot", "from embedsink.loader.erasure import StoreErasure"),
-        ("StoreErasure.delete_files", "from embedsink.loader.erasure import StoreErasure"),
+        ("StoreErasure.delete_damaged_databases", "from embedsink.loader.erasure import StoreErasure"),
         ("run.remove_lines", "import embedsink.erasure.run as run"),
         ("FileSearch.run", "from embedsink.erasure.file_search import FileSearch"),
     ],

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine, now_ms
 from embedsink.erasure import erasures
 from embedsink.erasure.request import Erasure, ErasureFolder
-from embedsink.erasure.run import until
+from embedsink.erasure.run import ErasureRun, until
 from embedsink.ingest.pipeline import ParseJob, parse_and_encode
 from embedsink.key_scope import EVERYTHING
 from embedsink.loader.publisher import Publisher
@@ -22,10 +23,21 @@ from embedsink.privacy.person import Person
 from embedsink.settings import Settings
 from embedsink.store import database
 from embedsink.store.rewrite import write_copy
+from tests.loader.test_publisher import damage_on_disk
 from tests.support.envelopes import view
 from tests.support.stores import make_folder
 
 ATTEMPTS = 4
+
+
+async def load_viewers(engine: Engine, *viewers: str, count: int = 1) -> None:
+    """Load this number of events of each viewer, and wait for two snapshots of them."""
+    for viewer in viewers:
+        delivery = {"context": {"viewer": viewer, "session": f"s-{viewer}"}, "events": [view()] * count}
+        job = ParseJob(json.dumps(delivery).encode(), "", False, now_ms(), "k", EVERYTHING, engine.privacy)
+        await engine.journal.append(parse_and_encode(job, engine.rules, body_bytes_max=1 << 20).accepted_lines)
+    await engine.erasures.wait_until_loaded()
+    await asyncio.wait_for(until(lambda: engine.loader.status.snapshot_count > 1), 60)
 
 
 def refuse_to_read_damaged(folder: DataFolder, patch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -85,12 +97,7 @@ def test_rows_that_a_rebuild_restores_are_deleted_with_the_next_person(
 
     async def erase() -> list[str]:
         async with Engine(folder, Settings(snapshot_interval_s=0.1)) as engine:
-            for viewer in ("ann", "bob", "cyd"):
-                delivery = {"context": {"viewer": viewer, "session": f"s-{viewer}"}, "events": [view()]}
-                job = ParseJob(json.dumps(delivery).encode(), "", False, now_ms(), "k", EVERYTHING, engine.privacy)
-                await engine.journal.append(parse_and_encode(job, engine.rules, body_bytes_max=1 << 20).accepted_lines)
-            await engine.erasures.wait_until_loaded()
-            await asyncio.wait_for(until(lambda: engine.loader.status.snapshot_count > 1), 60)
+            await load_viewers(engine, "ann", "bob", "cyd")
             allow = refuse_to_copy_the_store(folder, monkeypatch)
             first = await engine.erasures.request(Person("ann"), key_id=None)
             delayed = lambda: any(record.message == "erasure_delayed" for record in caplog.records)  # noqa: E731
@@ -109,6 +116,33 @@ def test_rows_that_a_rebuild_restores_are_deleted_with_the_next_person(
                 return [row["viewer"] for row in reader.dicts("event_in_scope")]
 
     assert asyncio.run(erase()) == ["cyd"]
+
+
+def test_a_former_snapshot_that_remains_because_the_next_one_is_damaged_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_folder(tmp_path)
+    publish = ErasureRun._publish
+    damaged: list[Path] = []
+
+    async def publish_and_damage(run: ErasureRun) -> None:
+        await publish(run)
+        if not damaged:
+            damage_on_disk(folder.snapshot)
+            damaged.append(folder.snapshot)
+
+    monkeypatch.setattr(ErasureRun, "_publish", publish_and_damage)
+
+    async def erase() -> None:
+        async with Engine(folder, Settings(snapshot_interval_s=0.1)) as engine:
+            await load_viewers(engine, "ann", "bob", count=100)
+            erasure = await engine.erasures.request(Person("ann"), key_id=None)
+            await asyncio.wait_for(until(lambda: engine.erasures.register[erasure.id].result is not None), 60)
+
+    asyncio.run(erase())
+    assert damaged
+    with duckdb.connect(str(folder.previous), read_only=True) as connection:
+        assert connection.execute("select distinct viewer from event").fetchall() == [("bob",)]
 
 
 def test_a_stop_while_the_certificate_is_written_leaves_the_erasure_in_the_audit_trail(

@@ -171,6 +171,18 @@ def test_an_error_in_any_step_changes_no_report(
     assert views(store) == before
 
 
+def test_a_day_of_a_segment_that_is_loaded_late_is_totaled_too(
+    folder: DataFolder, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch, MONDAY + timedelta(days=2, hours=2))
+    loader = loader_of(folder, store)
+    run(loader)
+    at = (MONDAY - timedelta(days=9)).isoformat()
+    store.load(inspect(write_segment(tmp_path, [{"type": "view", "at": at, "session": "s", "id": 9}], number=0)))
+    run(loader)
+    assert (totaled_days(store), event_days(store)) == ([-9, 0, 1, 2], [2, 3])
+
+
 def test_an_error_of_the_disk_delays_a_rewrite_for_an_hour(
     folder: DataFolder, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,16 +37,17 @@ def loader(folder: DataFolder) -> Iterator[Loader]:
     loader.close()
 
 
-def loader_of(folder: DataFolder) -> Loader:
-    """Return a loader with an open store and without a thread."""
-    loader = Loader(folder, Store(folder.store), snapshot_interval_s=0.0, retention=Retention(event_days=1))
+def loader_of(folder: DataFolder, retention: Retention | None = None) -> Loader:
+    """Return a loader with an open store and without a thread. By default, it deletes events after a day."""
+    retention = retention or Retention(event_days=1)
+    loader = Loader(folder, Store(folder.store), snapshot_interval_s=0.0, retention=retention)
     loader.open_store()
     return loader
 
 
-def expire(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the retention three days later, without publishing."""
-    present = (datetime.now(UTC) + LATER).replace(tzinfo=None)
+def expire(loader: Loader, monkeypatch: pytest.MonkeyPatch, *, later: timedelta = LATER) -> None:
+    """Run the retention at a later time, without publishing."""
+    present = (datetime.now(UTC) + later).replace(tzinfo=None)
     monkeypatch.setattr(event_retention, "_now", lambda: present)
     loader.retention._schedule._due_at = 0.0
     while loader.retention.expire_when_due():
@@ -99,13 +100,32 @@ def test_an_abandoned_copy_is_not_counted(folder: DataFolder, loader: Loader, mo
     assert files_of(folder) == ([], [], [])
 
 
+def test_no_segment_has_a_question_of_which_a_later_segment_has_the_answer(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = "What did we sell in March?"
+    loader = loader_of(folder, Retention(question_days=1, hash_question=lambda text: f"h_{hash(text):032x}"))
+    for number, status in ((1, "submitted"), (2, "completed")):
+        stage = {"type": "ai-query", "status": status, "query": question, "chatId": "c", "session": "s", "id": number}
+        write_segment(folder.journal, [stage], number=number)
+        load_all(loader)
+    # The question is beyond the retention, and its answer, of 12 hours later, is not.
+    age = "update loaded_segment set loaded_at = loaded_at + to_hours(12 * split_part(segment, '-', 1)::integer)"
+    loader._store._load_connection().execute(age)
+    loader.retention._must_finish = False
+    expire(loader, monkeypatch, later=timedelta(hours=42))
+    publish_until_idle(loader)
+    assert not [path for path in folder.journal.iterdir() if question.encode() in path.read_bytes()]
+    loader.close()
+
+
 def test_no_file_has_purged_rejections(folder: DataFolder) -> None:
     loader = loader_of(folder)
     write_segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
     load_all(loader)
     loader.publish()
     assert loader.quarantine.purge_batch(PurgeFilter()) == 1
-    loader._publisher.replace_snapshots(expired_number=0)
+    loader._publisher.replace_snapshots()
     assert publish_until_idle(loader) == 2
     for path in (folder.snapshot, folder.previous):
         with duckdb.connect(str(path), read_only=True) as connection:

@@ -17,6 +17,7 @@ from embedsink.privacy.person import Person
 from embedsink.privacy.redaction import Privacy
 from embedsink.store.database import Store
 from embedsink.store.erasure import ErasedRows
+from embedsink.store.expiry import RetentionLimit
 from embedsink.store.limits import StoreLimits
 from tests.store.test_expiry import REPORTS, clear, offending, rows_of
 from tests.support.given import write_segment
@@ -60,6 +61,37 @@ def erase(store: Store, *people: Person) -> list[ErasedRows]:
     variables = [person.variables(PRIVACY) for person in people]
     store.erase(variables, store.path.with_name("draft.duckdb"), on_deleted=selected.extend)
     return selected
+
+
+def test_the_numbers_of_erased_messages_go_with_their_session(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    events = [
+        {"type": "view", "viewer": viewer, "session": "shared", "id": seq + 1, "seq": seq}
+        for seq, viewer in enumerate(("ann", "bob"))
+    ]
+    store.load(inspect(write_segment(tmp_path, events, number=1)))
+    erase(store, Person("ann"))
+    numbers = "select count(*) from erased_seq"
+    assert store._load_connection().execute(numbers).fetchall() == [(1,)]
+    while store.expire(RetentionLimit(1 << 60, {})).next_seq is not None:
+        pass
+    store.finish_expiry()
+    assert store._load_connection().execute(numbers).fetchall() == [(0,)]
+    store.close()
+
+
+def test_rows_without_a_viewer_of_a_session_that_was_shared_belong_to_no_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    viewers = ("ann", "bob", None)
+    events = [
+        {"type": "view", "viewer": viewer, "session": "shared", "id": id_} for id_, viewer in enumerate(viewers, 1)
+    ]
+    store.load(inspect(write_segment(tmp_path, events, number=1)))
+    assert [rows.event_count for person in ("ann", "bob") for rows in erase(store, Person(person))] == [1, 1]
+    assert store._load_connection().execute("select viewer from event").fetchall() == [(None,)]
+    store.close()
 
 
 _histories = st.lists(

@@ -408,15 +408,15 @@ def test_a_clock_that_jumps_does_not_empty_the_quarantine(monkeypatch: pytest.Mo
 
 
 def test_the_first_purge_replaces_the_snapshots_of_a_killed_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    replaced: list[int] = []
+    replaced: list[bool] = []
     monkeypatch.setattr(retention_schedule, "INTERVAL_S", 0.0)
-    store = SimpleNamespace(purge=lambda which: 0, ledger=SimpleNamespace(last_segment_number=lambda: 7))
-    publisher = SimpleNamespace(replace_snapshots=lambda *, expired_number: replaced.append(expired_number))
+    store = SimpleNamespace(purge=lambda which: 0)
+    publisher = SimpleNamespace(replace_snapshots=lambda: replaced.append(True))
     disk_space = SimpleNamespace(require=lambda: None)
     purge = QuarantinePurge(cast(Store, store), cast(Publisher, publisher), cast(StoreDiskSpace, disk_space), days=30)
     for _ in range(2):
         assert not purge.purge_when_due()
-    assert replaced == [7]
+    assert replaced == [True]
 
 
 def test_refused_rejections_are_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

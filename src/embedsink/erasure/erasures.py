@@ -56,7 +56,7 @@ class Erasures:
         self._task = asyncio.create_task(self._run_until_closed())
 
     async def close(self) -> None:
-        """Stop between two steps. The next start continues."""
+        """Stop waiting. A step in another thread may still end; the next start repeats it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})

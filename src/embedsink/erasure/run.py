@@ -74,8 +74,8 @@ class ErasureRun:
         self._without_rows: set[str] = set()
         # How often the store had been opened after the last rewrite.
         self._opened_count = 0
-        # The highest number of a segment that may have their rows; None if no segment and no snapshot has them.
-        self._former_number: int | None = None
+        # Whether a segment, a snapshot or a damaged database may have their rows.
+        self._has_former_files = False
 
     async def erase(self, erasures: Sequence[Erasure]) -> None:
         """Erase the people of pending requests, and finish the requests.
@@ -102,17 +102,17 @@ class ErasureRun:
         for erasure_id, person in people.items():
             await self._delete_from_directory(erasure_id, person)
         await self.wait_until_loaded()
-        self._former_number, self._opened_count = await self._rewrite_store(people)
+        self._opened_count = await self._rewrite_store(people)
+        self._has_former_files = True
 
     async def _delete_former_files(self) -> None:
         """Replace both snapshots, and delete the segments and damaged databases from before the last rewrite."""
-        if self._former_number is None:
+        if not self._has_former_files:
             return
-        # Both snapshots have the rows until two more are published.
-        for _ in range(2):
+        while self._loader.erasure.is_replacing_snapshots:
             await self._publish()
-        await self._in_loader(partial(self._loader.erasure.delete_files, up_to=self._former_number))
-        self._former_number = None
+        await self._in_loader(self._loader.erasure.delete_damaged_databases)
+        self._has_former_files = False
 
     async def wait_until_loaded(self) -> None:
         """Wait until everything is loaded that was submitted to the journal before.
@@ -139,19 +139,15 @@ class ErasureRun:
         for user in users:
             await self._directory.delete_user(user["user_id"])
 
-    async def _rewrite_store(self, people: Mapping[str, Person]) -> tuple[int, int]:
-        """Rewrite the store without the rows of people.
-
-        Returns:
-            The highest number of a loaded segment, and how often the store had been opened then.
-        """
+    async def _rewrite_store(self, people: Mapping[str, Person]) -> int:
+        """Rewrite the store without the rows of people. Return how often it had been opened then."""
         variables = [person.variables(self._privacy) for person in people.values()]
         on_deleted = partial(self._record_deleted, list(people))
 
-        def erase() -> tuple[int, int]:
+        def erase() -> int:
             # In the loader's thread, which alone opens the store again.
-            number = self._loader.erasure.erase(variables, on_deleted=on_deleted)
-            return number, self._store.opened_count
+            self._loader.erasure.erase(variables, on_deleted=on_deleted)
+            return self._store.opened_count
 
         return await self._in_loader(erase)
 
@@ -167,7 +163,7 @@ class ErasureRun:
             self._register.save_removed(erasure_id, counts, rows.texts)
 
     async def _publish(self) -> None:
-        """Wait until a snapshot is published that was started after this call.
+        """Make the next snapshot due now, and wait until one is published.
 
         Raises:
             Unavailable: the loader reports an error.

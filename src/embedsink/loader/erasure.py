@@ -3,12 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from embedsink.data_folder import DataFolder
-from embedsink.journal.segment import number_of_identity
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
-from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
-from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.store.database import Store
 from embedsink.store.erasure import ErasedRows
 
@@ -20,8 +17,6 @@ class StoreErasure:
         folder: the data folder.
         store: the store.
         publisher: the publisher of snapshots.
-        pending: the sealed segments in the journal's folder.
-        checks: the segment checks, which delete covered segments.
         damaged: the folder of damaged files.
         disk_space: the check of the free disk space.
     """
@@ -32,26 +27,19 @@ class StoreErasure:
         store: Store,
         publisher: Publisher,
         *,
-        pending: PendingSegments,
-        checks: SegmentChecks,
         damaged: DamagedFiles,
         disk_space: StoreDiskSpace,
     ) -> None:
         self._draft = folder.rebuilt
         self._store = store
         self._publisher = publisher
-        self._pending = pending
-        self._checks = checks
         self._damaged = damaged
         self._disk_space = disk_space
 
     def erase(
         self, people: Sequence[Mapping[str, object]], *, on_deleted: Callable[[Sequence[ErasedRows]], None]
-    ) -> int:
-        """Rewrite the store without the rows of people. See `Store.erase`.
-
-        Returns:
-            The highest number of a loaded segment, for `delete_files`.
+    ) -> None:
+        """Rewrite the store without the rows of people (`Store.erase`), and make the publisher replace the snapshots.
 
         Raises:
             StoreRefused, StoreBroken, OSError: no row was erased, or all were. Another call is safe.
@@ -62,24 +50,23 @@ class StoreErasure:
             self._store.erase(people, self._draft, on_deleted=on_deleted)
         finally:
             self._publisher.is_dirty = True
-        return self._store.ledger.last_segment_number()
+        self._publisher.replace_snapshots()
+
+    @property
+    def is_replacing_snapshots(self) -> bool:
+        """Whether a snapshot or a segment may have rows of erased people."""
+        return self._publisher.is_replacing
 
     def request_snapshot(self) -> None:
-        """Make the next snapshot due now. After two of them, no snapshot has the rows."""
+        """Make the next snapshot due now."""
         self._publisher.is_dirty = True
         self._publisher.postpone(0)
 
-    def delete_files(self, *, up_to: int) -> None:
-        """Delete the loaded segments up to a number, and the damaged databases.
+    def delete_damaged_databases(self) -> None:
+        """Delete the damaged databases.
 
         Raises:
             OSError: a file can't be deleted.
         """
-        covered = {
-            identity: size
-            for identity, size in self._pending.loaded_sizes.items()
-            if number_of_identity(identity) <= up_to
-        }
-        self._checks.delete_covered(covered, newest_up_to=up_to)
         while self._damaged.delete_oldest_database("it may have rows of an erased person"):
             pass

@@ -33,7 +33,7 @@ class Retention:
         question_days: the texts of AI questions, which hashes replace.
         extra_days: fields that are not in the protocol.
         event_days_of: the events, actions and losses of the deployments that have days of their own.
-        hash_question: returns the hash of the text of a question.
+        hash_question: returns the hash of the text of a question. With `question_days`, the default does not suffice.
         keeps_totals: whether the daily totals of deleted events remain.
     """
 
@@ -53,12 +53,6 @@ class Retention:
     def has_event_limits(self) -> bool:
         """Whether there are events to delete."""
         return self.event_days > 0 or any(self.event_days_of.values())
-
-    @property
-    def days_min(self) -> int:
-        """The shortest retention in days; 0 without a limit."""
-        days = [self.event_days, self.question_days, self.extra_days, *self.event_days_of.values()]
-        return min(filter(None, days), default=0)
 
 
 class EventRetention:
@@ -95,8 +89,9 @@ class EventRetention:
         self._is_delayed = False  # whether the present run deletes no more events
         self._schedule = RetentionSchedule()
         self._next_seq = 0  # the first ingest_seq that the present run has not examined
-        # The time before which all days are totaled, and how often the store was opened: a rebuild may lose totals.
-        self._totaled: tuple[datetime, int] | None = None
+        # What the present run has totaled: the days of the events that were loaded before a time; the number of their
+        # segments, because one may be loaded late; how often the store was opened, because a rebuild may lose totals.
+        self._totaled: tuple[datetime, int, int] | None = None
         self._expired_count = 0  # events, by the present run, which has several steps
         self._changed_count = 0  # events whose fields were deleted
         self._must_finish = True  # A killed process may not have finished its run.
@@ -219,7 +214,8 @@ class EventRetention:
         if not self._retention.keeps_totals or loaded_before is None:
             return False
         # The search for days reads all events to delete, so don't repeat it before each deletion of a batch.
-        before = (loaded_before, self._store.opened_count)
+        segment_count = self._store.ledger.row_count(loaded_before=loaded_before)
+        before = (loaded_before, segment_count, self._store.opened_count)
         if self._totaled == before:
             return False
         count = self._store.add_daily_totals(loaded_before=loaded_before)
@@ -286,8 +282,7 @@ class EventRetention:
         # Rows that still have to be deleted need the deployments of deleted `ready` events.
         if self._retention.has_event_limits and not self._is_delayed:
             self._store.finish_expiry()
-        expired = self._store.retention_limit(_days_before(_now(), self._retention.days_min), {})
-        self._publisher.replace_snapshots(expired_number=expired.last_segment_number)
+        self._publisher.replace_snapshots()
         self._log_run()
         self._must_finish = self._is_delayed
         self._must_give_space_back = True
@@ -337,6 +332,7 @@ class EventRetention:
         """End this run. The next one begins with the oldest rows."""
         self._is_delayed = False
         self._next_seq = 0
+        self._totaled = None
         self._schedule.postpone()
 
 

@@ -127,8 +127,6 @@ class Loader:
             self._folder,
             self._store,
             self._publisher,
-            pending=self._pending,
-            checks=self._checks,
             damaged=self._damaged_files,
             disk_space=self._disk_space,
         )

@@ -84,7 +84,7 @@ class Publisher:
         self._killed_copy: CopyProcess | None = None  # Its process may still exist, if its disk hangs.
         self._has_unreported_stall = False  # whether the next `advance` has to report a stalled copy
         self._replacing_count = 0  # how many copies must still be published, also without new rows
-        self._expired_number = 0  # The newest segment is deleted too if its number is at most this one.
+        self._replaced_number = 0  # The newest segment is deleted too if its number is at most this one.
         # The loaded size of each segment in the running copy and in the last snapshot, by identity.
         self._copied_sizes: dict[str, int] = {}
         self._covered_sizes: dict[str, int] = {}
@@ -191,16 +191,19 @@ class Publisher:
         """Start no copy for this number of seconds."""
         self._due_at = time.monotonic() + seconds
 
-    def replace_snapshots(self, *, expired_number: int) -> None:
-        """Publish two snapshots, also if nothing is loaded any more, because the present ones have former rows.
+    @property
+    def is_replacing(self) -> bool:
+        """Whether a snapshot may have rows that were deleted before `replace_snapshots`. Any thread may read it."""
+        return self._replacing_count > 0
 
-        Args:
-            expired_number: the highest number of a segment that may have deleted or changed rows. When both snapshots
-                cover the newest segment, it is deleted too if its number is at most this one.
+    def replace_snapshots(self) -> None:
+        """Publish two snapshots, even if nothing is loaded any more, because the present ones have deleted rows.
+
+        Afterwards, all segments that are loaded now are deleted, also the newest one: any of them may have the rows.
         """
         # A running copy may have the rows too.
         self._replacing_count = 2 if self._copy is None else 3
-        self._expired_number = max(self._expired_number, expired_number)
+        self._replaced_number = self._store.ledger.last_segment_number()
         self.is_dirty = True
 
     def abandon(self) -> None:
@@ -256,7 +259,7 @@ class Publisher:
         publish_copy(copy, self._folder.snapshot, previous=self._folder.previous)
         if not copy.predecessor_damage:
             # `publish_copy` has made the snapshot of these segments the previous one, so both snapshots cover them.
-            self._checks.delete_covered(self._covered_sizes, newest_up_to=self._expired_number)
+            self._checks.delete_covered(self._covered_sizes, newest_up_to=self._replaced_number)
             self._replacing_count = max(0, self._replacing_count - 1)
         self._covered_sizes = self._copied_sizes
         self.is_dirty = has_newer_rows or self._replacing_count > 0

@@ -64,7 +64,8 @@ class QuarantinePurge:
         may_remain = count == PURGED_AT_ONCE
         if not may_remain:
             if self._must_finish:
-                self._replace_snapshots()
+                self._publisher.replace_snapshots()
+                self._must_finish = False
             self._schedule.postpone()
         return may_remain
 
@@ -77,10 +78,5 @@ class QuarantinePurge:
             self._publisher.is_dirty = True  # A failed commit may have taken effect.
             raise
         if count:
-            self._replace_snapshots()
+            self._publisher.replace_snapshots()
         return count
-
-    def _replace_snapshots(self) -> None:
-        """Schedule two snapshots. Any segment up to the newest one may have deleted rejections."""
-        self._publisher.replace_snapshots(expired_number=self._store.ledger.last_segment_number())
-        self._must_finish = False

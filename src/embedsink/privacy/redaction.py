@@ -378,7 +378,7 @@ class Redactor:
             dropped += [
                 name for name in (*delivery, *(context if isinstance(context, dict) else ())) if name not in known
             ]
-        events = delivery["events"] if isinstance(delivery["events"], list) else [delivery["events"]]
+        events = delivery["events"] if isinstance(delivery["events"], list) else [None]
         envelopes = [event for event in events if isinstance(event, dict)]
         if len(envelopes) < len(events):
             dropped.append("events")

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import duckdb
 
-from embedsink.store.insert import fill_session_ready, first_ingest_seq, segment_number_of
+from embedsink.store.insert import fill_session_ready, first_ingest_seq
 from embedsink.store.ledger import SEGMENT_NUMBER_SQL, count_removed, highest_segment_number
 from embedsink.store.rollups import recompute_rollups
 from embedsink.store.row_range import next_range
@@ -34,11 +34,6 @@ class RetentionLimit:
     def highest(self) -> int:
         """The highest of these limits: no row from it on is beyond its retention."""
         return max([self.below, *self.below_of.values()])
-
-    @property
-    def last_segment_number(self) -> int:
-        """The number of the newest segment that may have rows to delete or to change; -1 for none."""
-        return segment_number_of(self.highest) - 1
 
 
 @dataclass(frozen=True, slots=True)

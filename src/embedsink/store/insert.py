@@ -41,11 +41,6 @@ def first_ingest_seq(segment_number: int) -> int:
     return segment_number << LINE_BITS
 
 
-def segment_number_of(ingest_seq: int) -> int:
-    """Return the number of the segment that has the row with this `ingest_seq`."""
-    return ingest_seq >> LINE_BITS
-
-
 def load_variables(segments: Sequence[Segment], limits: StoreLimits, *, free_bytes: int) -> dict[str, object]:
     """Return the variables that the SQL files of `sql/load/` read.
 

@@ -5,6 +5,7 @@ A new segment has a row of its own. Rows of old segments are compacted to about 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 import duckdb
 
@@ -73,6 +74,13 @@ class Ledger:
         """Return the highest number of a loaded segment; 0 if the store is empty."""
         with duckdb_errors_translated():
             return highest_segment_number(self._get_connection())
+
+    def row_count(self, *, loaded_before: datetime) -> int:
+        """Return the number of rows of segments that were loaded before a time in UTC."""
+        query = "select count(*) from loaded_segment where loaded_at < $1"
+        with duckdb_errors_translated():
+            [(count,)] = self._get_connection().execute(query, [loaded_before]).fetchall()
+        return int(count)
 
     def last_compacted_number(self) -> int:
         """Return the highest segment number in a compacted row, which stands for several segments; 0 without one."""
