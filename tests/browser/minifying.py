@@ -6,13 +6,14 @@ Only this script needs the minifier, so neither a server nor an installation inc
 import subprocess
 
 from embedsink.browser.modules import FOLDER, MODULES, VERSIONS, browser_files
+from tests.support.paths import ROOT
 
 
 def minified(module: str) -> str:
     """Return a module without comments and spaces, and with short local names."""
     import minify
 
-    source = (FOLDER / f"{module}.js").read_text(encoding="utf-8")
+    source = (ROOT / "packages/browser/src" / f"{module}.js").read_text(encoding="utf-8")
     return str(minify.string("text/javascript", source))
 
 

@@ -66,7 +66,7 @@ def test_the_documented_size_is_that_of_the_served_module(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_has_a_type_declaration(module: str) -> None:
     exported = re.findall(r"\bexport const (\w+)", browser_files()[f"{module}.js"].content.decode())
-    source = (ROOT / "src/embedsink/browser" / f"{module}.js").read_text(encoding="utf-8")
+    source = (ROOT / "packages/browser/src" / f"{module}.js").read_text(encoding="utf-8")
     names = re.findall(r"^export const (\w+)", source, re.MULTILINE)
     types = browser_files()[f"{module}.d.ts"].content.decode()
     assert names

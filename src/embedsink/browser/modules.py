@@ -1,4 +1,4 @@
-"""The JavaScript modules for host pages. `scripts/minify` writes the served `.min.js` files next to their sources.
+"""The JavaScript modules for host pages. `scripts/minify` writes the `.min.js` files from packages/browser/src.
 
 A versioned name, such as `forwarder.1471f866f53a13b2.js`, always has the same content. Pages may cache it and pin its
 hash. `versions/` contains every version that was ever served, so that these pages still work after an upgrade.

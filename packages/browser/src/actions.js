@@ -26,7 +26,7 @@ const filterParameter = ([dimension, value]) => {
   return [`f_${dimension}`, json];
 };
 
-/** @type {typeof import("./actions").send} */
+/** @type {typeof import("../../../src/embedsink/browser/actions").send} */
 export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" } = {}) => {
   const embedOrigin = parseUrl(origin).origin;
   if (!NAMES.includes(name)) throw TypeError(`send: "${name}" is not an action. Actions: ${NAMES.join(", ")}.`);
@@ -50,7 +50,7 @@ export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" }
   }
 };
 
-/** @type {typeof import("./actions").embedUrl} */
+/** @type {typeof import("../../../src/embedsink/browser/actions").embedUrl} */
 export const embedUrl = ({ base, publicId, session, allowExport, filters = {} }) => {
   const url = parseUrl(base);
   // A browser resolves `..` to the parent folder.

@@ -8,7 +8,7 @@
 // scripts/minify writes the served file, without comments and with short local names. It can't shorten properties, so there
 // are few. Declarations are in the order that compresses best: read `receive`, near the end, first.
 
-/** @type {typeof import("./forwarder").forward} */
+/** @type {typeof import("../../../src/embedsink/browser/forwarder").forward} */
 export const forward = (options) => {
   const { parse, stringify } = JSON;
   // Browsers limit all pending `keepalive` bodies to 64 KiB. The rest of the body must fit too, not only the events.
