@@ -1,11 +1,13 @@
 """One browser and one server for the tests of this folder: Debian's chromium against the real program."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.browser.stage import Stage, open_stage
+from tests.support.browser_package import built_package
 from tests.support.programs import require
 from tests.support.servers import running_server
 
@@ -21,6 +23,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         open_stage(playwright, server) as built,
     ):
         yield built
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built copy of the npm package."""
+    return built_package(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.server
 
 # The first version that stores its queue as one JSON list, which newer versions adopt.
 SAME_FORMAT = "forwarder.30a41133f8770741.js"
-# All versions since the first commit that served a forwarder: `git log -- src/embedsink/browser/forwarder.min.js`.
+# All versions since the first commit that served a forwarder: `git log -- src/embedsink/browser/versions`.
 SERVED_ONCE = {
     "forwarder.1471f866f53a13b2.js",
     "forwarder.41a5dadf508a9a56.js",

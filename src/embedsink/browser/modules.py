@@ -1,4 +1,4 @@
-"""The JavaScript modules for host pages. `scripts/minify` writes the `.min.js` files from packages/browser/src.
+"""The JavaScript modules for host pages. `scripts/build-browser` writes them from packages/browser.
 
 A versioned name, such as `forwarder.1471f866f53a13b2.js`, always has the same content. Pages may cache it and pin its
 hash. `versions/` contains every version that was ever served, so that these pages still work after an upgrade.
@@ -57,8 +57,7 @@ def browser_files() -> dict[str, BrowserFile]:
     """Return the current modules and their TypeScript declarations by plain name, such as `forwarder.js`."""
     files: dict[str, BrowserFile] = {}
     for module in MODULES:
-        # Browsers load the minified file under the plain name.
-        script = BrowserFile(f"{module}.js", _JAVASCRIPT, (FOLDER / f"{module}.min.js").read_bytes())
+        script = BrowserFile(f"{module}.js", _JAVASCRIPT, (FOLDER / f"{module}.js").read_bytes())
         declarations = BrowserFile(f"{module}.d.ts", _TYPESCRIPT, (FOLDER / f"{module}.d.ts").read_bytes())
         files |= {script.name: script, declarations.name: declarations}
     return files

@@ -1,15 +1,127 @@
 // The forwarder receives an embed's events through `postMessage` and delivers them to embedsink. docs/browser.md describes
-// its use and its guarantees, and forwarder.d.ts has its types. Nothing in this module may throw into the host page.
+// its use and its guarantees. Nothing in this module may throw into the host page.
 //
 //     message ─▶ receive ─▶ queue of deliveries, also in localStorage ─▶ send ─▶ 202: delete the delivery
 //                             ▲                                                otherwise: retry, or count its events in `lost`
 //                             adopt: deliveries of closed pages
 //
-// scripts/minify writes the served file, without comments and with short local names. It can't shorten properties, so there
-// are few. Declarations are in the order that compresses best: read `receive`, near the end, first.
+// scripts/build-browser writes the served file, with short names for local variables and for the fields of `Delivery`.
+// Declarations are in the order that compresses best: read `receive`, near the end, first.
 
-/** @type {typeof import("../../../src/embedsink/browser/forwarder").forward} */
-export const forward = (options) => {
+import type { Envelope } from "./events.js";
+
+/** The host page's context for events. It is read at each event, so you can change it at any time. */
+export interface Context {
+  /** The viewer, as the host identifies them. Use an id, not a name or an email address. */
+  viewer?: string | null;
+  /** The host's own session id, such as that of a test. By default, the forwarder creates a session for each iframe. */
+  session?: string | null;
+  /** Overrides the tenant of the embed's `ready` event. */
+  tenant?: string | null;
+  /** Overrides the deployment of the embed's `ready` event. */
+  deployment?: number | null;
+  /** Overrides the URL of the page, which is sent without query and fragment. */
+  page?: string | null;
+  /** The viewer has opted out. If the server's privacy rules say so, it stores the events without personal data. */
+  optedOut?: boolean | null;
+}
+
+/**
+ * The stage of an event:
+ *
+ * - `seen`: The event passed the listener's rules.
+ * - `sent`: A request with the event begins. Each retry repeats this stage.
+ * - `durable`: The event is on the server's disk, accepted or quarantined.
+ * - `lost`: The event is counted in the `lost` field of the next delivery.
+ */
+export type Stage = "seen" | "sent" | "durable" | "lost";
+
+/** A response that reports a problem: problem details (RFC 9457), or a 202 that lists rejections. */
+export interface Problem {
+  reason?: string;
+  title?: string;
+  status?: number;
+  detail?: string;
+  accepted?: number;
+  rejected?: { index: number; id: string | null; reason: string; detail: string }[];
+}
+
+export interface Options {
+  /** The tenant's origin, such as `https://tenant.example.com`. Messages from other origins are ignored. */
+  origin: string;
+  /** An ingest key. Every visitor can read it, so restrict it to your page's origin. */
+  key: string;
+  /** The URL that receives the events. Default: `api/v1/events`, relative to this module. */
+  endpoint?: string | URL;
+  context?: Context;
+  /** The vendor's service name in identifiers. The default `svc` means `svc-embed` and `svc:event:view`. */
+  serviceName?: string;
+  /** Listen to this iframe only. Default: every window of the origin. */
+  iframe?: HTMLIFrameElement;
+  /** Also forward the actions that `send` of actions.js posts. */
+  recordActions?: boolean;
+  /** Called at each stage of an event. Its exceptions are ignored. */
+  onEvent?: (envelope: Envelope, stage: Stage) => void;
+  /**
+   * Called with a problem that the server reports, or with an Error if there was no response. Called at once with a
+   * TypeError if the key is missing or the origin is invalid. Its exceptions are ignored.
+   */
+  onError?: (problem: Problem | Error) => void;
+}
+
+export interface Forwarder {
+  /** The number of messages that did not pass the listener's rules. */
+  readonly ignored: number;
+  /** Send queued events now, unless a request is in flight or `Retry-After` has not passed. */
+  flush(): void;
+  /** Accept no more events, and remove all listeners. Queued events are still sent. */
+  destroy(): void;
+  /** The same as `destroy`. */
+  stop(): void;
+}
+
+/** The messages that the inline script of docs/browser.md has kept. */
+declare const embedsink: MessageEvent[] | undefined;
+
+/** A session of the embed, as it is stored for the next page. */
+interface Session {
+  /** Its key in sessionStorage, unless it ends with the page. */
+  slot?: string | false;
+  id: string;
+  /** The number of its next event. */
+  seq: number;
+  /** The values of its `ready` event. */
+  known?: { deployment: number | null; tenant: string | null };
+}
+
+/** Events that are sent in one request. */
+interface Delivery {
+  /** The key in localStorage. */
+  name: string;
+  /** The JSON of the key and the context. */
+  head: string;
+  /** The JSON of each event. */
+  texts: string[];
+  /** The size of the events. */
+  bytes: number;
+  /** The time of the last event. */
+  at: number;
+  /** The number of stored events. */
+  saved: number;
+  /** 1 while a request with the delivery is in flight. */
+  sent?: number;
+}
+
+/** The number of a timer; 0 or undefined without one. */
+type Timer = number | undefined;
+/** Numbers of events by reason. */
+type Counts = Record<string, number>;
+
+/**
+ * @internal Forward the events of embeds until the page closes. `moduleUrl` is the URL of the served module: the default of
+ * `endpoint` is relative to it.
+ */
+export const forward = (options: Options, moduleUrl?: string): Forwarder => {
   const { parse, stringify } = JSON;
   // Browsers limit all pending `keepalive` bodies to 64 KiB. The rest of the body must fit too, not only the events.
   const BODY_BYTES_MAX = 6e4;
@@ -20,14 +132,16 @@ export const forward = (options) => {
   const LEASE_MS = 1e4;
 
   /** Run an action and ignore its exceptions. */
-  const attempt = (action) => {
+  const attempt = <Result>(action: () => Result): Result | undefined => {
     try {
       return action();
-    } catch {}
+    } catch {
+      return;
+    }
   };
 
   let { recordActions, iframe, onError = console.warn, onEvent, key, context, endpoint, origin, serviceName = "svc" } =
-    attempt(() => ({ ...options })) ?? {};
+    attempt(() => ({ ...options })) ?? ({} as Partial<Options>);
 
   // Pages on plain HTTP have no `randomUUID`, but each blob URL ends in a UUID (File API, 8.2). A blob URL lives until the
   // page closes, so the forwarder creates one and replaces its last 8 digits with a counter.
@@ -37,18 +151,15 @@ export const forward = (options) => {
 
   const now = () => Date.now();
   const listening = new AbortController();
-  const on = (type, listener) => addEventListener(type, listener, listening);
+  const on = (type: string, listener: (event: any) => void) => addEventListener(type, listener, listening);
 
   // If the browser denies access to storage, use an object that lives as long as the page.
-  const store = attempt(() => localStorage) ?? {};
-  let sessions = new WeakMap();
+  const store: Record<string, any> = attempt(() => localStorage) ?? {};
+  let sessions = new WeakMap<object, Session>();
   // The sessions to store for the next page, by their key in sessionStorage.
-  let slots = {};
-  // The fields of a delivery: `name` is its key in localStorage, `head` is the JSON of the key and the context, `texts` is the
-  // JSON of each event, `bytes` is their size, `at` is the time of the last event, and `saved` is the number of stored events.
-  // `sent` is 1 while a request with the delivery is in flight.
-  let queue = [];
-  let lost = {};
+  let slots: Record<string, Session> = {};
+  let queue: Delivery[] = [];
+  let lost: Counts = {};
   let inFlightBytes = 0;
   let eventsMax = 1 / 0;
   // After a failure, `timer` retries. A retry is earlier if the network returns, the page is shown or hidden, or the host calls
@@ -57,9 +168,11 @@ export const forward = (options) => {
   let savedAt = 0;
   // How often the page has returned from the back/forward cache. Firefox never settles the requests that were in flight then.
   let returnCount = 0;
-  let marker, prefix, owner, href, page, retryAfterMs, hasLeft, leaseEndsAt, timer, saveTimer, leaseTimer, adoptTimer;
+  let marker: string, prefix: string, owner: string, href: string, page: string, leaseEndsAt: number;
+  let retryAfterMs: number | undefined, hasLeft: number | undefined;
+  let timer: Timer, saveTimer: Timer, leaseTimer: Timer, adoptTimer: Timer;
 
-  const byteCount = (texts) => (texts + "").replace(/[^\0-\x7f]/g, "xxx").length;
+  const byteCount = (texts: string | string[]) => (texts + "").replace(/[^\0-\x7f]/g, "xxx").length;
   const queuedBytes = () => queue.reduce((sum, { bytes }) => sum + bytes, 0);
 
   /** Store the losses of this page, and the time. Later losses fit into the padding. */
@@ -99,7 +212,7 @@ export const forward = (options) => {
 
   /** Store the events that are not stored yet. A full storage keeps its old content. */
   const save = () => {
-    saveTimer = clearTimeout(saveTimer);
+    saveTimer = clearTimeout(saveTimer) as undefined;
     savedAt = now();
     renew();
     let bytes = 0;
@@ -112,25 +225,25 @@ export const forward = (options) => {
   };
 
   /** Add counts of lost events, by reason. The next delivery reports them; `sign` -1 subtracts reported counts. */
-  const countLost = (counts, sign = 1) => {
+  const countLost = (counts: Counts, sign = 1) => {
     // `| 0` and `> 0` drop properties that the host added to `Object.prototype`.
     for (const reason in counts)
       if (!((lost[reason] = (lost[reason] | 0) + sign * counts[reason]) > 0)) delete lost[reason];
     record();
   };
 
-  const report = (texts, stage) => {
+  const report = (texts: string[], stage: Stage) => {
     if (onEvent) for (const text of texts) attempt(() => onEvent(parse(text), stage));
   };
 
   /** Count events as lost for a reason. */
-  const lose = (texts, reason) => {
+  const lose = (texts: string[], reason: string) => {
     countLost({ [reason]: texts.length });
     report(texts, "lost");
   };
 
   /** Remove a delivery from the queue: it is durable, or lost for a reason. */
-  const remove = (delivery, reason) => {
+  const remove = (delivery: Delivery, reason?: string | false) => {
     queue = queue.filter((queued) => queued != delivery);
     delete store[delivery.name];
     if (reason) lose(delivery.texts, reason);
@@ -138,7 +251,7 @@ export const forward = (options) => {
   };
 
   /** Add an event to the last delivery, or to a new one. A delivery has one context, and less than 100 s between two events. */
-  const enqueue = (head, text, at) => {
+  const enqueue = (head: string, text: string, at: number) => {
     const bytes = byteCount(text);
     let last = queue.at(-1);
     if (
@@ -149,14 +262,14 @@ export const forward = (options) => {
       // If the clock was set back, the delivery would have the times of two clocks.
       !(at >= last.at && at < last.at + 1e5)
     )
-      queue.push((last = { name: owner + count++, head, texts: [], bytes: 0, saved: 0 }));
+      queue.push((last = { name: owner + count++, head, texts: [], bytes: 0, saved: 0, at }));
     last.at = at;
     last.bytes += bytes;
     last.texts.push(text);
   };
 
   /** Send one delivery if no request is in flight, or as many as the browser allows if the page may be about to close. */
-  const flush = (isLeaving) => {
+  const flush = (isLeaving?: unknown): void => {
     if (retryAfterMs || (inFlightBytes && !isLeaving)) return;
     forgetAdopted();
     for (const delivery of queue) {
@@ -180,22 +293,22 @@ export const forward = (options) => {
     }
   };
 
-  const send = async (delivery, isLeaving) => {
+  const send = async (delivery: Delivery, isLeaving: unknown) => {
     // A page that closes gets no response, so it reports no losses: the next page would report them again.
     const reported = inFlightBytes || isLeaving ? {} : { ...lost };
     const { head, texts, bytes, at } = delivery;
     const sentIn = returnCount;
-    let status, retryAfter, responseBody;
+    let status: number | undefined, retryAfter: string | null | undefined, responseBody: any;
     inFlightBytes += bytes;
     delivery.sent = 1;
     report(texts, "sent");
     try {
       // A string is sent as text/plain, with the key in the body. That avoids a preflight, for which a closing page has no time.
-      const response = await fetch(endpoint, {
+      const response = await fetch(endpoint!, {
         signal: AbortSignal.timeout?.(3e4),
         method: "POST",
         // Firefox still counts the body of the previous request, so the requests of a backlog don't use `keepalive`.
-        keepalive: bytes < BODY_BYTES_MAX && (isLeaving || !queue[1]),
+        keepalive: bytes < BODY_BYTES_MAX && !(queue[1] && !isLeaving),
         // If the clock was set back since the event, the time of sending is not before the event.
         body: `${head.slice(0, -1)},"events":[${texts}],"lost":${stringify(reported)},"sentAt":${Math.max(at, now())}}`,
       });
@@ -205,28 +318,28 @@ export const forward = (options) => {
     } catch (error) {
       responseBody = Object(error);
       // Chromium rejects the requests of a page that closes, although they arrive. Such a page runs no more timers.
-      await new Promise(setTimeout);
+      await new Promise(setTimeout as any);
     }
     if (sentIn != returnCount) return;
     inFlightBytes -= bytes;
-    timer = retryAfterMs = clearTimeout(timer);
+    timer = retryAfterMs = clearTimeout(timer) as undefined;
     // A 202 without rejections has an empty list, which equals "".
     if (responseBody.rejected != "") attempt(() => onError(responseBody));
     // A 422 stores the events too, in the quarantine.
-    const isStored = /202|422/.test(status);
+    const isStored = /202|422/.test(status as any);
     // The body is too large, or it can't be parsed, so that the server finds no key in it.
     const isUnreadable = status == 413 || responseBody.reason == "no_credential";
     if (texts[1] && isUnreadable) {
       // Split the delivery: one of its events may be the reason, or the server limits the events of a request.
       eventsMax = texts.length >> 1;
-    } else if (isStored || /^4(?!08|29)/.test(status)) {
+    } else if (isStored || /^4(?!08|29)/.test(status as any)) {
       backoffMs = 0;
       eventsMax *= isStored ? 1.1 : 1 / 0;
       if (isStored) countLost(reported, -1);
       remove(delivery, !isStored && (isUnreadable ? "unreadable" : "http_" + status));
     } else {
       backoffMs = Math.min(backoffMs * 2 || 1e3, 3e4);
-      retryAfterMs = Math.min(retryAfter | 0, 3600) * 1e3;
+      retryAfterMs = Math.min((retryAfter as any) | 0, 3600) * 1e3;
       timer = setTimeout(() => flush((timer = retryAfterMs = 0)), Math.max(retryAfterMs, (1 + Math.random()) * backoffMs));
     }
     delivery.sent = 0;
@@ -269,12 +382,12 @@ export const forward = (options) => {
       };
       if ((name.startsWith(prefix) && !name.startsWith(owner)) || name.startsWith(marker))
         if (
-          Math.abs(attempt(() => parse(store[name.slice(0, owner.length)])[1]) - now()) < LEASE_MS ||
+          Math.abs(attempt(() => parse(store[name.slice(0, owner.length)])[1])! - now()) < LEASE_MS ||
           queuedBytes() > 1e6
         )
           hasMore = 1;
         // Without locks, two pages may adopt an event; its id makes it count once. `attempt` ignores a rejection.
-        else navigator.locks?.request(name, { ifAvailable: 1 }, (lock) => lock && take()).catch(attempt) ?? take();
+        else navigator.locks?.request(name, { ifAvailable: true }, (lock) => lock && take()).catch(attempt) ?? take();
     }
     clearTimeout(adoptTimer);
     if (hasMore) adoptTimer = setTimeout(() => hasLeft || adopt(), LEASE_MS);
@@ -282,7 +395,7 @@ export const forward = (options) => {
   };
 
   /** Return the session that the previous page of this tab stored in `slot`, or a new one. */
-  const openSession = (slot, id) => {
+  const openSession = (slot: string | false | undefined, id: string): Session => {
     // The session is stored only between two pages, so a duplicated tab or a second frame starts its own.
     const session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
       slot,
@@ -294,7 +407,7 @@ export const forward = (options) => {
   };
 
   /** Send the events, and leave the sessions and the rest of the queue to the next page. */
-  const leave = (isLeaving) => {
+  const leave = (isLeaving?: unknown) => {
     save();
     flush(isLeaving);
     hasLeft = 1;
@@ -316,7 +429,7 @@ export const forward = (options) => {
   };
 
   /** Queue an event from a message, or an action that actions.js has posted. */
-  const receive = (event) => {
+  const receive = (event: any) => {
     let isEvent;
     try {
       const { data, source } = event;
@@ -336,8 +449,8 @@ export const forward = (options) => {
         const src = (iframe ?? [...document.querySelectorAll("iframe")].find((one) => one.contentWindow == source))?.src;
         // The URL contains a credential. Its 32-bit hash lets a reload continue the session, and never leaves this tab.
         const slot =
-          /[?&]session=/.test(src) &&
-          marker + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
+          /[?&]session=/.test(src as any) &&
+          marker + [...src!].reduce((hash, letter) => (hash * 31 + letter.codePointAt(0)!) | 0, 0);
         if (!slot || session?.slot != slot) sessions.set(source, (session = openSession(slot, uuid())));
       }
       if (isReady) {
@@ -375,51 +488,36 @@ export const forward = (options) => {
     } catch {
       // Ignore a message that is not an event of the embed. Count an event that JSON can't represent (a BigInt, a cycle) as lost.
       if (isEvent) countLost({ not_json: 1 });
-      else forwarder.ignored++;
+      else (forwarder as { ignored: number }).ignored++;
     }
   };
 
   const destroy = () => {
-    origin = null;
+    origin = undefined;
     listening.abort();
     leave();
   };
-  const forwarder = { ignored: 0, flush: () => flush(), destroy, stop: destroy };
+  const forwarder: Forwarder = { ignored: 0, flush: () => flush(), destroy, stop: destroy };
 
   try {
-    origin = new URL(new URL(key && origin).origin).origin;
-    endpoint = new URL(endpoint || new URL("api/v1/events", import.meta.url), document.baseURI).href;
+    origin = new URL(new URL(key && (origin as any)).origin).origin;
+    endpoint = new URL(endpoint || new URL("api/v1/events", moduleUrl), document.baseURI).href;
     // The marker is the same in all versions. Older versions would misread the queue, so its prefix is another.
     marker = "embedsink " + endpoint + " ";
     prefix = "embedsink-queue " + endpoint + " ";
     owner = prefix + uuidPrefix;
     record();
     on("pagehide", leave);
-    if (/true/.test(recordActions)) on("embedsink:action", receive);
+    if (/true/.test(recordActions as any)) on("embedsink:action", receive);
     on("pageshow", adopt);
     on("message", receive);
     on("online", adopt);
     on("visibilitychange", () => (document.hidden ? flush(1) : adopt()));
     adopt();
     // An inline script keeps the messages that arrive before this module runs (docs/browser.md).
-    attempt(() => embedsink.forEach(receive));
+    attempt(() => embedsink!.forEach(receive));
   } catch (error) {
     attempt(() => onError(error));
   }
   return forwarder;
 };
-
-// Don't use `document.scripts`: an `<img name="scripts">` replaces it.
-for (const { src, dataset } of document.querySelectorAll("script"))
-  if (src == import.meta.url)
-    forward({
-      ...dataset,
-      context: {
-        deployment: +dataset.deployment || undefined,
-        // The attribute alone is an opt-out too.
-        optedOut: (dataset.optedOut ?? "false") != "false",
-        session: dataset.session,
-        tenant: dataset.tenant || undefined,
-        viewer: dataset.viewer,
-      },
-    });
