@@ -8,6 +8,8 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.servers import wait_until
+
 # Hop-by-hop headers, and headers that this proxy sets itself.
 _OWN_HEADERS = {"connection", "transfer-encoding", "content-length", "date", "server", "keep-alive"}
 
@@ -18,7 +20,7 @@ class Gate:
     `answered` has the status and the body of each delivery that the server answered. `refused_count` counts the other
     deliveries, and `refused_at` is the time of the last response without the server. A closed gate drops deliveries,
     but serves the modules, as a browser's cache does. A gate with `events_max` answers 413 to larger deliveries, and
-    a gate with `delay_s` answers deliveries that much later.
+    a gate with `delay_s` answers deliveries that much later. `modules` has the texts of further modules, by path.
     """
 
     def __init__(self, target: str) -> None:
@@ -31,6 +33,7 @@ class Gate:
         self.refused_at = 0.0
         self.drops_responses = False
         self.delay_s = 0.0
+        self.modules: dict[str, str] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"gate": self}))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -43,6 +46,11 @@ class Gate:
     def ids(self) -> list[str]:
         """Return the ids of all acknowledged events, with repetitions."""
         return [event["id"] for status, body in self.answered if status == 202 for event in body["events"]]
+
+    def first_body(self) -> dict[str, Any]:
+        """Wait for the first delivery that the server answers, and return its body."""
+        wait_until(lambda: bool(self.answered), description="a delivery is answered")
+        return self.answered[0][1]
 
     def close(self) -> None:
         """Stop listening."""
@@ -60,7 +68,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a failing test shows its own details."""
 
     def do_GET(self) -> None:
-        self._forward(None)
+        if module := self.gate.modules.get(self.path):
+            headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "text/javascript"}
+            self._answer(200, headers, module.encode())
+        else:
+            self._forward(None)
 
     def do_OPTIONS(self) -> None:
         self._forward(None)

@@ -115,6 +115,7 @@ class Stage:
         self.gate.is_closed = False
         self.gate.events_max = None
         self.gate.delay_s = 0.0
+        self.gate.modules.clear()
 
     def _await_farewells(self) -> None:
         # Requests of closing pages arrive a moment later, and would count for the next test.

@@ -1,15 +1,17 @@
 // The served /forwarder.js: `forward`, and a forwarder for each script element that loads this module.
 
-import { forward as start, type Forwarder, type Options } from "./forwarder.js";
+import { forward, type Options } from "./forwarder.js";
 
-/** Forward the events of embeds until the page closes. Never throws: `onError` receives errors in the options. */
-export const forward = (options: Options): Forwarder => start(options, import.meta.url);
+export { forward };
 
-// Don't use `document.scripts`: an `<img name="scripts">` replaces it.
-for (const { src, dataset } of document.querySelectorAll("script"))
+const start = async ({ src, dataset }: HTMLScriptElement) => {
+  const { vendor } = dataset;
   if (src == import.meta.url)
     forward({
       ...(dataset as object as Options),
+      ...(vendor &&
+        // Importing false fails too. The warning names the missing module.
+        (await import((/^[a-z0-9-]+$/.test(vendor) && `./vendors/${vendor}.js`) as string).catch(console.warn))),
       context: {
         deployment: +dataset.deployment! || undefined,
         // The attribute alone is an opt-out too.
@@ -19,3 +21,7 @@ for (const { src, dataset } of document.querySelectorAll("script"))
         viewer: dataset.viewer,
       },
     });
+};
+
+// Don't use `document.scripts`: an `<img name="scripts">` replaces it.
+document.querySelectorAll("script").forEach(start);

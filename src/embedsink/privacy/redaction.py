@@ -70,7 +70,7 @@ _PLAIN_FIELDS: Mapping[str, type] = {
 }
 _CONTEXT_RULES = {name: name for name in CONTEXT_FIELDS - {"deployment"}}
 # The reasons for losses that the forwarder has (docs/browser.md). Others fall under the rule `extra`.
-_LOST_REASON = re.compile(r"queue_overflow|not_stored|expired|unreadable|not_json|http_[0-9]{3}")
+_LOST_REASON = re.compile(r"queue_overflow|not_stored|before_send|expired|unreadable|not_json|http_[0-9]{3}")
 _OTHER_LOST_REASON = "other"
 # The values that a required field has if its content is dropped. The protocol requires a text, or allows null.
 _DROPPED: Mapping[str, Any] = {"path": "", "member": "", "query": "", "message": "", "locale": "", "embedTenant": None}
