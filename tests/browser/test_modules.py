@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.browser.modules import MODULES, VERSIONS, browser_files
+from embedsink.browser.modules import MODULES, VERSIONS, browser_files, vendor_files
 from tests.support.paths import ROOT
 
 COMPILER_OPTIONS = {
@@ -27,8 +27,10 @@ EXPORTED = {"forwarder": {"forward"}, "actions": {"send", "embedUrl"}}
 
 
 def test_the_served_files_are_a_build_of_their_sources(package: Path) -> None:
-    built = {path.name: path.read_bytes() for path in (package / "served").iterdir()}
-    assert {name: file.content for name, file in browser_files().items()} == built, "run scripts/build-browser"
+    served = package / "served"
+    built = {path.relative_to(served).as_posix(): path.read_bytes() for path in served.rglob("*.*")}
+    files = [*browser_files().values(), *vendor_files().values()]
+    assert {file.name: file.content for file in files} == built, "run scripts/build-browser"
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -64,6 +64,13 @@ def browser_files() -> dict[str, BrowserFile]:
 
 
 @cache
+def vendor_files() -> dict[str, BrowserFile]:
+    """Return the adapters for other vendors' embeds by the name of the vendor, such as `looker`."""
+    paths = sorted((FOLDER / "vendors").glob("*.js"))
+    return {path.stem: BrowserFile(f"vendors/{path.name}", _JAVASCRIPT, path.read_bytes()) for path in paths}
+
+
+@cache
 def versioned_files() -> dict[str, BrowserFile]:
     """Return every version of the modules and the current TypeScript declarations, by versioned name."""
     all_versions = {path.name: BrowserFile(path.name, _JAVASCRIPT, path.read_bytes()) for path in VERSIONS.glob("*.js")}

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from embedsink.browser.modules import VERSIONS, browser_files
+from embedsink.browser.modules import VERSIONS, browser_files, vendor_files
 from tests.support.app import PAGE, Server, problem
 
 NAMES = sorted(browser_files())
@@ -48,6 +48,21 @@ def test_an_unknown_version_is_the_current_file_and_is_not_cached(server: Server
     assert (response.status_code, response.content) == (200, browser_files()[name.replace(".{}", "")].content)
     assert response.headers["cache-control"] == "no-cache"
     assert response.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize("vendor", sorted(vendor_files()))
+def test_an_adapter_is_public_and_expires_soon(server: Server, vendor: str) -> None:
+    response = server.get(f"/vendors/{vendor}.js", headers={"origin": PAGE})
+    assert (response.status_code, response.content) == (200, vendor_files()[vendor].content)
+    assert response.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert response.headers["cache-control"] == "public, max-age=300"
+
+
+def test_an_unknown_adapter_answers_404_and_lists_the_adapters(server: Server) -> None:
+    response = server.get("/vendors/hex.js")
+    assert response.status_code == 404
+    assert "looker" in response.json()["detail"]
 
 
 def test_a_cached_file_answers_304(server: Server) -> None:

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from embedsink.browser.modules import BrowserFile, browser_files, plain_name, versioned_files
+from embedsink.browser.modules import BrowserFile, browser_files, plain_name, vendor_files, versioned_files
 from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import IMMUTABLE, REVALIDATED, TaggedFile
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
@@ -35,6 +35,16 @@ async def show_file(request: Request) -> Response:
     )
 
 
+async def show_adapter(request: Request) -> Response:
+    """Answer with the adapter for the embeds of a vendor."""
+    vendor = request.path_params["vendor"]
+    if file := vendor_files().get(vendor):
+        return await _file_response(request, file, f"public, max-age={UNVERSIONED_MAX_AGE_S}")
+    raise Refused(
+        Reason.NOT_FOUND, f"url: no adapter for {preview(vendor)} exists. Available: {', '.join(vendor_files())}."
+    )
+
+
 async def _file_response(request: Request, file: BrowserFile, cache_control: str) -> Response:
     """Return a browser module or its types, which pages of any origin may load; 304 if the client has the file."""
     headers = {
@@ -47,7 +57,11 @@ async def _file_response(request: Request, file: BrowserFile, cache_control: str
     return await tagged.answer(request, headers)
 
 
-ROUTES = [Route("/{module}.js", show_file), Route("/{module}.d.ts", show_file)]
+ROUTES = [
+    Route("/{module}.js", show_file),
+    Route("/{module}.d.ts", show_file),
+    Route("/vendors/{vendor}.js", show_adapter),
+]
 
 
 def operations(_: Settings) -> list[Operation]:
@@ -57,7 +71,27 @@ def operations(_: Settings) -> list[Operation]:
             ".js", operation_id="readModule", summary="Read a browser module: the forwarder or the actions"
         ),
         _file_operation(".d.ts", operation_id="readTypes", summary="Read the TypeScript types of a browser module"),
+        _adapter_operation(),
     ]
+
+
+def _adapter_operation() -> Operation:
+    """Describe the route of the adapters."""
+    vendors = list(vendor_files())
+    return Operation(
+        method="get",
+        path="/vendors/{vendor}.js",
+        id="readAdapter",
+        summary="Read the adapter for the embeds of another vendor",
+        success=Success(200, "The adapter, a JavaScript module.", {vendor_files()[vendors[0]].media_type: {}}),
+        error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST_REASONS),
+        parameters=[
+            parameter("vendor", {"type": "string", "enum": vendors}, "The vendor of the embed.", location="path"),
+            if_none_match(),
+        ],
+        other_statuses={304: "The file has not changed."},
+        response_headers={"ETag": "Weak. Send it in If-None-Match."},
+    )
 
 
 def _file_operation(suffix: str, *, operation_id: str, summary: str) -> Operation:

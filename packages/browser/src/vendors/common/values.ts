@@ -1,0 +1,84 @@
+// Values in messages of vendors' embeds. Their types are unknown, so each function checks its argument.
+
+// Limits: an event must fit into the 64 KiB that the server accepts.
+const TEXT_MAX = 8_000;
+const VALUES_MAX = 1_000;
+const DEPTH_MAX = 8;
+const FILTERS_MAX = 12_000;
+const FILTER_NAME_MAX = 256;
+// The last millisecond of the year 9999, the end of the range that the server accepts.
+const TIME_MAX = 253_402_300_799_999;
+
+const CREDENTIAL_NAME = /(?:token|secret|password|jwt|api_?key|credential)s?$/i;
+// What is removed from texts, such as an error message that quotes a signed URL.
+const CREDENTIALS: [RegExp, string][] = [
+  [/(https?:\/\/[^\s?#"'<>]+)[?#][^\s"'<>]*/gi, "$1"],
+  [/eyJ[\w-]{8,}(?:\.[\w-]*)*/g, "[removed]"],
+  [/\bBearer\s+\S+/gi, "Bearer [removed]"],
+  [/((?:token|secret|password|jwt|api_?key|signature)(?:=|"\s*:\s*"))[^\s"&]+/gi, "$1[removed]"],
+];
+
+export type Data = Record<string, unknown>;
+
+/** Return an object, or an empty object for any other value. */
+export const object = (value: unknown): Data => (typeof value == "object" && value !== null ? (value as Data) : {});
+
+/** Return the first items of an array, or an empty array for any other value. */
+export const list = (value: unknown): unknown[] => (Array.isArray(value) ? value.slice(0, VALUES_MAX) : []);
+
+/** Return a text or number as a text without credentials; undefined for any other value and for an empty text. */
+export const text = (value: unknown): string | undefined => {
+  if (typeof value == "number" && Number.isFinite(value)) return String(value);
+  if (typeof value != "string") return undefined;
+  let result = value.slice(0, TEXT_MAX);
+  for (const [pattern, instead] of CREDENTIALS) result = result.replace(pattern, instead);
+  // The server rejects NUL and lone surrogates.
+  return result.replace(/[\0\p{Cs}]/gu, "") || undefined;
+};
+
+/** Return the path of a URL or path, without origin, query and fragment; undefined for any other value. */
+export const path = (value: unknown): string | undefined =>
+  typeof value == "string"
+    ? text(value.slice(0, TEXT_MAX).replace(/^[a-z][a-z\d+.-]*:\/\/[^/?#]*/i, "").split(/[?#]/, 1)[0])
+    : undefined;
+
+/** Return a count or a duration; undefined for any other value. */
+export const count = (value: unknown): number | undefined =>
+  typeof value == "number" && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? value : undefined;
+
+/** Return a time in epoch milliseconds; undefined for any other value. */
+export const time = (value: unknown): number | undefined =>
+  typeof value == "number" && value >= 0 && value <= TIME_MAX ? value : undefined;
+
+/** Return a copy of JSON data without credentials; undefined if it is too large, too deep, cyclic or not JSON. */
+export const json = (value: unknown): unknown => {
+  let left = VALUES_MAX;
+  const copy = (original: unknown, depth: number): unknown => {
+    if (--left < 0 || depth > DEPTH_MAX) throw new RangeError("too large");
+    if (typeof original == "string") return text(original) ?? "";
+    if (typeof original == "boolean" || original === null || Number.isFinite(original)) return original;
+    if (typeof original != "object") throw new TypeError("not JSON");
+    if (Array.isArray(original)) {
+      if (original.length > left) throw new RangeError("too large");
+      return original.map((item) => copy(item, depth + 1));
+    }
+    const entries = Object.entries(original as object).filter(
+      ([name, item]) => item !== undefined && name.length <= FILTER_NAME_MAX && !CREDENTIAL_NAME.test(name),
+    );
+    // `fromEntries` defines properties, so a `__proto__` in a message changes no prototype.
+    return Object.fromEntries(entries.map(([name, item]) => [text(name) ?? "", copy(item, depth + 1)]));
+  };
+  try {
+    return copy(value, 0);
+  } catch {
+    // The event is sent without this value.
+    return undefined;
+  }
+};
+
+/** Return filters by their names; undefined for any other value, and for more filters than an event can have. */
+export const filterValues = (value: unknown): Data | undefined => {
+  const copy = json(value);
+  const isUsable = typeof copy == "object" && copy !== null && !Array.isArray(copy);
+  return isUsable && JSON.stringify(copy).length <= FILTERS_MAX ? (copy as Data) : undefined;
+};

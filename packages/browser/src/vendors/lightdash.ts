@@ -1,0 +1,33 @@
+import type { VendorEvent } from "../events.js";
+import { type Adapt, adapter, type Conversions } from "./common/adapter.js";
+import { error, filter, loaded, navigate, view } from "./common/events.js";
+import { count, type Data, path, text } from "./common/values.js";
+
+/** Return an adapter for one embed. It remembers the path of the embed. */
+export const createAdapt = (): Adapt => {
+  let current: string | undefined;
+
+  /** The first location is the load of the embed. A change of the query alone is no navigation. */
+  const locationChanged = ({ pathname }: Data): VendorEvent[] => {
+    const to = path(pathname);
+    const from = current;
+    if (!to || to === from) return [];
+    current = to;
+    return [...(from ? navigate(to, from) : []), ...view({ path: to })];
+  };
+
+  const conversions: Conversions = {
+    "lightdash:locationChanged": locationChanged,
+    "lightdash:tabChanged": ({ tabIndex }) =>
+      count(tabIndex) === undefined ? [] : navigate(`${current ?? ""}/tab/${tabIndex}`, current),
+    "lightdash:allTilesLoaded": ({ tilesCount, loadTimeMs }) =>
+      loaded({ widgetCount: count(tilesCount), loadDurationMs: count(loadTimeMs) }),
+    // Lightdash reports only the number of filters.
+    "lightdash:filterChanged": () => filter(undefined, current),
+    "lightdash:error": ({ errorType }) => error(text(errorType), { name: text(errorType) }),
+  };
+  return adapter(conversions, ({ type }) => type, ({ payload }) => payload);
+};
+
+/** The adapter of a page with one embed. */
+export const adapt = createAdapt();
