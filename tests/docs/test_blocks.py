@@ -19,6 +19,7 @@ HELD_ELSEWHERE = {
     "ndjson": "docs/test_wire sends them",
     "http": "messages of docs/wire.md: http/api/test_dbt_syncs, test_deployments, test_live; http/test_problems, scim",
     "yaml": "test_shell checks it with promtool",
+    "ts": "browser/test_package compiles them",
     "toml": "auth/test_identity reads it",
     "nginx": "running it needs a proxy with a certificate",
     "ini": "running it needs systemd; its command is checked here",

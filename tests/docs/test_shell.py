@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 # Blocks that can't be run here: their page, their beginning, and the reason. `test_blocks.py` checks their commands.
 NOT_RUN = {
     ("README.md", "scripts/demo"): "the demo runs until Ctrl-C, and these tests are what scripts/test runs",
+    ("docs/browser.md", "cd packages/browser"): "browser/test_package packs and installs the package",
     ("docs/deployment.md", "docker build"): "no registry can be reached; test_wheel runs the steps of the Dockerfile",
     ("docs/operations.md", "docker run"): "no registry can be reached; its commands are those of other blocks",
     ("CONTRIBUTING.md", "scripts/demo"): "the scripts themselves",
