@@ -6,7 +6,7 @@
 //                             adopt: deliveries of closed pages
 //
 // scripts/build-browser writes the served file, with short names for local variables and for the fields of `Delivery`.
-// Declarations are in the order that compresses best: read `receive`, near the end, first.
+// Declarations are in the order that compresses best: read `receive`, near the end, and `accept` first.
 
 import type { Envelope, Message, VendorEvent } from "./events.js";
 
@@ -99,7 +99,7 @@ export interface Forwarder {
 /** The messages that the inline script of docs/browser.md has kept. */
 declare const embedsink: MessageEvent[] | undefined;
 
-/** Whether this is the npm package. build.js sets it, and so leaves out of the served module what only the package needs. */
+/** Whether this is the npm package. build.js sets it (docs/decisions/0036-one-source-for-browser-modules.md). */
 declare const IN_PACKAGE: boolean;
 
 /** A session of the embed, as it is stored for the next page. */
