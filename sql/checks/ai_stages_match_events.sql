@@ -1,5 +1,5 @@
--- One row per day, key, deployment, tenant, surface and is_internal for which question_stage differs from the events. Reports read this
--- table.
+-- One row per day, key, deployment, tenant, surface, is_internal and vendor for which question_stage differs from the events.
+-- Reports read this table.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
 -- run `embedsink rebuild`: it computes the rollups again.
 with stage as (
@@ -19,6 +19,7 @@ daily_total as (
         tenant,
         surface,
         is_internal,
+        vendor,
         count(*)::bigint as stage_count,
         -- A digest of all other columns.
         sum(
@@ -31,4 +32,4 @@ select any_value(only_in) as only_in, * exclude (only_in)
 from daily_total
 group by all
 having count(*) = 1 -- A row that only one of the two has is a difference.
-order by day, key_id, deployment, tenant, surface, is_internal, only_in;
+order by day, key_id, deployment, tenant, surface, is_internal, vendor, only_in;

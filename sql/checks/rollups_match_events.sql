@@ -1,5 +1,5 @@
--- One row per day, key, deployment, tenant, surface and is_internal for which session_15min differs from the events. Reports read these
--- rollups.
+-- One row per day, key, deployment, tenant, surface, is_internal and vendor for which session_15min differs from the events.
+-- Reports read these rollups.
 -- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the bug report, then
 -- run `embedsink rebuild`: it computes the rollups again.
 with rollup_row as (
@@ -19,6 +19,7 @@ daily_total as (
         tenant,
         surface,
         is_internal,
+        vendor,
         sum(columns('^(.*_count)$'))::bigint as '\1',
         -- A digest of sessions and viewers.
         sum(event_count * (hash(session, viewer) % 1000000007))::hugeint as digest,
@@ -32,4 +33,4 @@ select any_value(only_in) as only_in, * exclude (only_in)
 from daily_total
 group by all
 having count(*) = 1 -- A row that only one of the two has is a difference.
-order by day, key_id, deployment, tenant, surface, is_internal, only_in;
+order by day, key_id, deployment, tenant, surface, is_internal, vendor, only_in;

@@ -22,7 +22,7 @@ from read_json(
         sent_at: 'double',
         key_id: 'varchar',
         is_internal: 'boolean',
-        context: 'struct(deployment bigint, session varchar, viewer varchar, tenant varchar, page varchar)',
+        context: 'struct(deployment bigint, session varchar, viewer varchar, tenant varchar, page varchar, vendor varchar)',
         id: 'varchar',
         envelope: 'struct(
             id varchar, seq bigint, type varchar, timestamp double, surface varchar,

@@ -44,7 +44,7 @@ envelope_content as (
             if(type = 'ready', [deployment::varchar, tenant], null),
             *columns(* exclude (
                 is_new, kind, id, ingest_seq, occurred_at, sent_at, received_at,
-                key_id, deployment, session, viewer, tenant, page, is_internal
+                key_id, deployment, session, viewer, tenant, page, vendor, is_internal
             ))
         )) as content
     from envelope

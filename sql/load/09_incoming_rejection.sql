@@ -18,6 +18,7 @@ select
     context.viewer as viewer,
     context.tenant as tenant,
     context.page as page,
+    context.vendor as vendor,
     "index",
     reason,
     detail,

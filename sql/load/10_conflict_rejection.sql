@@ -30,6 +30,7 @@ conflicting as (
         context.viewer as viewer,
         context.tenant as tenant,
         context.page as page,
+        context.vendor as vendor,
         'id_conflict' as reason,
         'id: ' || id_conflict.id || ' was received before with different content. Create a new id for each event.' as detail,
         -- Puts unknown fields, which the journal stores separately, back into the envelope.

@@ -10,6 +10,7 @@ select
     viewer,
     surface,
     is_internal,
+    vendor,
     sum(columns('^(.*_count)$')) as '\1',
     min(first_at) as first_at,
     max(last_at) as last_at,

@@ -10,6 +10,7 @@ select
     viewer,
     surface,
     is_internal,
+    vendor,
     seq,
     status,
     agent_id,

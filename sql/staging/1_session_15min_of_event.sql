@@ -14,6 +14,7 @@ select
     digest_of(viewer) as viewer,
     surface,
     is_internal,
+    vendor,
     1 as event_count,
     (type = 'view')::integer as view_count,
     (type = 'dashboard-loaded')::integer as loaded_count,

@@ -5,6 +5,7 @@ select day
 from totaled_day
 where is_in_tenants(null)
   and coalesce(getvariable('internal')::varchar, 'exclude') = 'exclude'
+  and getvariable('vendor') is null
   and coalesce(getvariable('timezone')::varchar, 'UTC') in ('UTC', 'Etc/UTC')
   and coalesce(getvariable('interval')::varchar, 'day') <> 'hour'
   and coalesce(len(getvariable('dimensions')::varchar[]), 0) = 0

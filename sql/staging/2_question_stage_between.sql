@@ -22,4 +22,5 @@ left join session_context_between(first_at, end_at) as context
 where is_between(occurred_at, first_at, end_at)
   and is_in_deployments(coalesce(stage.deployment, context.deployment))
   and is_in_tenants(coalesce(stage.tenant, context.tenant))
-  and is_internal_in_scope(stage.is_internal);
+  and is_internal_in_scope(stage.is_internal)
+  and is_of_vendor(stage.vendor);

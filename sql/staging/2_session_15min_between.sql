@@ -40,4 +40,5 @@ where is_in_deployments(coalesce(counts.deployment, context.deployment))
   and is_in_tenants(coalesce(counts.tenant, context.tenant))
   and is_of_tenant(coalesce(counts.tenant, context.tenant))
   and is_on_surface(counts.surface)
-  and is_internal_in_scope(counts.is_internal);
+  and is_internal_in_scope(counts.is_internal)
+  and is_of_vendor(counts.vendor);

@@ -36,7 +36,7 @@ select
     received_at,
     sent_at,
     json_merge_patch(
-        '{}', {deployment: deployment, session: session, viewer: viewer, tenant: tenant, page: page}::json
+        '{}', {deployment: deployment, session: session, viewer: viewer, tenant: tenant, page: page, vendor: vendor}::json
     )::varchar as context,
     '{'
     || concat_ws(

@@ -58,6 +58,7 @@ select
     rejection.viewer,
     rejection.tenant,
     rejection.page,
+    rejection.vendor,
     rejection.reason,
     rejection.detail,
     rejection.raw,

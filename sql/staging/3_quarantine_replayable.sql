@@ -35,6 +35,7 @@ select
     viewer,
     tenant,
     page,
+    vendor,
     quarantine.raw || coalesce(rest.raw, '') as raw,
     raw_encoding
 from quarantine

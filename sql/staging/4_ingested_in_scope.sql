@@ -14,12 +14,12 @@ with rejected as (
 ingested as (
     select
         ingest_seq, 'accepted' as outcome, 'event' as direction, type, event_id as id, received_at, key_id, deployment, session,
-        viewer, tenant, page, surface, seq
+        viewer, tenant, page, vendor, surface, seq
     from event_on_any_surface
     union all by name
     select
         ingest_seq, 'accepted' as outcome, 'action' as direction, type, action_id as id, received_at, key_id, deployment, session,
-        viewer, tenant, page, seq
+        viewer, tenant, page, vendor, seq
     from action
     where is_in_deployments(deployment)
       and is_in_tenants(tenant)
@@ -27,7 +27,7 @@ ingested as (
     union all by name
     select
         ingest_seq, 'quarantined' as outcome, quarantine_id as id, received_at, key_id, deployment, session, viewer, tenant, page,
-        reason, detail, replayed_at,
+        vendor, reason, detail, replayed_at,
         if(coalesce(body ->> '$.direction', body ->> '$.events[0].direction') = 'action', 'action', 'event') as direction,
         left(
             regexp_replace(

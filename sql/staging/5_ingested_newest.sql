@@ -30,6 +30,7 @@ select
     viewer,
     tenant,
     page,
+    vendor,
     surface,
     seq,
     reason,

@@ -408,7 +408,7 @@ def test_a_store_without_the_new_columns_of_the_ledger_is_migrated(folder: DataF
     assert events_in(folder.snapshot) == expected(1, 2)
 
 
-@pytest.mark.parametrize("before", ["0002", "0007", "0010"])
+@pytest.mark.parametrize("before", ["0002", "0007", "0010", "0016"])
 def test_a_damaged_file_of_an_older_schema_is_salvaged_too(folder: DataFolder, before: str) -> None:
     publish_each(folder, 1, 2)
     with opened_store(folder.store) as store:

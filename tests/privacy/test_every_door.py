@@ -91,6 +91,7 @@ def send_through_every_door(server: RunningServer, imported: Path) -> None:
     headers = {"User-Agent": CANARY, "X-Forwarded-For": CANARY, "Referer": f"https://{CANARY}.example/"}
     delivery = {"context": CONTEXT, "events": EVERY_TEXT, "lost": {CANARY: 3}}
     large = {"context": CONTEXT, "events": EVERY_TEXT * 50}  # The worker process parses it.
+    bad_vendor = {"context": {**CONTEXT, "vendor": CANARY}, "events": [view()]}
     bad_context = {"context": {**CONTEXT, "viewer": [CANARY], CANARY: 1}, "events": [view({"title": CANARY})]}
     lines = b"\n".join(json.dumps(one).encode() for one in (*EVERY_TEXT, *REJECTED)) + b'\n{"x": "' + CANARY.encode()
     for body, status, more in (
@@ -99,6 +100,7 @@ def send_through_every_door(server: RunningServer, imported: Path) -> None:
         (gzip.compress(json.dumps(large).encode()), 202, {"Content-Encoding": "gzip"}),
         ({"context": CONTEXT, "events": [*REJECTED, EVERY_TEXT[0]]}, 202, {}),
         ({"context": CONTEXT, "events": [*REJECTED, *REJECTED * 200]}, 422, {}),
+        (bad_vendor, 422, {}),
         (bad_context, 422, {}),
         (lines, 202, NDJSON),
         *((body, 400, {}) for body in UNREADABLE),

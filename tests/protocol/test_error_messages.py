@@ -74,6 +74,10 @@ def test_a_path_never_contains_a_key() -> None:
         (view(timestamp=1e300), "timestamp: 1e+300 is above 253,402,300,799,999. Send at most 253,402,300,799,999."),
         (view(timestamp=-1e300), "timestamp: -1e+300 is below -62,135,596,800,000. Send at least -62,135,596,800,000."),
         (view(surface="page"), 'surface: "page" is not one of app, chat, dashboard.'),
+        (
+            {"events": [1], "context": {"vendor": "Looker"}},
+            'context.vendor: "Looker" is not 1 to 32 of the characters a-z, 0-9 and -, such as looker.',
+        ),
         (view(id=""), 'id: "" is not a UUID such as 0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b.'),
         (
             {"events": [1], "lost": {"x" * 65: 1}},
@@ -108,6 +112,7 @@ QUOTING: dict[str, Callable[[str], Any]] = {
     "sentAt": lambda invalid: {"events": [view()], "sentAt": invalid},
     "context": lambda invalid: {"events": [view()], "context": invalid},
     "in the context": lambda invalid: {"events": [view()], "context": {"deployment": invalid}},
+    "a vendor": lambda invalid: {"events": [view()], "context": {"vendor": f"{invalid}ABC"}},
     "a name in the context": lambda invalid: {"events": [view()], "context": {invalid: 1}},
     "a reason of loss": lambda invalid: {"events": [view()], "lost": {invalid: -1}},
     "key": lambda invalid: {"events": [view()], "key": [invalid]},

@@ -60,6 +60,7 @@ def test_the_manifest_has_the_scope_and_describes_each_report(store: Store) -> N
         "surface": None,
         "deployments": [1],
         "tenant": None,
+        "vendor": None,
         "internal": None,
         "tenants": None,
         "interval": "week",

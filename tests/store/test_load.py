@@ -366,6 +366,23 @@ def test_a_store_from_before_syncs_retains_its_rows_and_accepts_syncs(tmp_path: 
     loaded_store.store.close()
 
 
+def test_a_store_from_before_vendors_retains_its_rows_and_accepts_vendors(tmp_path: Path) -> None:
+    loaded_store = LoadedStore(tmp_path)
+    loaded_store.bodies(view(id=ID))
+    make_older(loaded_store.store, before="0016")
+
+    loaded_store.store.open()
+    loaded_store.bodies({"context": {"vendor": "looker"}, "events": [view(id=OTHER_ID)]})
+    assert loaded_store.query("select event_id::varchar, vendor from event order by ingest_seq") == [
+        (ID, None),
+        (OTHER_ID, "looker"),
+    ]
+    with loaded_store.store.reader({**EVERYTHING.variables(), "vendor": "looker"}) as reader:
+        assert [row["view_count"] for row in reader.dicts("views")] == [1]
+    assert loaded_store.failed_checks() == {}
+    loaded_store.store.close()
+
+
 @pytest.mark.parametrize("in_one_segment", [True, False])
 def test_a_repeated_loss_report_counts_once(loaded_store: LoadedStore, in_one_segment: bool) -> None:
     body = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}

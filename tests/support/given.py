@@ -34,7 +34,7 @@ from tests.support.redaction import storable
 
 MONDAY = date(2026, 11, 2)
 ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
-CONTEXT = {"deployment": 1, "session": "s1", "viewer": "u1", "tenant": None, "page": None}
+CONTEXT = {"deployment": 1, "session": "s1", "viewer": "u1", "tenant": None, "page": None, "vendor": None}
 ENVELOPE = {"id": None, "seq": None, "surface": "dashboard", "direction": "event"}
 CLOCKS = {"at": "10:00", "received": None, "sent": None}
 REQUIRED: dict[str, dict[str, Any]] = {

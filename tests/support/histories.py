@@ -53,6 +53,7 @@ class Event:
     status: str | None = None
     fatal: bool | None = None
     is_internal: bool | None = None
+    vendor: str | None = None
 
 
 def events_in_scope(history: Sequence[Event], scope: Scope) -> list[Event]:
@@ -64,6 +65,7 @@ def events_in_scope(history: Sequence[Event], scope: Scope) -> list[Event]:
         if ("deployments" not in scope or event.deployment in scope["deployments"])
         and scope.get("surface", event.surface) == event.surface
         and scope.get("tenant", event.tenant) == event.tenant
+        and scope.get("vendor", event.vendor) == event.vendor
         and {"include": True, "only": bool(event.is_internal)}.get(scope.get("internal", ""), not event.is_internal)
         and scope.get("since", datetime.min) <= event.occurred_at < scope.get("until", datetime.max)
     ]
@@ -144,6 +146,7 @@ _events = st.builds(
     tenant=st.sampled_from([None, None, "acme", "acme", "initech"]),
     surface=st.sampled_from(["dashboard", "dashboard", "app", "chat"]),
     is_internal=st.sampled_from([None, None, None, True]),
+    vendor=st.sampled_from([None, None, "looker", "looker", "sigma"]),
 )
 histories = st.lists(_events, min_size=4, max_size=40).map(
     lambda events: [Event(**asdict(event) | {"ingest_seq": ingest_seq}) for ingest_seq, event in enumerate(events)]
@@ -158,6 +161,7 @@ scopes = st.fixed_dictionaries(
         "deployments": st.lists(st.sampled_from([1, 2]), max_size=2),
         "tenant": st.just("acme"),
         "internal": st.sampled_from(["exclude", "include", "only"]),
+        "vendor": st.just("looker"),
         "interval": st.sampled_from(["hour", "week"]),
         "timezone": st.sampled_from(["Europe/Berlin", "Asia/Kathmandu", "America/New_York"]),
         # The last three are gaps between the instants, to the microsecond.

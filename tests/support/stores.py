@@ -52,8 +52,9 @@ def empty_store() -> bytes:
 def make_older(store: Store, *, before: str) -> None:
     """Undo the migrations from `before` on, keep the rows, and close the store."""
     connection = store._load_connection()
-    for sql in _undone_renames():
-        connection.execute(sql)
+    if before <= "0010":
+        for sql in _undone_renames():
+            connection.execute(sql)
     tables = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
     columns = {table: connection.table(table).columns for table in tables if table != "migration"}
     for table in columns:

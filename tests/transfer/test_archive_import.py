@@ -14,6 +14,7 @@ from embedsink.engine import Engine, now_ms
 from embedsink.errors import Misconfigured
 from embedsink.key_scope import EVERYTHING
 from embedsink.settings import Settings
+from embedsink.store.archive_reader import open_archive_reader
 from embedsink.store.database import Store
 from embedsink.store.snapshot_reader import open_snapshot
 from embedsink.transfer.archive_import import ArchiveImport
@@ -42,7 +43,7 @@ def deliveries_of_two_months() -> list[dict[str, Any]]:
     return [
         {
             "receivedAt": now_ms() - days * DAY_MS,
-            "context": {"deployment": 12, "session": f"s{days}", "viewer": "ann@example.com", "tenant": "acme"},
+            "context": {"deployment": 12, "session": f"s{days}", "viewer": "ann@example.com", "vendor": "looker"},
             "events": [
                 envelope(kind, 100 * days + index, days=days) for index, kind in enumerate(["event", "event", "action"])
             ],
@@ -103,6 +104,17 @@ def test_an_archive_imports_as_the_same_rows(data: Path, tmp_path: Path) -> None
     assert (counts.accepted, counts.rejected, counts.messages) == (6, 0, [])
     assert rows(tmp_path / "new") == expected
     assert offending_rows(tmp_path / "new") == {}
+
+
+def test_a_file_of_an_earlier_version_has_no_vendor(data: Path, tmp_path: Path) -> None:
+    [*_, path] = (tmp_path / "archive").glob("*/event*.parquet")
+    older = tmp_path / "older.parquet"
+    duckdb.sql(f"copy (select * exclude (vendor) from '{path}') to '{older}'")
+    with open_archive_reader("svc") as reader:
+        assert [json.loads(line)["context"]["vendor"] for line in reader.deliveries("event", path)] == ["looker"] * 2
+        contexts = [json.loads(line)["context"] for line in reader.deliveries("event", older)]
+    assert [context["viewer"] for context in contexts] == ["ann@example.com"] * 2
+    assert not any("vendor" in context for context in contexts)
 
 
 def test_a_second_import_counts_nothing_after_the_deduplication_window(data: Path, tmp_path: Path) -> None:

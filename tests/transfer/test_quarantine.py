@@ -28,7 +28,7 @@ from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.quarantine_purge import QuarantinePurge
 from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
-from embedsink.protocol.messages import catalog_for
+from embedsink.protocol.messages import CONTEXT_FIELDS, catalog_for
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
@@ -42,7 +42,9 @@ from tests.support.redaction import storable
 from tests.support.servers import running_server, wait_until
 
 
-def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
+def reject(
+    server: Server, envelope: object, *, key: str, sent_at: float | None = None, context: dict[str, Any] | None = None
+) -> None:
     """Quarantine an envelope, as an older version that does not know its type would."""
     entry = server.engine.keys.find(key)
     assert entry
@@ -51,6 +53,7 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
     async def submit() -> None:
         delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[rejection])
         delivery.sent_at = sent_at
+        delivery.context = context or {}
         lines = delivery_lines(storable(delivery), key_id=entry.key_id, new_id=uuid7)
         await as_future(partial(server.engine.submit_counted, lines, accepted=0, quarantined=1))
 
@@ -114,6 +117,17 @@ def test_a_replay_retains_microseconds_of_sent_at(quick: Server, sent_us: int) -
         times = reader._fetch_all("select epoch_us(event.sent_at), epoch_us(quarantine.sent_at) from event, quarantine")
     assert times == [(sent_us, sent_us)]
     assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
+
+
+def test_a_replay_retains_the_context(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    context = {"deployment": 12, "session": "s", "viewer": "u", "tenant": "t", "page": "/", "vendor": "looker"}
+    assert context.keys() == CONTEXT_FIELDS
+    reject(quick, view(), key=key, context=context)
+    [rejection] = quick.rows("/api/v1/quarantine", key=admin)
+    assert {name: rejection[name] for name in context} == context
+    assert replayed(quick, admin) == ReplayCounts(replayed=1)
+    assert [line["context"] for line in quick.journaled() if line["kind"] == "event"] == [context]
 
 
 def test_envelopes_without_ids_count_once_when_replayed_twice(quick: Server) -> None:

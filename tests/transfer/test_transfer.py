@@ -86,7 +86,8 @@ def test_an_export_imports_as_the_same_rows(tmp_path: Path) -> None:
     clocks += [{"sentAt": 253_402_300_799_998.97}, {"sentAt": -62_135_596_799_999.5}]
     contexts: list[dict[str, Any]] = [
         {},
-        {"deployment": 12, "session": "s", "viewer": 'u "1"', "tenant": "ac\x1bme", "page": "https://a.example.com/ü"},
+        {"deployment": 12, "session": "s", "viewer": 'u "1"', "tenant": "ac\x1bme", "page": "https://a.example.com/ü"}
+        | {"vendor": "looker"},
     ]
     bodies = [json.loads(case.body) for case in read_cases("valid") if not case.ndjson and case.rules == Rules()]
     envelopes = [

@@ -33,6 +33,7 @@ PARAMETERS_WITH_OPTION = (
         "surface",
         "deployment",
         "tenant",
+        "vendor",
         "internal",
         "interval",
         "timezone",

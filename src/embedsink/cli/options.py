@@ -144,6 +144,7 @@ Department = Annotated[
 ]
 Group = Annotated[str | None, typer.Option(metavar="TEXT", help="Only viewers in this group of the directory.")]
 Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Only this tenant.")]
+Vendor = Annotated[str | None, typer.Option(metavar="TEXT", help="Only embeds of this vendor, such as looker.")]
 Internal = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Events of internal people: exclude (the default), include or only."),

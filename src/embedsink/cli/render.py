@@ -22,6 +22,7 @@ from embedsink.cli.options import (
     Until,
     Url,
     UsageError,
+    Vendor,
     connect,
     examples,
     snapshot_time,
@@ -72,6 +73,7 @@ def render(
     surface: Surface = None,
     deployment: Deployments = None,
     tenant: Tenant = None,
+    vendor: Vendor = None,
     internal: Internal = None,
     department: Department = None,
     group: Group = None,
@@ -89,7 +91,7 @@ def render(
     """
     format = _format_of(output)
     params: Params = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
-    params |= {"internal": internal, "department": department, "group": group}
+    params |= {"vendor": vendor, "internal": internal, "department": department, "group": group}
     params |= {"timezone": timezone, "compare": "on" if compare else "off"}
     params["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
@@ -122,7 +124,7 @@ def _caption(
     from embedsink.dashboards.image.sheet import Caption
 
     filters = {"surface": params["surface"], "deployment": ", ".join(params["deployment"]), "tenant": params["tenant"]}
-    filters |= {name: params[name] for name in ("internal", "department", "group")}
+    filters |= {name: params[name] for name in ("vendor", "internal", "department", "group")}
     active_filters = {name: value for name, value in filters.items() if value}
     return Caption(dashboard_data.period, now, params["timezone"] or "UTC", active_filters, snapshot_at)
 

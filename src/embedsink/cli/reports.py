@@ -22,6 +22,7 @@ from embedsink.cli.options import (
     Until,
     Url,
     UsageError,
+    Vendor,
     as_of_phrase,
     examples,
     source_option,
@@ -50,7 +51,7 @@ EXAMPLES = examples(
     "EMBEDSINK_KEY=es_read_… embedsink report views --url https://events.example.com",
 )
 # The parameters that select events.
-FILTERS = ("since", "until", "surface", "deployment", "tenant", "internal", "department", "group")
+FILTERS = ("since", "until", "surface", "deployment", "tenant", "vendor", "internal", "department", "group")
 
 
 def _parse_format(text: str) -> str:
@@ -94,6 +95,7 @@ def report(
     surface: Surface = None,
     deployment: Deployments = None,
     tenant: Tenant = None,
+    vendor: Vendor = None,
     internal: Internal = None,
     by: By = None,
     department: Department = None,
@@ -120,7 +122,7 @@ def report(
     have all columns.
     """
     params: Params = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
-    params |= {"tenant": tenant, "internal": internal, "interval": interval, "timezone": timezone}
+    params |= {"tenant": tenant, "vendor": vendor, "internal": internal, "interval": interval, "timezone": timezone}
     params |= {"by": by, "department": department, "group": group}
     params |= {"columns": columns, "limit": limit, "guard": "on" if guard else "off", "bom": "on" if bom else "off"}
     backend: ReportBackend = LocalBackend(data) if url is None else RemoteBackend(url, key)

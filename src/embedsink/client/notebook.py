@@ -68,6 +68,7 @@ class Client(ABC):
             surface: `dashboard`, `app` or `chat`.
             deployment: a deployment, or a list of them.
             tenant: a tenant.
+            vendor: the vendor of the embed, such as `looker`.
             internal: whether events of internal people count: `exclude` (the default), `include` or `only`.
             by: `department`, `group`, or a list of both: one row for each. Only some reports have it.
             department: a department of the directory: only its viewers count. Only some reports have it.

@@ -21,6 +21,7 @@ class ScopeParams(TypedDict, total=False):
     surface: str | None
     deployment: int | Iterable[int] | None
     tenant: str | None
+    vendor: str | None
     internal: str | None
     by: str | Iterable[str] | None
     department: str | None

@@ -17,10 +17,10 @@ PERIODS: dict[str, int] = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 PERIOD_DEFAULT = "7d"
 PARAMETERS = (
     *("period", "since", "until", "compare"),
-    *("surface", "deployment", "tenant", "internal", "department", "group", "timezone"),
+    *("surface", "deployment", "tenant", "vendor", "internal", "department", "group", "timezone"),
 )
 # The parameters that both periods share.
-_SHARED = ("surface", "tenant", "internal", "department", "group", "timezone")
+_SHARED = ("surface", "tenant", "vendor", "internal", "department", "group", "timezone")
 # Before this time, local times can be outside the range of UTC times.
 _CALENDAR_START = datetime(1, 1, 3)
 # The maximum length of a period for each interval. For longer periods, the interval is a month.

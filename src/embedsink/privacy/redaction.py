@@ -24,6 +24,7 @@ from embedsink.protocol.messages import (
     DELIVERY_FIELDS,
     ENUMERATED_VALUES,
     ENVELOPE_FIELDS,
+    VENDOR_PATTERN,
     Catalog,
 )
 from embedsink.protocol.strict_json import decode_fast, encode
@@ -68,7 +69,7 @@ _PLAIN_FIELDS: Mapping[str, type] = {
     **dict.fromkeys(("deployment", "seq", "timestamp", "sentAt"), float),
     "optedOut": bool,
 }
-_CONTEXT_RULES = {name: name for name in CONTEXT_FIELDS - {"deployment"}}
+_CONTEXT_RULES = {name: name for name in CONTEXT_FIELDS - {"deployment", "vendor"}}
 # The reasons for losses that the forwarder has (docs/browser.md). Others fall under the rule `extra`.
 _LOST_REASON = re.compile(r"queue_overflow|not_stored|before_send|expired|unreadable|not_json|http_[0-9]{3}")
 _OTHER_LOST_REASON = "other"
@@ -79,6 +80,7 @@ _FILTER = re.compile(r"f_[^.=]+\.[^=]+=")
 # What an invalid envelope may say where the protocol has words, such as a type that a later version adds.
 _PROTOCOL_WORD = re.compile(r"[a-z][a-z0-9:_-]{0,63}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_VENDOR = re.compile(VENDOR_PATTERN)
 _SAFE_FORMS = {"source": _PROTOCOL_WORD, "direction": _PROTOCOL_WORD, "type": _PROTOCOL_WORD, "id": _UUID}
 _ERASED_CONTENT = "The content names an erased person, and is not stored."
 _TOO_MANY_VIEWERS = "The content names too many viewers to compare with erased people, and is not stored."
@@ -428,6 +430,8 @@ class Redactor:
         """Return whether a value has the form that its known field requires. Any value does if the rule is `keep`."""
         if value is None:
             return True
+        if name == "vendor":
+            return isinstance(value, str) and _VENDOR.fullmatch(value) is not None
         if name not in rules:
             return _is_plain(value, _PLAIN_FIELDS.get(name))
         is_kept = rules[name] not in self._changes

@@ -22,6 +22,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # The expected form of a string with a pattern, by the field's name.
 _EXPECTED_FORMS = {
     "id": "a UUID such as 0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
+    "vendor": "1 to 32 of the characters a-z, 0-9 and -, such as looker",
     "filterUrlParameter": "of the form f_<view>.<dimension>=<JSON>",
 }
 

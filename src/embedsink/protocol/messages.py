@@ -30,6 +30,9 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 # Epoch milliseconds of the years 1 to 9999, the range of Python's `datetime`.
 Timestamp = Annotated[float, Field(ge=-62_135_596_800_000, le=253_402_300_799_999)]
 Uuid = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")]
+# The vendor of an embed, such as `looker`.
+VENDOR_PATTERN = r"^[a-z0-9-]{1,32}$"
+Vendor = Annotated[str, Field(pattern=VENDOR_PATTERN)]
 FilterUrlParameter = Annotated[str, Field(pattern=r"^f_[^.=]+\.[^=]+=[\s\S]")]
 # The number of reasons is limited, because each one becomes a journal line.
 LOST_REASONS_MAX = 32
@@ -169,6 +172,7 @@ class Context(TypedDict, total=False):
     viewer: str | None
     tenant: str | None
     page: str | None
+    vendor: Vendor | None
 
 
 @_forbid_unknown_fields

@@ -20,7 +20,7 @@ SURFACES = ("dashboard", "app", "chat")  # as in protocol/messages.py, which tak
 INTERVALS = ("hour", "day", "week", "month")
 TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
 INTERNAL = ("exclude", "include", "only")
-PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "internal", "interval", "timezone")
+PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "vendor", "internal", "interval", "timezone")
 # The parameters that relate events to the directory. Only a few reports have them (`catalog.reports_with_dimensions`).
 DIRECTORY_PARAMETERS = ("by", "department", "group")
 DIMENSIONS = ("department", "group")
@@ -48,6 +48,7 @@ class Scope:
         deployments: the deployments.
         tenant: one tenant.
         tenants: the tenants that the reader's key is limited to; None for all.
+        vendor: the vendor of the embed.
         internal: one of `INTERNAL`: whether events of internal people count; None means `exclude`.
         shows_names: whether rows contain the names of people in the directory.
         dimensions: the requested ones of `DIMENSIONS`; empty for none.
@@ -64,6 +65,7 @@ class Scope:
     deployments: frozenset[int] | None = None
     tenant: str | None = None
     tenants: frozenset[str] | None = None
+    vendor: str | None = None
     internal: str | None = None
     shows_names: bool = True
     dimensions: tuple[str, ...] = ()
@@ -107,7 +109,7 @@ def parse_scope(
     """Parse the parameters of a scope.
 
     Args:
-        params: since, until, surface, tenant, internal, interval, timezone, by, department and group; None if missing.
+        params: the parameters in `PARAMETERS` and `DIRECTORY_PARAMETERS`, except deployment; None if missing.
         deployments: the requested deployments. Empty means all that are allowed.
         allowed: the scope of the reader's key.
         now: the clock, for ages such as `7d`.
@@ -135,6 +137,7 @@ def parse_scope(
         deployments=requested_deployments,
         tenant=tenant,
         tenants=allowed.tenants,
+        vendor=parse_text("vendor", params.get("vendor")),
         internal=parse_choice("internal", params.get("internal"), INTERNAL),
         shows_names=allowed.shows_names,
         dimensions=_parse_dimensions(params.get("by")),

@@ -61,6 +61,7 @@ VARIABLES = (
     "viewer_group",
     "shows_names",
     "internal",
+    "vendor",
     "viewers",
     "texts",
     # of the audit trail

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 # The variables on which the rows of such a view depend, besides the period.
-_SCOPE_VARIABLES = ("deployments", "tenants", "surface", "tenant", "internal", "now")
+_SCOPE_VARIABLES = ("deployments", "tenants", "surface", "tenant", "internal", "vendor", "now")
 
 
 @dataclass(frozen=True, slots=True)

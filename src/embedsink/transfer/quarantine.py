@@ -28,7 +28,7 @@ from embedsink.store.reader import Reader
 LIST_VIEW = "quarantine_in_scope"
 REPLAYABLE_VIEW = "quarantine_replayable"
 UNTRIED_VIEW = "quarantine_not_replayable"
-_CONTEXT_FIELDS = ("deployment", "session", "viewer", "tenant", "page")
+_CONTEXT_FIELDS = ("deployment", "session", "viewer", "tenant", "page", "vendor")
 # The time without loading progress after which a replay or a purge fails.
 LOADING_STALL_S_MAX = 30.0
 _POLL_S = 0.05

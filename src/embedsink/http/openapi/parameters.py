@@ -50,6 +50,11 @@ def surface_parameter() -> Schema:
     return parameter("surface", {"enum": list(SURFACES)}, "Only this surface.")
 
 
+def vendor_parameter() -> Schema:
+    """Return the parameter `vendor`."""
+    return parameter("vendor", {"type": "string", "examples": ["looker"]}, "Only embeds of this vendor.")
+
+
 def internal_parameter() -> Schema:
     """Return the parameter `internal`."""
     meaning = "Whether events of internal people count. Default: exclude."
@@ -91,6 +96,7 @@ def report_parameters() -> Sequence[Schema]:
     return [
         *scope_parameters(),
         surface_parameter(),
+        vendor_parameter(),
         internal_parameter(),
         parameter("interval", {"enum": list(INTERVALS)}, "The length of each period in the report. Default: day."),
         timezone_parameter(),

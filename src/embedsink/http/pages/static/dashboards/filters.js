@@ -2,9 +2,9 @@
 import { byId, el } from "/pages/dom.js";
 import { displayName } from "/pages/format.js";
 
-const NAMES = ["surface", "deployment", "tenant", "department", "group", "internal"];
+const NAMES = ["surface", "deployment", "tenant", "vendor", "department", "group", "internal"];
 const isoDay = (time) => new Date(time).toISOString().slice(0, 10);
-// The form has the last day, and the URL has the day after it.
+// The form has the last day, the URL the day after.
 const addDays = (day, by) => isoDay(Date.parse(day) + by * 864e5);
 const localTimeZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 

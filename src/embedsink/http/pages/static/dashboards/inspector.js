@@ -11,7 +11,7 @@ const STALE_MS = 4000;
 // The reasons of rejections that a replay can't accept.
 const FINAL_REASONS = ["id_conflict", "out_of_scope"];
 const FIELD_LABELS = { id: "ID", received_at: "Received", surface: "Surface", session: "Session", seq: "Sequence number", viewer: "Viewer",
-  tenant: "Tenant", deployment: "Deployment", page: "Page", key_id: "Key" };
+  tenant: "Tenant", deployment: "Deployment", page: "Page", vendor: "Vendor", key_id: "Key" };
 
 const list = byId("envelopes");
 const form = byId("filters");
