@@ -1,4 +1,5 @@
--- One row per event whose payload lacks a field that its type requires (spec 6.4), or has a value that is not allowed.
+-- One row per event whose payload lacks a field that its type requires (spec 6.4, and our extensions), or has a value that is not
+-- allowed.
 -- What to do: envelope validation or sql/load has a bug. Report it with the row. The row stays; reports count it under null.
 select event_id, ingest_seq, type, received_at
 from event
@@ -11,6 +12,7 @@ where not coalesce(
         when 'drilldown' then member is not null
         when 'ai-query' then query is not null and status in ('submitted', 'completed', 'error')
         when 'error' then message is not null
+        when 'x-feedback' then chat_id is not null and rating in ('up', 'down')
         else true
     end,
     false

@@ -20,7 +20,7 @@ create or replace temp table erased_text as
 with candidate as (
     select distinct text
     from (
-        select unnest([title, value ->> '$', query, chat_id, message]) as text
+        select unnest([title, value ->> '$', filters ->> '$', query, chat_id, feedback_text, message]) as text
         from event
         where ingest_seq in (select ingest_seq from erased_envelope)
     )
@@ -30,20 +30,22 @@ with candidate as (
 ),
 -- Most events have none of these texts, so that their texts need not be compared one by one.
 event_with_candidate as (
-    select ingest_seq, title, value, query, chat_id, message
+    select ingest_seq, title, value, filters, query, chat_id, feedback_text, message
     from event
     where title in (from candidate)
        or query in (from candidate)
        or message in (from candidate)
        or chat_id in (from candidate)
+       or feedback_text in (from candidate)
        or (value ->> '$') in (from candidate)
+       or (filters ->> '$') in (from candidate)
 ),
 own_text as (
     from candidate
     where text not in (
         select text
         from (
-            select unnest([title, value ->> '$', query, chat_id, message]) as text
+            select unnest([title, value ->> '$', filters ->> '$', query, chat_id, feedback_text, message]) as text
             from event_with_candidate
             where ingest_seq not in (select ingest_seq from erased_envelope)
         )

@@ -64,7 +64,7 @@ paired as (
         end
 )
 select
-    * exclude (finished_status),
+    paired.* exclude (finished_status),
     coalesce(submitted_at, finished_at) as occurred_at,
     case
         when finished_status is not null then finished_status
@@ -73,8 +73,11 @@ select
             > current_moment() then 'pending'
         else 'abandoned'
     end as status,
-    (epoch_us(finished_at) - epoch_us(submitted_at)) // 1000 as latency_ms
+    (epoch_us(finished_at) - epoch_us(submitted_at)) // 1000 as latency_ms,
+    feedback.rating,
+    feedback.feedback_text
 from paired
+left join ai_feedback as feedback on coalesce(submitted_ingest_seq, finished_ingest_seq) = feedback.question_ingest_seq
 where is_in_period(coalesce(submitted_at, finished_at))
   and is_on_surface(surface)
   and is_of_tenant(tenant);

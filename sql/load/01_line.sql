@@ -29,8 +29,8 @@ from read_json(
             payload struct(
                 embedTenant varchar, deploymentId bigint, mode varchar, surface varchar, publicId varchar,
                 path varchar, title varchar, previousPath varchar, widgetCount double, loadDurationMs double,
-                format varchar, target varchar, widgetId varchar, rowCount double, member varchar, value json,
-                query varchar, status varchar, chatId varchar, agentId varchar,
+                format varchar, target varchar, widgetId varchar, rowCount double, member varchar, value json, filters json,
+                query varchar, status varchar, chatId varchar, agentId varchar, rating varchar, text varchar,
                 message varchar, name varchar, context varchar, fatal boolean,
                 scheme varchar, locale varchar, filterUrlParameter varchar))',
         extra: 'json',

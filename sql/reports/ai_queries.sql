@@ -15,6 +15,8 @@ select
     count(*) filter (status = 'error') as error_count,
     count(*) filter (status = 'abandoned') as abandoned_count,
     count(*) filter (status = 'pending') as pending_count,
+    count(*) filter (rating = 'up') as up_count,
+    count(*) filter (rating = 'down') as down_count,
     completed_count / nullif(completed_count + error_count + abandoned_count, 0) as answer_rate,
     (error_count + abandoned_count) / nullif(completed_count + error_count + abandoned_count, 0) as failure_rate,
     quantile_cont(latency_ms, 0.5) filter (status = 'completed') as completed_latency_p50_ms,
@@ -44,6 +46,8 @@ select
     sum(counted.error_count)::bigint as error_count,
     sum(counted.abandoned_count)::bigint as abandoned_count,
     sum(counted.pending_count)::bigint as pending_count,
+    sum(counted.up_count)::bigint as up_count,
+    sum(counted.down_count)::bigint as down_count,
     sum(counted.completed_count)::bigint
         / nullif(sum(counted.completed_count + counted.error_count + counted.abandoned_count)::bigint, 0) as answer_rate,
     sum(counted.error_count + counted.abandoned_count)::bigint
@@ -77,6 +81,8 @@ comment on column ai_queries.abandoned_count is
 'Queries without an answer or an error 10 minutes after they were submitted.';
 comment on column ai_queries.pending_count is
 'Queries without an answer or an error yet, submitted less than 10 minutes ago.';
+comment on column ai_queries.up_count is 'Queries whose newest feedback is up.';
+comment on column ai_queries.down_count is 'Queries whose newest feedback is down.';
 comment on column ai_queries.answer_rate is
 'completed_count ÷ (completed_count + error_count + abandoned_count); null without such queries. Unit: share.';
 comment on column ai_queries.failure_rate is

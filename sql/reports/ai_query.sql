@@ -14,6 +14,8 @@ select
     status,
     latency_ms,
     is_ambiguous,
+    rating,
+    feedback_text,
     ingest_seq
 from ai_lifecycle
 order by occurred_at, ingest_seq;
@@ -39,4 +41,7 @@ comment on column ai_query.latency_ms is
 'Time from submitted_at to finished_at; null when one of them is null. Unit: ms.';
 comment on column ai_query.is_ambiguous is
 'Whether its events may belong to another query: the session is unknown, or it had the same question open twice at the same time.';
+comment on column ai_query.rating is
+'Newest feedback on the question (x-feedback): up or down; null without feedback in the 24 hours after the question.';
+comment on column ai_query.feedback_text is 'Text of this feedback; null without one.';
 comment on column ai_query.ingest_seq is 'Position in the order of ingestion; a stable key for paging.';

@@ -23,6 +23,7 @@ with session_summary as (
         count(*) filter (type = 'dashboard-loaded') as dashboard_loaded_count,
         count(*) filter (type = 'download') as download_count,
         count(*) filter (type = 'drilldown') as drilldown_count,
+        count(*) filter (type = 'x-filter') as filter_count,
         count(*) filter (type = 'ai-query' and status = 'submitted') as ai_query_count,
         count(*) filter (type = 'error') as error_count,
         coalesce(bool_or(fatal), false) as has_fatal_error,
@@ -91,6 +92,7 @@ comment on column sessions.navigate_count is 'Navigations inside the embed.';
 comment on column sessions.dashboard_loaded_count is 'Completely rendered dashboards.';
 comment on column sessions.download_count is 'Downloads.';
 comment on column sessions.drilldown_count is 'Drilldowns.';
+comment on column sessions.filter_count is 'Changes of filters (x-filter).';
 comment on column sessions.ai_query_count is 'AI questions with a submitted event.';
 comment on column sessions.error_count is 'Errors that the embed showed, including fatal ones.';
 comment on column sessions.has_fatal_error is 'Whether an error stopped a whole surface.';

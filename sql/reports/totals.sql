@@ -20,6 +20,7 @@ event_totals as (
         sum(loaded_count)::bigint as dashboard_loaded_count,
         sum(download_count)::bigint as download_count,
         sum(drilldown_count)::bigint as drilldown_count,
+        sum(filter_count)::bigint as filter_count,
         sum(ai_submitted_count)::bigint as ai_query_count,
         sum(ai_completed_count)::bigint as ai_answered_count,
         sum(ai_error_count)::bigint as ai_failed_count,
@@ -35,6 +36,7 @@ select
     dashboard_loaded_count,
     download_count,
     drilldown_count,
+    filter_count,
     ai_query_count,
     ai_answered_count,
     ai_failed_count,
@@ -58,6 +60,7 @@ comment on column totals.view_count is 'View events: one on load and one per nav
 comment on column totals.dashboard_loaded_count is 'Completely rendered dashboards.';
 comment on column totals.download_count is 'Downloads of data and images.';
 comment on column totals.drilldown_count is 'Drilldowns.';
+comment on column totals.filter_count is 'Changes of filters (x-filter).';
 comment on column totals.ai_query_count is 'AI questions with a submitted event.';
 comment on column totals.ai_answered_count is
 'Answered AI questions by the time of the answer, including those without a submitted event.';

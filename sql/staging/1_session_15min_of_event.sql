@@ -20,6 +20,7 @@ select
     (type = 'dashboard-loaded')::integer as loaded_count,
     (type = 'download')::integer as download_count,
     (type = 'drilldown')::integer as drilldown_count,
+    (type = 'x-filter')::integer as filter_count,
     (type = 'ai-query' and status = 'submitted')::integer as ai_submitted_count,
     (type = 'ai-query' and status = 'completed')::integer as ai_completed_count,
     (type = 'ai-query' and status = 'error')::integer as ai_error_count,

@@ -15,9 +15,9 @@ with stored_envelope as (
             surface: payload_surface, publicId: public_id, path: path, previousPath: previous_path, title: title,
             widgetCount: number_of(widget_count), loadDurationMs: number_of(load_duration_ms), format: format, target: target,
             widgetId: widget_id, rowCount: number_of(row_count), member: member, query: query, status: status, chatId: chat_id,
-            agentId: agent_id, message: message, name: error_name, context: error_context, fatal: fatal
+            agentId: agent_id, rating: rating, text: feedback_text, message: message, name: error_name, context: error_context, fatal: fatal
         }::json) as catalog_members,
-        '"value":' || value as json_member
+        coalesce('"value":' || value, '"filters":' || filters) as json_member
     from event
     union all by name
     select

@@ -2,7 +2,7 @@
 create or replace view shared_text as
 with stored as (
     select concat_ws(chr(10),
-        viewer, session, tenant, page, path, previous_path, title, value ->> '$', query, chat_id, message, error_context,
+        viewer, session, tenant, page, path, previous_path, title, value ->> '$', filters ->> '$', query, chat_id, feedback_text, message, error_context,
         public_id, extra ->> '$', envelope_extra ->> '$'
     ) as texts
     from event

@@ -46,5 +46,5 @@ def test_each_example_works(kind: str, body: str, tmp_path: Path) -> None:
     assert response.json()["rejected"] == []
 
 
-def test_all_four_bodies_have_an_example() -> None:
-    assert len(BODIES) == 4
+def test_all_four_bodies_and_the_extensions_have_an_example() -> None:
+    assert len(BODIES) == 5

@@ -31,6 +31,8 @@ EVERY_TEXT = [
     event_or_action("event:navigate", {"path": CANARY, "previousPath": CANARY}),
     event_or_action("event:ready", {"embedTenant": CANARY, "mode": "signed", "surface": "app", "deploymentId": 1}),
     event_or_action("event:drilldown", {"member": "orders.total", "value": {"buyer": CANARY}}),
+    event_or_action("event:x-filter", {"filters": {"buyer": [CANARY], "region": CANARY}, "path": CANARY}),
+    event_or_action("event:x-feedback", {"chatId": CANARY, "text": CANARY}),
     event_or_action("event:ai-query", {"query": CANARY, "status": "submitted", "chatId": CANARY}),
     event_or_action("event:error", {"message": CANARY, "context": CANARY}),
     event_or_action("action:set-filter", {"filterUrlParameter": f'f_orders.buyer="{CANARY}"'}),
@@ -40,6 +42,10 @@ REJECTED = [
     view({"path": CANARY, "surface": CANARY}),
     view({"title": CANARY, "path": {"a": CANARY}}),
     event_or_action("event:error", {"message": CANARY}) | {"type": "svc:event:later"},
+    event_or_action("event:x-feedback", {"rating": CANARY, "text": CANARY}),
+    event_or_action("event:x-filter", {"filters": CANARY}),
+    event_or_action("event:x-filter", {"filters": {"buyer": CANARY}, "path": [CANARY]}),
+    event_or_action("event:x-filter", {"filters": {CANARY * 30: 1}}),
     CANARY,
 ]
 UNREADABLE = [
@@ -99,7 +105,7 @@ def send_through_every_door(server: RunningServer, imported: Path) -> None:
         (large, 202, {}),
         (gzip.compress(json.dumps(large).encode()), 202, {"Content-Encoding": "gzip"}),
         ({"context": CONTEXT, "events": [*REJECTED, EVERY_TEXT[0]]}, 202, {}),
-        ({"context": CONTEXT, "events": [*REJECTED, *REJECTED * 200]}, 422, {}),
+        ({"context": CONTEXT, "events": [*REJECTED, *REJECTED * 120]}, 422, {}),
         (bad_vendor, 422, {}),
         (bad_context, 422, {}),
         (lines, 202, NDJSON),

@@ -82,6 +82,30 @@ def test_the_context_is_redacted() -> None:
             {"member": "m", "value": hashed("value", '{"a":["x",1,true,null]}')},
         ),
         (
+            "event:x-feedback",
+            {"chatId": "c", "rating": "down", "text": "Ann is missing"},
+            {"query": Rule.HASH, "chat_id": Rule.HASH},
+            {"chatId": hashed("chat_id", "c"), "rating": "down", "text": hashed("query", "Ann is missing")},
+        ),
+        (
+            "event:x-feedback",
+            {"chatId": "c", "rating": "down", "text": "Ann is missing"},
+            {"query": Rule.DROP, "chat_id": Rule.DROP},
+            {"chatId": "", "rating": "down"},
+        ),
+        (
+            "event:x-filter",
+            {"filters": {"buyer": ["ann", 1], "all": None}, "path": "/d?x"},
+            {"value": Rule.DROP, "path": Rule.STRIP_QUERY},
+            {"filters": {"buyer": None, "all": None}, "path": "/d"},
+        ),
+        (
+            "event:x-filter",
+            {"filters": {"buyer": ["ann", 1], "all": None}},
+            {"value": Rule.HASH},
+            {"filters": {"buyer": hashed("value", '["ann",1]'), "all": None}},
+        ),
+        (
             "event:ai-query",
             {"query": "Why?", "status": "submitted", "chatId": "c"},
             {"query": Rule.DROP, "chat_id": Rule.HASH},
@@ -113,7 +137,7 @@ def test_the_context_is_redacted() -> None:
         ),
         ("action:set-theme", {"primaryColor": "red", "brand": "acme"}, {"extra": Rule.DROP}, {}),
     ],
-    ids=map(str, range(11)),
+    ids=map(str, range(15)),
 )
 def test_payloads_are_redacted_and_stay_valid(
     type_: str, payload: dict[str, Any], rule: dict[str, Any], expected: dict[str, Any]

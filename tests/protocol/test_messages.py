@@ -1,4 +1,7 @@
-"""The catalog agrees with spec 6 in every field. The table is copied from the spec, not from the code."""
+"""The catalog agrees with spec 6 in every field. The table is copied from the spec, not from the code.
+
+The types that begin with `x-` are extensions of ours: docs/wire.md has their fields.
+"""
 
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -40,6 +43,11 @@ SPEC = """
     event:error               name                optional  string
     event:error               context             optional  string
     event:error               fatal               optional  boolean
+    event:x-feedback          chatId              required  string
+    event:x-feedback          rating              required  up down
+    event:x-feedback          text                optional  string
+    event:x-filter            filters             optional  object
+    event:x-filter            path                optional  string
     action:set-color-scheme   scheme              required  light dark auto
     action:set-theme          embedTheme          optional  object
     action:set-locale         locale              required  string

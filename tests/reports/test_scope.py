@@ -67,6 +67,8 @@ def texts_of(kind: MessageType, deployment: int | None) -> dict[str, Any]:
             payload[name] = get_args(type_)[0]
         elif type_ is str or type_ is Any or str in get_args(type_):
             payload[name] = f"f_{canary(deployment)}.{name}=[1]"
+        elif name == "filters":
+            payload[name] = {canary(deployment): [canary(deployment)]}
         elif name == "deploymentId":
             payload[name] = deployment
         elif float in get_args(type_):
@@ -100,7 +102,7 @@ def envelopes(deployment: int | None, session: str) -> Iterator[dict[str, Any]]:
 
 def deliveries(deployment: int | None) -> Iterator[dict[str, Any]]:
     """Yield a delivery with the deployment in its context, and one with it in `ready` only."""
-    texts = {name: f"{canary(deployment)}-{name}" for name in ("viewer", "tenant", "page")}
+    texts = {name: f"{canary(deployment)}-{name}" for name in ("viewer", "tenant", "page", "vendor")}
     for index, named in enumerate([{"deployment": deployment}, {}]):
         session = f"{canary(deployment)}-session-{index}"
         yield {
@@ -275,5 +277,5 @@ def test_every_text_column_has_a_canary(server: RunningServer) -> None:
         assert without <= {
             "event_id", "action_id", "ingest_seq", "occurred_at", "client_at", "sent_at", "received_at", "key_id",
             "deployment", "seq", "type", "surface", "mode", "payload_surface", "widget_count", "load_duration_ms",
-            "format", "target", "row_count", "status", "fatal", "scheme", "is_internal",
+            "format", "target", "row_count", "status", "fatal", "scheme", "is_internal", "rating",
         }  # fmt: skip

@@ -43,6 +43,7 @@ class Row(NamedTuple):
     dashboard_loaded_count: int
     download_count: int
     drilldown_count: int
+    filter_count: int
     ai_query_count: int
     error_count: int
     has_fatal_error: bool
@@ -80,6 +81,7 @@ def _row(deployment: int | None, session: str, events: list[Event], scope: Scope
         dashboard_loaded_count=count("dashboard-loaded"),
         download_count=count("download"),
         drilldown_count=count("drilldown"),
+        filter_count=count("x-filter"),
         ai_query_count=sum(event.status == "submitted" for event in events),
         error_count=count("error"),
         has_fatal_error=any(event.fatal for event in events),

@@ -157,7 +157,10 @@ def query_rows(
     replace_events(connection, reversed(rows))
     with variables(connection, scope | {"now": now}):
         return Counter(
-            Row(*row) for row in connection.execute("select * exclude (ingest_seq) from ai_query").fetchall()
+            Row(*row)
+            for row in connection.execute(
+                "select * exclude (ingest_seq, rating, feedback_text) from ai_query"
+            ).fetchall()
         )
 
 
@@ -284,7 +287,7 @@ def load(store: Store, folder: Path, stages: Iterable[tuple[int, Stage]], *, num
 
 def rows_of(store: Store, now: datetime) -> Counter[Row]:
     with store.reader({**EVERYTHING.variables(), "now": now}) as reader:
-        return Counter(Row(*row[:-1]) for rows in reader.rows("ai_query") for row in rows)
+        return Counter(Row(*row[: len(Row._fields)]) for rows in reader.rows("ai_query") for row in rows)
 
 
 def test_an_answer_in_a_later_segment_closes_a_pending_or_abandoned_question(store: Store, tmp_path: Path) -> None:

@@ -95,6 +95,31 @@ def test_a_question_that_ends_after_the_limit_stays_one_question(store: Store, f
     assert rows_of(store, *REPORTS) == before
 
 
+def test_the_texts_of_feedback_are_hashed_with_the_questions(store: Store, folder: Path) -> None:
+    clear(store)
+    question = {"type": "ai-query", "query": "Why?", "chatId": "c1"}
+    feedback = {"type": "x-feedback", "chatId": "c1", "rating": "down"}
+    load(
+        store,
+        folder,
+        {
+            1: [
+                {**question, "id": 1, "at": "2026-11-01T10:00"},
+                {**feedback, "id": 2, "at": "2026-11-01T10:01", "text": "It is wrong."},
+                {**feedback, "id": 3, "at": "2026-11-01T10:02"},
+            ],
+            3: [{**feedback, "id": 4, "at": "2026-11-03T10:00", "text": "It is wrong."}],
+        },
+    )
+    before = rows_of(store, *REPORTS)
+    expire(store, question_day=2)
+    assert column(store, "select query from event order by ingest_seq") == [hash_question("Why?"), None, None, None]
+    texts = column(store, "select feedback_text from event order by ingest_seq")
+    assert texts == [None, hash_question("It is wrong."), None, "It is wrong."]
+    assert rows_of(store, *REPORTS) == before
+    assert expire(store, question_day=2) == 0
+
+
 def test_unknown_fields_of_old_events_and_actions_are_deleted_in_steps(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

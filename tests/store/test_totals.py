@@ -38,6 +38,9 @@ TYPES: list[dict[str, Any]] = [
     {"type": "ai-query"},
     {"type": "ai-query", "status": "completed", "agentId": "x"},
     {"type": "ai-query", "status": "error"},
+    {"type": "ai-query", "chatId": "c1"},
+    {"type": "x-feedback", "chatId": "c1"},
+    {"type": "x-feedback", "chatId": "c1", "rating": "down", "text": "Wrong"},
     {"type": "view", "internal": True},
 ]
 

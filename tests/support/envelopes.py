@@ -26,6 +26,8 @@ PAYLOADS: dict[str, dict[str, Any]] = {
     "event:drilldown": {"member": "orders.revenue"},
     "event:ai-query": {"query": "Why?", "status": "submitted"},
     "event:error": {"message": "Query timed out"},
+    "event:x-feedback": {"chatId": "c_1", "rating": "up"},
+    "event:x-filter": {"filters": {"region": ["EU"]}},
     "action:set-color-scheme": {"scheme": "dark"},
     "action:set-theme": {"embedTheme": {"font": "Inter"}},
     "action:set-locale": {"locale": "de"},

@@ -46,6 +46,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "drilldown": {"member": "orders.count"},
     "ai-query": {"query": "why", "status": "submitted"},
     "error": {"message": "it failed"},
+    "x-filter": {},
+    "x-feedback": {"chatId": "c1", "rating": "up"},
 }
 ACTIONS: dict[str, dict[str, Any]] = {
     "set-color-scheme": {"scheme": "dark"},

@@ -120,7 +120,10 @@ def rows_in_scope(connection: duckdb.DuckDBPyConnection, report: str, scope: Sco
 _kinds = st.sampled_from(
     [
         *[{"type": "ready", "mode": mode} for mode in ("signed", "signed", "private")],
-        *[{"type": kind} for kind in ("view", "view", "navigate", "dashboard-loaded", "download", "drilldown")],
+        *[
+            {"type": kind}
+            for kind in ("view", "view", "navigate", "dashboard-loaded", "download", "drilldown", "x-filter")
+        ],
         *[{"type": "ai-query", "status": status} for status in ("submitted", "completed", "error")],
         *[{"type": "error", "fatal": fatal} for fatal in (True, False, None)],
     ]

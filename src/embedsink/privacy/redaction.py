@@ -24,6 +24,7 @@ from embedsink.protocol.messages import (
     DELIVERY_FIELDS,
     ENUMERATED_VALUES,
     ENVELOPE_FIELDS,
+    FILTER_NAME_CHARACTERS_MAX,
     VENDOR_PATTERN,
     Catalog,
 )
@@ -48,7 +49,9 @@ PAYLOAD_RULES: Mapping[str, str] = {
     "widgetId": "widget_id",
     "member": "member",
     "value": "value",
+    "filters": "value",
     "query": "query",
+    "text": "query",
     "chatId": "chat_id",
     "agentId": "agent_id",
     "message": "message",
@@ -60,7 +63,7 @@ PAYLOAD_RULES: Mapping[str, str] = {
 # The fields of a payload to which no rules apply: numbers, truth values, and words that the protocol lists.
 PLAIN_PAYLOAD_FIELDS: Mapping[str, type] = {
     **dict.fromkeys(("deploymentId", "widgetCount", "loadDurationMs", "rowCount"), float),
-    **dict.fromkeys(("mode", "surface", "format", "target", "status", "scheme"), str),
+    **dict.fromkeys(("mode", "surface", "format", "target", "status", "rating", "scheme"), str),
     "fatal": bool,
 }
 # The same, with the fields of contexts, envelopes and deliveries.
@@ -75,6 +78,10 @@ _LOST_REASON = re.compile(r"queue_overflow|not_stored|before_send|expired|unread
 _OTHER_LOST_REASON = "other"
 # The values that a required field has if its content is dropped. The protocol requires a text, or allows null.
 _DROPPED: Mapping[str, Any] = {"path": "", "member": "", "query": "", "message": "", "locale": "", "embedTenant": None}
+# The same for feedback, which requires a chat.
+_DROPPED_FROM_FEEDBACK: Mapping[str, Any] = {**_DROPPED, "chatId": ""}
+# The field of a payload that is an object of values.
+_FILTERS = "filters"
 _REMOVED = object()  # A member with this value is removed.
 _FILTER = re.compile(r"f_[^.=]+\.[^=]+=")
 # What an invalid envelope may say where the protocol has words, such as a type that a later version adds.
@@ -344,14 +351,15 @@ class Redactor:
             known_fields: the fields of the object. The rule `extra` applies to all others.
         """
         redacted = {}
+        required = _DROPPED_FROM_FEEDBACK if "rating" in known_fields else _DROPPED
         for name, value in members.items():
             rule_name = rules.get(name) if name in known_fields else "extra"
             change = None if rule_name is None else self._changes.get(rule_name)
-            stored = value if change is None or value is None else change(value)
+            stored = value if change is None or value is None else _apply(change, name, value)
             if stored is not _REMOVED:
                 redacted[name] = stored
-            elif name in known_fields and name in _DROPPED:
-                redacted[name] = _DROPPED[name]
+            elif name in known_fields and name in required:
+                redacted[name] = required[name]
         return redacted
 
     def _redact_lost(self, lost: dict[str, int]) -> dict[str, int]:
@@ -435,6 +443,8 @@ class Redactor:
         if name not in rules:
             return _is_plain(value, _PLAIN_FIELDS.get(name))
         is_kept = rules[name] not in self._changes
+        if name == _FILTERS and not is_kept:
+            return isinstance(value, dict) and all(len(one) <= FILTER_NAME_CHARACTERS_MAX for one in value)
         return is_kept or isinstance(value, str) or rules[name] == "value"
 
 
@@ -464,6 +474,14 @@ def _is_plain(value: Any, expected_type: type | None) -> bool:
     if isinstance(value, int | float):
         return expected_type is float
     return expected_type is str and isinstance(value, str) and value in ENUMERATED_VALUES
+
+
+def _apply(change: Change, field: str, value: Any) -> Any:
+    """Return the value to store, or `_REMOVED`. Of filters, each value is changed, and their names stay."""
+    if field != _FILTERS or not isinstance(value, dict):
+        return change(value)
+    changed = {name: one if one is None else change(one) for name, one in value.items()}
+    return {name: None if one is _REMOVED else one for name, one in changed.items()}
 
 
 def _change_of(field: str, rule: Rule, secret: bytes) -> Change:

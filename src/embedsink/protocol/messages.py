@@ -1,5 +1,7 @@
 """The messages of the protocol (spec 6) as types: eight events (6.4), six actions (6.5) and their envelope (6.1).
 
+`x-filter` and `x-feedback` are extensions of ours, which the spec does not have.
+
 The types are TypedDicts, not models: validation costs 1 µs an event instead of 3.6, and the journal gets the validated
 objects unchanged. Types are strict (`"3"` is not 3). An optional field may be absent or null. Unknown fields are
 accepted, because the vendor may extend its protocol before embedsink does.
@@ -34,6 +36,8 @@ Uuid = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9
 VENDOR_PATTERN = r"^[a-z0-9-]{1,32}$"
 Vendor = Annotated[str, Field(pattern=VENDOR_PATTERN)]
 FilterUrlParameter = Annotated[str, Field(pattern=r"^f_[^.=]+\.[^=]+=[\s\S]")]
+FILTER_NAME_CHARACTERS_MAX = 256
+Filters = dict[Annotated[str, Field(max_length=FILTER_NAME_CHARACTERS_MAX)], Any]
 # The number of reasons is limited, because each one becomes a journal line.
 LOST_REASONS_MAX = 32
 Lost = Annotated[
@@ -118,6 +122,23 @@ class Error(TypedDict):
     name: NotRequired[str | None]
     context: NotRequired[str | None]
     fatal: NotRequired[bool | None]
+
+
+@_ignore_unknown_fields
+class FilterChange(TypedDict):
+    """An extension of ours: the viewer changes filters. `filters` has the filters after the change, by name."""
+
+    filters: NotRequired[Filters | None]
+    path: NotRequired[str | None]
+
+
+@_ignore_unknown_fields
+class Feedback(TypedDict):
+    """An extension of ours: the viewer rates the answer to the last question of a chat."""
+
+    chatId: str
+    rating: Literal["up", "down"]
+    text: NotRequired[str | None]
 
 
 @_ignore_unknown_fields
@@ -212,6 +233,9 @@ EVENTS: dict[str, MessageType] = {
     "drilldown": MessageType(Drilldown, "event", DASHBOARD_ONLY),
     "ai-query": MessageType(AiQuery, "event", SURFACES),
     "error": MessageType(Error, "event", SURFACES),
+    # Extensions of ours, for what other vendors tell (docs/wire.md).
+    "x-filter": MessageType(FilterChange, "event", SURFACES),
+    "x-feedback": MessageType(Feedback, "event", SURFACES),
 }
 ACTIONS: dict[str, MessageType] = {
     "set-color-scheme": MessageType(SetColorScheme, "action"),
