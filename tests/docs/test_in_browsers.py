@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 RECIPE = 'import { expect, test } from "@playwright/test";'  # test_recipe.py runs it
 ANSWERED_MS = 15_000
 DASHBOARD = "/embed/dashboard/d_81f2"
-SCRIPTS = [block for block in blocks("js") if RECIPE not in block.text]
+VENDORS = "docs/vendors.md"  # its examples need the embeds of other vendors
+SCRIPTS = [block for block in blocks("js") if RECIPE not in block.text and block.page != VENDORS]
+ELEMENTS = [block for block in blocks("html") if block.page != VENDORS]
 
 
 class Sites(NamedTuple):
@@ -56,6 +58,7 @@ def sites(documented: Documented) -> Iterator[Sites]:
         "https://events.example.com": documented.server.url,
         "https://tenant.example.com": tenant.url,
         "https://acme.bi.example": tenant.url,
+        "https://acme.cloud.looker.com": tenant.url,
         "/embed/dashboard/…": DASHBOARD,
         "es_ingest_…": key,
         'data-key="…"': f'data-key="{key}"',
@@ -75,10 +78,10 @@ def label(block: Block) -> str:
     return f"{block.page}: {block.text.splitlines()[0][:50]}"
 
 
-def is_delivered(page: Page, embed: Frame) -> bool:
+def is_delivered(page: Page, embed: Frame, event: str = "view('/a')") -> bool:
     """Return whether an event of the embed is answered with a 202."""
     with page.expect_response(lambda response: response.url.endswith("/api/v1/events")) as answer:
-        embed.evaluate("view('/a')")
+        embed.evaluate(event)
     return answer.value.status == 202 and answer.value.json()["accepted"] == 1
 
 
@@ -87,7 +90,7 @@ def framed(sites: Sites, html: str) -> str:
     return html if "<iframe" in html else f'{html}<iframe src="{sites.tenant.url}{DASHBOARD}"></iframe>'
 
 
-@pytest.mark.parametrize("block", blocks("html"), ids=label)
+@pytest.mark.parametrize("block", ELEMENTS, ids=label)
 def test_every_element_delivers_events_of_an_embed(block: Block, sites: Sites) -> None:
     errors: list[str] = []
     page = sites.open(framed(sites, sites.at(block.text)), errors)
@@ -127,4 +130,36 @@ def test_the_actions_reach_the_embed(sites: Sites) -> None:
         "navigate",
         "refresh",
     ]
+    assert errors == []
+
+
+LOOKER_DOWNLOAD = """parent.postMessage('{"type": "dashboard:download", "fileFormat": "pdf"}', "*")"""
+REPORT = """<script>
+  const listeners = {};
+  const report = { on: (name, listener) => (listeners[name] = listener), off: (name) => delete listeners[name] };
+</script>"""
+
+
+def vendor_examples(sites: Sites, language: str, word: str) -> list[str]:
+    """Return the examples for other vendors with this word, as HTML."""
+    texts = [sites.at(block.text) for block in blocks(language) if block.page == VENDORS and word in block.text]
+    return texts if language == "html" else [f'<script type="module">{text}</script>' for text in texts]
+
+
+@pytest.mark.parametrize("language", ["html", "js"])
+def test_the_examples_for_looker_deliver_its_events(sites: Sites, language: str) -> None:
+    errors: list[str] = []
+    [example] = vendor_examples(sites, language, "looker")
+    page = sites.open(framed(sites, example), errors)
+    page.wait_for_load_state("networkidle")
+    assert is_delivered(page, embed_in(page), LOOKER_DOWNLOAD)
+    assert errors == []
+
+
+def test_the_example_for_power_bi_delivers_its_events(sites: Sites) -> None:
+    errors: list[str] = []
+    [example] = vendor_examples(sites, "js", "powerbi")
+    page = sites.open(REPORT + example, errors)
+    page.wait_for_function("typeof listeners.error == 'function'")
+    assert is_delivered(page, page.main_frame, "listeners.error({ detail: { message: 'LoadReportFailed' } })")
     assert errors == []
