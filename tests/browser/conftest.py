@@ -1,4 +1,4 @@
-"""One browser and one server for the tests of this folder: Debian's chromium against the real program."""
+"""One server for the tests of this folder, which run in Chromium and in Firefox."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,21 +6,23 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.browser.engines import ENGINES
 from tests.browser.stage import Stage, open_stage
 from tests.support.browser_package import built_package
 from tests.support.programs import require
 from tests.support.servers import running_server
 
 
-@pytest.fixture(scope="package")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+@pytest.fixture(scope="package", params=ENGINES)
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A browser, a server behind a gate, a host's site and a tenant's site."""
-    require("chromium")
+    engine = ENGINES[request.param]
+    require(engine.program)
     # One per folder, not per session: it keeps an event loop running, and tests of other folders run their own.
     with (
         running_server(tmp_path_factory.mktemp("stage") / "data") as server,
         sync_playwright() as playwright,
-        open_stage(playwright, server) as built,
+        open_stage(playwright, engine, server) as built,
     ):
         yield built
 

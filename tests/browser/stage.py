@@ -1,6 +1,5 @@
 """The setup of the browser tests: real pages with real frames of other origins, and a real server."""
 
-import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -10,9 +9,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Error, Frame, Page, Playwright
 
+from tests.browser.engines import Engine
 from tests.browser.gate import Gate
 from tests.browser.sites import Site
-from tests.support.chromium import ARGUMENTS, PROGRAM, WITH_BACK_FORWARD_CACHE
 from tests.support.servers import RunningServer, wait_until
 
 DELIVERED_TIMEOUT_S = 15.0
@@ -31,6 +30,9 @@ HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><b
   window.options = {{ origin: "{embed}", key: "{key}", context: {{ viewer: "u_42" }},
     onEvent: (envelope, stage) => stages.push([envelope.id, stage]), onError: (problem) => problems.push(problem) }};
   window.forward = forward;
+  // Firefox refuses a window of another origin as an option of the constructor.
+  window.receive = ({{ source, ...init }}) => dispatchEvent(
+    Object.defineProperty(new MessageEvent("message", init), "source", {{ value: source }}));
   window.f = forward(Object.assign(options, {options}));
 </script>"""
 
@@ -38,7 +40,8 @@ HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><b
 class Stage:
     """A browser, a server behind a gate, the host's site and the tenant's site. `key` belongs to the host's pages."""
 
-    def __init__(self, playwright: Playwright, browser: Browser, server: RunningServer) -> None:
+    def __init__(self, playwright: Playwright, engine: Engine, browser: Browser, server: RunningServer) -> None:
+        self.engine = engine
         self.browser = browser
         self.playwright = playwright
         self.server = server
@@ -68,12 +71,7 @@ class Stage:
     @contextmanager
     def profile(self, folder: Path) -> Iterator[BrowserContext]:
         """Yield a separate browser that stores its data in a folder and has a back/forward cache."""
-        context = self.playwright.chromium.launch_persistent_context(
-            folder,
-            executable_path=WITH_BACK_FORWARD_CACHE,
-            args=ARGUMENTS,
-            ignore_default_args=["--disable-back-forward-cache"],
-        )
+        context = self.engine.open_profile(self.playwright, folder)
         try:
             yield self._watched(context)
         finally:
@@ -81,8 +79,12 @@ class Stage:
 
     def _watched(self, context: BrowserContext) -> BrowserContext:
         context.set_default_timeout(DELIVERED_TIMEOUT_S * 1_000)
-        context.on("weberror", lambda error: self.thrown.append(str(error.error)))
+        context.on("weberror", lambda error: self._record(error.error))
         return context
+
+    def _record(self, error: Error) -> None:
+        if self.engine.is_exception(error):
+            self.thrown.append(str(error))
 
     def open(self, address: str | None = None, *, context: BrowserContext | None = None) -> Page:
         """Open a host page, and wait until its forwarder listens and its frames exist."""
@@ -94,8 +96,7 @@ class Stage:
     def kill(self, page: Page) -> None:
         """Kill the process of a tab, and wait until the browser has released its locks."""
         client = page.evaluate(LOCK_CLIENT)
-        with contextlib.suppress(Error):
-            page.goto("chrome://crash")
+        self.engine.kill(page)
         witness = page.context.new_page()
         witness.goto(self.host.add("/plain", "<!doctype html>without a forwarder"))
         wait_until(
@@ -165,7 +166,8 @@ class Stage:
 
     def check_that_nothing_was_thrown(self) -> None:
         """Assert that the forwarder threw no exception into its host."""
-        assert not self.thrown
+        thrown, self.thrown = self.thrown, []
+        assert thrown == [], thrown
 
     def close(self) -> None:
         """Stop everything except the server."""
@@ -221,10 +223,9 @@ def waiting(page: Page) -> int:
 
 
 @contextmanager
-def open_stage(playwright: Playwright, server: RunningServer) -> Iterator[Stage]:
+def open_stage(playwright: Playwright, engine: Engine, server: RunningServer) -> Iterator[Stage]:
     """Start a browser and the sites in front of a server, and stop them at the end."""
-    browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
-    stage = Stage(playwright, browser, server)
+    stage = Stage(playwright, engine, engine.launch(playwright), server)
     try:
         yield stage
     finally:

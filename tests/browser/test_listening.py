@@ -112,7 +112,7 @@ def test_messages_of_other_origins_are_ignored_and_counted(stage: Stage) -> None
 
 def test_only_the_exact_origin_matches(stage: Stage) -> None:
     page = stage.open(stage.host_page(options='{ origin: "https://tenant.example.com" }'))
-    dispatch = """([origin, data]) => dispatchEvent(new MessageEvent("message", { origin, data, source: frames[0] }))"""
+    dispatch = "([origin, data]) => receive({ origin, data, source: frames[0] })"
     data = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "payload": {}, "timestamp": 1}
     for count, origin in enumerate(OTHER_ORIGINS, start=1):
         page.evaluate(dispatch, [origin, data])
@@ -133,12 +133,11 @@ def test_messages_that_are_not_events_are_ignored_and_counted(stage: Stage) -> N
 def test_exceptions_of_getters_and_proxies_do_not_escape(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
-        const say = (init) => dispatchEvent(Object.assign(new MessageEvent("message", init), {}));
         const boom = () => { throw new Error("boom"); };
         const origin = options.origin;
-        say({ origin, source: frames[0], data: { get source() { boom(); } } });
-        say({ origin, source: frames[0], data: new Proxy({}, { get: boom }) });
-        say({ origin, source: null, data: { source: "svc-embed", direction: "event", type: "svc:event:view" } });
+        receive({ origin, source: frames[0], data: { get source() { boom(); } } });
+        receive({ origin, source: frames[0], data: new Proxy({}, { get: boom }) });
+        receive({ origin, source: null, data: { source: "svc-embed", direction: "event", type: "svc:event:view" } });
         const event = new MessageEvent("message");
         Object.defineProperty(event, "origin", { get: boom });
         dispatchEvent(event);

@@ -15,7 +15,11 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 def warnings_of(page: Page) -> Iterator[list[str]]:
     """Yield the console warnings of a page."""
     warnings: list[str] = []
-    page.on("console", lambda message: warnings.append(message.text) if message.type == "warning" else None)
+    # Playwright does not tell the kind of an error in Firefox.
+    page.expose_function("onWarning", lambda text: warnings.append(text))
+    override = "console.warn = (...values) => void onWarning(values.join(' '))"
+    page.add_init_script(override)
+    page.evaluate(f"() => {{ {override} }}")
     yield warnings
 
 

@@ -232,9 +232,9 @@ def test_a_page_restored_from_the_back_forward_cache_continues(stage: Stage, tmp
         page.evaluate("setTimeout(() => history.back(), 10)")
         page.wait_for_function("window.isBack")
         assert page.evaluate("navigator.locks.query().then(({ held }) => held.length)") == 0
-        page.evaluate("""() => dispatchEvent(new MessageEvent("message", { origin: options.origin, source: frames[0],
+        page.evaluate("""() => receive({ origin: options.origin, source: frames[0],
             data: { source: "svc-embed", direction: "event", type: "svc:event:view", timestamp: Date.now(),
-                    surface: "dashboard", payload: { surface: "dashboard", path: "/back" } } }))""")
+                    surface: "dashboard", payload: { surface: "dashboard", path: "/back" } } })""")
         deliveries = stage.delivered(3, at_once=page)
     assert paths_of(deliveries) == ["/0", "/1", "/back"]
     assert [event["seq"] for event in events_of(deliveries)] == [0, 1, 2]

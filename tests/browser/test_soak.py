@@ -73,7 +73,7 @@ def test_every_event_is_stored_once_or_counted_as_lost(stage: Stage, tmp_path: P
     data = tmp_path / "data"
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(running_server(data, checks_store=False))
-        stage = opened.enter_context(open_stage(stage.playwright, server))
+        stage = opened.enter_context(open_stage(stage.playwright, stage.engine, server))
         hosts = Hosts(stage)
         for turn in range(ROUNDS):
             if turn % 10 == 4:

