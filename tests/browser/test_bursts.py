@@ -44,8 +44,13 @@ def test_a_burst_of_ten_thousand_messages_loses_nothing_and_blocks_the_page_for_
     page = open_html(stage, element(stage) + FRAME.format(embed=stage.tenant.url, session="one"))
     page.evaluate("""() => {
         window.tasks = [];
-        new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration)))
-            .observe({ type: "longtask" });
+        // Firefox has no long tasks: measure the listeners of each message too.
+        if (PerformanceObserver.supportedEntryTypes.includes("longtask"))
+            new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration)))
+                .observe({ type: "longtask" });
+        let start;
+        addEventListener("message", () => start = performance.now(), true);
+        addEventListener("message", () => tasks.push(performance.now() - start));
     }""")
     on_durable(page)
     embed_in(page).evaluate(f"for (let i = 0; i < {BURST_COUNT}; i++) view('/' + i)")
@@ -53,7 +58,7 @@ def test_a_burst_of_ten_thousand_messages_loses_nothing_and_blocks_the_page_for_
     assert len(stage.gate.ids()) == BURST_COUNT
     assert sorted(event["seq"] for event in events_of(deliveries)) == list(range(BURST_COUNT))
     assert len(deliveries) < REQUESTS_MAX
-    assert max(page.evaluate("tasks"), default=0) < TASK_MS_MAX
+    assert 0 < max(page.evaluate("tasks")) < TASK_MS_MAX
     wait_until(lambda: waiting(page) == 0, description="the queue is empty")
 
 

@@ -19,6 +19,8 @@ from tests.support.servers import fetch, free_port, wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
+# The browsers differ in what the forwarder does, not in what the frameworks do.
+CHROMIUM = pytest.mark.parametrize("stage", ["chromium"], indirect=True)
 # The samples that Vite builds, with the number of their forwarders: StrictMode mounts a component twice.
 SAMPLES = {"vite": 1, "react-19": 2, "react-18": 2, "vue-3": 1}
 # A sample that consists of another one and the files of its own folder.
@@ -104,6 +106,7 @@ def check_that_each_event_counts_once(stage: Stage, page: Page, *, first_number:
     assert page.evaluate("listeners") == 0
 
 
+@CHROMIUM
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_sample_forwards_each_event_once_until_its_dashboard_is_hidden(
     name: str, stage: Stage, tarball: Path, tmp_path: Path
@@ -113,6 +116,7 @@ def test_a_sample_forwards_each_event_once_until_its_dashboard_is_hidden(
     assert page.evaluate("forwarders") == SAMPLES[name]
 
 
+@CHROMIUM
 def test_a_page_that_next_renders_on_the_server_forwards_also_the_events_before_its_hydration(
     stage: Stage, tarball: Path, tmp_path: Path
 ) -> None:

@@ -81,7 +81,7 @@ def test_the_numbers_of_erased_messages_go_with_their_session(tmp_path: Path) ->
     store.close()
 
 
-def test_rows_without_a_viewer_of_a_session_that_was_shared_belong_to_no_one(tmp_path: Path) -> None:
+def test_an_access_request_lacks_what_an_erased_person_may_have_sent(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.duckdb")
     store.open()
     viewers = ("ann", "bob", None)
@@ -89,8 +89,15 @@ def test_rows_without_a_viewer_of_a_session_that_was_shared_belong_to_no_one(tmp
         {"type": "view", "viewer": viewer, "session": "shared", "id": id_} for id_, viewer in enumerate(viewers, 1)
     ]
     store.load(inspect(write_segment(tmp_path, events, number=1)))
-    assert [rows.event_count for person in ("ann", "bob") for rows in erase(store, Person(person))] == [1, 1]
-    assert store._load_connection().execute("select viewer from event").fetchall() == [(None,)]
+    erase(store, Person("ann"))
+    counts = []
+    for excludes in (True, False):
+        variables = {**Person("bob").variables(PRIVACY), "excludes_formerly_shared": excludes}
+        with store.reader(variables) as reader:
+            [row] = reader.dicts("person_count")
+        counts.append(row["event_count"])
+    assert counts == [1, 2]
+    assert [rows.event_count for rows in erase(store, Person("bob"))] == [2]
     store.close()
 
 

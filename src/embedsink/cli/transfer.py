@@ -154,7 +154,12 @@ def _export_person(output: Path, viewer: str, tenant: str | None, deployment: in
         raise UsageError("--tenant: is empty. Give a tenant, or omit the option.")
     person = Person.within(viewer, tenant=tenant, deployment=deployment)
     settings = read_settings()
-    variables = {**person.variables(privacy), "service_name": settings.service_name}
+    variables = {
+        **person.variables(privacy),
+        "service_name": settings.service_name,
+        # Another viewer who was erased may have sent the events without a viewer.
+        "excludes_formerly_shared": True,
+    }
     # The audit trail says that a person's data was exported, but not whose.
     with (
         open_snapshot(folder.snapshot, variables) as reader,

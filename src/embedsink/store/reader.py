@@ -63,6 +63,7 @@ VARIABLES = (
     "internal",
     "vendor",
     "viewers",
+    "excludes_formerly_shared",
     "texts",
     # of the audit trail
     "audit_files",
