@@ -258,7 +258,7 @@ def test_an_unknown_suffix_is_quoted(loaded: Server, path: str, suffix: str) -> 
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Open a server with rows for every report."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
-        types = ["view", "dashboard-loaded", "navigate", "download", "drilldown", "error"]
+        types = ["view", "dashboard-loaded", "navigate", "download", "drilldown", "error", "x-filter"]
         events = [event_or_action(f"event:{type_}", seq=seq) for seq, type_ in enumerate(types, start=3)]
         events += [event_or_action("event:ai-query", {"query": "why?", "status": status}) for status in AI_STATUSES]
         events += [event_or_action("event:view", {"publicId": "sales", "novel": 1}), view(surface="moon")]

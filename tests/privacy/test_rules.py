@@ -20,7 +20,7 @@ def test_every_field_of_the_protocol_has_a_rule_or_is_plain() -> None:
     fields = frozenset().union(*catalog_for("svc").known_fields.values())
     assert fields == PAYLOAD_RULES.keys() | PLAIN_PAYLOAD_FIELDS.keys()
     assert PAYLOAD_RULES.keys().isdisjoint(PLAIN_PAYLOAD_FIELDS.keys())
-    assert FIELDS.keys() == {*PAYLOAD_RULES.values(), *CONTEXT_FIELDS, "extra"} - {"deployment"}
+    assert FIELDS.keys() == {*PAYLOAD_RULES.values(), *CONTEXT_FIELDS, "extra"} - {"deployment", "vendor"}
 
 
 def test_without_a_file_everything_is_kept(tmp_path: Path) -> None:
