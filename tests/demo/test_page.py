@@ -347,12 +347,12 @@ class TestEvents:
     def test_the_counts_by_you_include_only_this_page(self, demo: Demo, demo_window: DemoWindow) -> None:
         demo_window.wait_for("view")
         views = "[data-report=views] .own"
-        expect(demo_window.page.locator(views)).to_have_text("1by you")
+        expect(demo_window.page.locator(views)).to_have_text("1by you", timeout=VISIBLE_MS_MAX)
         other = DemoWindow(demo)
         other.open()
         other.embed.get_by_role("button", name="Deliveries").click()
         other.wait_for("view", count=2)
-        expect(other.page.locator(views)).to_have_text("2by you")
+        expect(other.page.locator(views)).to_have_text("2by you", timeout=VISIBLE_MS_MAX)
         total = "[data-report=views] .all b"
         expect(demo_window.page.locator(total)).to_have_text(other.page.locator(total).inner_text())
         expect(demo_window.page.locator(views)).to_have_text("1by you")

@@ -33,7 +33,7 @@ SOURCE = ROOT / "src/embedsink"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SETTING = re.compile(r"^\| `EMBEDSINK_(?P<name>[A-Z_]+)` \| (?P<default>[^|]+) \| (?P<meaning>[^|]+) \|$", re.MULTILINE)
 COMMAND = re.compile(r"`embedsink ((?:keys |quarantine )?[a-z][a-z-]*)")
-LINK = re.compile(r"\[[^]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)|(?:src)=\"(?!https?:)([^\"#]+)\"")
+LINK = re.compile(r"\[[^]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)|(?:src)=\"(?!https?:|/)([^\"#]+)\"")
 
 
 def page(name: str) -> str:
