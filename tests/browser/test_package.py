@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.stage import Stage, embed_in, emit, on_durable, waiting
+from tests.browser.stage import Stage, embed_in, emit, on_durable, paths_of, waiting
 from tests.support.browser_package import SOURCE
 from tests.support.paths import ROOT
 from tests.support.servers import wait_until
@@ -165,6 +165,19 @@ def test_feedback_is_an_event_of_the_chat(stage: Stage, package: Path) -> None:
     ]
 
 
+def test_feedback_belongs_to_the_session_of_the_question(stage: Stage, package: Path) -> None:
+    page = open_page(stage, package)
+    embed_in(page).evaluate("emit('ai-query', { query: 'why?', status: 'completed', chatId: 'chat_1' }, 'chat')")
+    page.wait_for_function("stages.length > 0")
+    page.evaluate("f.feedback('chat_1', 'up'), f.feedback('chat_2', 'up')")
+    question, other = stage.delivered(3, at_once=page)
+    assert [(event["type"], event["seq"]) for event in question["events"]] == [
+        ("svc:event:ai-query", 0),
+        ("svc:event:x-feedback", 1),
+    ]
+    assert other["context"]["session"] != question["context"]["session"]
+
+
 def test_without_consent_nothing_is_forwarded_or_stored(stage: Stage, package: Path) -> None:
     page = open_page(stage, package, CONSENT)
     embed_in(page).evaluate("ready(12, 'acme'); view('/secret')")
@@ -215,6 +228,23 @@ def test_a_page_without_consent_deletes_what_an_earlier_page_has_stored(stage: S
     assert page.evaluate(STORED) == []
     on_durable(page, 1.2)
     assert stage.gate.answered == []
+
+
+@pytest.mark.parametrize("answer", ["undefined", "'unknown'", "(() => { throw new Error('host'); })()"])
+def test_an_unknown_consent_keeps_the_queue_until_the_consent(stage: Stage, package: Path, answer: str) -> None:
+    options = f"{{ consent: () => consented || {answer} }}"
+    page = open_page(stage, package, options, path="/package?consent")
+    stage.gate.is_closed = True
+    emit(page, 3)
+    page.goto(stage.host.add("/elsewhere", "<!doctype html>elsewhere"))
+    stage.gate.is_closed = False
+    open_page(stage, package, options, page=page)
+    embed_in(page).evaluate("view('/ignored')")
+    on_durable(page, 1.2)
+    assert waiting(page) == 3
+    assert stage.gate.answered == []
+    page.evaluate("() => { consented = true; dispatchEvent(new Event('online')); }")
+    assert paths_of(stage.delivered(3)) == ["/0", "/1", "/2"]
 
 
 def test_after_destroy_no_listener_remains(stage: Stage, package: Path) -> None:

@@ -100,6 +100,22 @@ def test_the_element_forwards_the_events_of_an_embed_that_posts_messages(stage: 
     check_events(stage, page, fixture)
 
 
+def test_two_embeds_of_a_vendor_do_not_share_their_paths(stage: Stage) -> None:
+    stage.tenant.add("/vendor", EMBED.replace("{first}", "{}"))
+    element = ELEMENT.format(stub=STUB, gate=stage.gate.url, key=stage.key, embed=stage.tenant.url, vendor="lightdash")
+    page = stage.context().new_page()
+    page.goto(stage.host.add("/", f'{element}<iframe src="{stage.tenant.url}/vendor"></iframe>'))
+    for index, path in enumerate(("/a", "/b")):
+        message = {"type": "lightdash:locationChanged", "payload": {"pathname": path}}
+        embed_in(page, index).evaluate("message => emit(message)", message)
+    wait_until(lambda: len(stage.gate.ids()) >= 2, description="two events are delivered")
+    events = events_of([body for _, body in stage.gate.answered])
+    assert [(event["type"], event["payload"]["path"]) for event in events] == [
+        ("svc:event:view", "/a"),
+        ("svc:event:view", "/b"),
+    ]
+
+
 @pytest.mark.parametrize("fixture", ATTACHED, ids=label)
 def test_an_attached_forwarder_forwards_the_events_until_it_is_detached(stage: Stage, fixture: Fixture) -> None:
     html = HOST.format(gate=stage.gate.url, vendor=fixture["vendor"], key=stage.key, fixture=json.dumps(fixture))

@@ -22,7 +22,20 @@ ENVELOPE_BYTES_MAX = 65_536
 
 SECRET = "canary-4711"
 TOKEN = "eyJjYW5hcnkx.eyJjYW5hcnky.Y2FuYXJ5Mw"
-NAMES = ("token", "authToken", "api_token", "navigation_token", "jwt", "customerJwt", "apiKey", "client_secret")
+NAMES = (
+    "token",
+    "authToken",
+    "api_token",
+    "navigation_token",
+    "jwt",
+    "customerJwt",
+    "apiKey",
+    "client_secret",
+    "api-key",
+    "accessKey",
+    "db_passwd",
+    "credentials",
+)
 CREDENTIALS = dict.fromkeys(NAMES, SECRET)
 TEXTS = {"message", "errorMessage", "error"}
 
@@ -62,6 +75,7 @@ def problems_of(event: dict[str, Any]) -> list[str]:
         filters, path = event["payload"].get("filters", {}), event["payload"].get("path", "")
         if event["payload"].keys() - {"filters", "path"} or not (isinstance(filters, dict) and isinstance(path, str)):
             problems.append(f"not a payload of x-filter: {event}")
+        problems += ["more than 100 filters"] if len(filters) > 100 else []
         problems += [f"a long name: {name[:300]}" for name in filters if len(name) > 256]
     if completed["type"] in catalog_for("svc").types:
         parsed = parse(json.dumps(completed).encode(), int(time.time() * 1_000))
@@ -82,7 +96,8 @@ def with_credentials(value: Any) -> Any:
     if isinstance(value, dict):
         changed = {key: with_credentials(item) for key, item in value.items()}
         for key in TEXTS & {key for key, item in changed.items() if isinstance(item, str)}:
-            changed[key] += f' at https://a.example/x?key={SECRET}#{SECRET} "token":"{SECRET}" Bearer {SECRET} {TOKEN}'
+            changed[key] += f" at https://a.example/x?key={SECRET}#{SECRET} /embed/x?a=1&b={SECRET} sig={SECRET}"
+            changed[key] += f' "token":"{SECRET}" Bearer {SECRET} {TOKEN}'
         return {**changed, **CREDENTIALS} if value else value
     return value
 
@@ -164,6 +179,15 @@ def test_adapters_return_no_credentials(modules: Path) -> None:
         text = json.dumps(flow)
         assert SECRET not in text, flow["name"]
         assert "eyJ" not in text, flow["name"]
+
+
+def test_a_clicked_value_of_a_credential_is_not_returned(modules: Path) -> None:
+    cell = {"columnName": "Users Api Token", "value": SECRET}
+    message = {"type": "workbook:table:oncellselect", "cells": [cell], "nodeId": "n1"}
+    flow = {"name": "a click", "steps": [{"send": message}]}
+    output = run(modules, [{"vendor": "sigma", "kind": "message", "flows": [flow]}])
+    [[event]] = output["results"][0]["steps"]
+    assert event["payload"] == {"member": "Users Api Token", "widgetId": "n1"}
 
 
 def test_hostile_messages_throw_nothing_and_give_valid_events(modules: Path) -> None:

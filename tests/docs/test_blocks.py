@@ -21,7 +21,7 @@ HELD_ELSEWHERE = {
     "yaml": "test_shell checks it with promtool",
     "ts": "browser/test_package compiles them",
     "toml": "auth/test_identity reads it",
-    "nginx": "running it needs a proxy with a certificate",
+    "nginx": "browser/test_proxy runs nginx with them",
     "ini": "running it needs systemd; its command is checked here",
     "": "a header of a policy: browser/test_pages loads a page with it",
 }

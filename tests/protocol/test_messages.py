@@ -119,6 +119,13 @@ def test_a_field_accepts_only_the_values_of_the_spec(field: Field) -> None:
     assert set(rejections.values()) <= {None, ("bad_field", f"payload.{field.name}")}
 
 
+def test_an_event_has_at_most_100_filters() -> None:
+    filters = {f"filter {number}": 1 for number in range(100)}
+    assert rejection_of(event_or_action("event:x-filter", {"filters": filters})) is None
+    rejection = rejection_of(event_or_action("event:x-filter", {"filters": filters | {"another": 1}}))
+    assert rejection == ("bad_field", "payload.filters")
+
+
 @pytest.mark.parametrize("field", [field for field in FIELDS if len(field.words) > 1], ids=str)
 def test_a_field_with_a_list_of_words_accepts_no_other_word(field: Field) -> None:
     payload = catalog_for("svc").types[f"svc:{field.type}"].payload

@@ -5,13 +5,16 @@ import { forward, type Options } from "./forwarder.js";
 export { forward };
 
 const start = async ({ src, dataset }: HTMLScriptElement) => {
-  const { vendor } = dataset;
-  if (src == import.meta.url)
+  if (src == import.meta.url) {
+    // A variable, because esbuild would look for the files of a pattern.
+    const module = `./vendors/${encodeURIComponent(dataset.vendor!)}.js`;
+    // The warning names a module that is missing.
+    const adapter = dataset.vendor && (await import(module).catch(console.warn));
     forward({
       ...(dataset as object as Options),
-      ...(vendor &&
-        // Importing false fails too. The warning names the missing module.
-        (await import((/^[a-z0-9-]+$/.test(vendor) && `./vendors/${vendor}.js`) as string).catch(console.warn))),
+      ...adapter,
+      // The server refuses all events with an invalid vendor.
+      vendor: adapter ? dataset.vendor : undefined,
       context: {
         deployment: +dataset.deployment! || undefined,
         // The attribute alone is an opt-out too.
@@ -21,6 +24,7 @@ const start = async ({ src, dataset }: HTMLScriptElement) => {
         viewer: dataset.viewer,
       },
     });
+  }
 };
 
 // Don't use `document.scripts`: an `<img name="scripts">` replaces it.

@@ -60,10 +60,10 @@ export interface Options<Service extends string = "svc"> {
   /** Listen to this iframe only. Default: every window of the origin. */
   iframe?: HTMLIFrameElement;
   /**
-   * Convert a message of another vendor's embed to events. It is called with the `data` of each message from `origin`, and the
-   * messages of our own protocol are then ignored.
+   * Convert a message of another vendor's embed to events. It is called with the `data` and the `source` of each message from
+   * `origin`, and the messages of our own protocol are then ignored.
    */
-  adapt?: (data: unknown) => VendorEvent[];
+  adapt?: (data: unknown, source: MessageEventSource | null) => VendorEvent[];
   /** The name of the embed's vendor, such as `looker`. Default: the vendor of the service itself. */
   vendor?: string;
   /**
@@ -198,6 +198,8 @@ export const forward = <Service extends string = "svc">(options: Options<Service
   // If the browser denies access to storage, use an object that lives as long as the page.
   const store: Record<string, any> = attempt(() => localStorage) ?? {};
   let sessions = new WeakMap<object, Session>();
+  /** The iframes of chats, by `chatId`. */
+  const chats: Map<unknown, object> | false = IN_PACKAGE && new Map();
   // The sessions to store for the next page, by their key in sessionStorage.
   let slots: Record<string, Session> = {};
   let queue: Delivery[] = [];
@@ -220,18 +222,18 @@ export const forward = <Service extends string = "svc">(options: Options<Service
   /** Return whether a key of a storage belongs to a forwarder to the same server. */
   const isOurs = (name: string) => name.startsWith(prefix) || name.startsWith(marker);
 
-  /** Return whether the viewer consents. Without consent, forget all events and sessions, also those of other pages. */
+  /** Return whether the viewer consents. After a refusal, forget all events and sessions, also those of other pages. */
   const hasConsent = () => {
     if (!IN_PACKAGE) return true;
     const { consent = true } = options as { consent?: unknown };
-    const isGiven = attempt(() => read(consent)) === true;
-    if (!isGiven)
+    const answer = attempt(() => read(consent));
+    if (answer === false)
       attempt(() => {
         queue = [];
         slots = {};
         for (const area of [store, sessionStorage]) for (const name in area) if (isOurs(name)) delete area[name];
       });
-    return isGiven;
+    return answer === true;
   };
 
   /** Add an event to the last delivery, or to a new one. A delivery has one context, and less than 100 s between two events. */
@@ -373,10 +375,17 @@ export const forward = <Service extends string = "svc">(options: Options<Service
       if (beforeSend && !(message = beforeSend(parse(stringify(message))))) return;
       const { optedOut, ...host } = parse(stringify({ ...read(context) }));
       reason = "not_json";
+      if (chats) {
+        // Feedback is tracked. It belongs to the session of the iframe with the chat.
+        const { chatId } = message.payload ?? {};
+        if (source == forwarder) source = chats.get(chatId) ?? source;
+        else if (chatId) chats.set(chatId, source);
+      }
       const isReady = message.type == serviceName + ":event:ready";
       let session = sessions.get(source);
       if (!session || isReady) {
-        const src = (iframe ?? [...document.querySelectorAll("iframe")].find((one) => one.contentWindow == source))?.src;
+        const frames = [iframe, ...document.querySelectorAll("iframe")];
+        const src = frames.find((one) => one?.contentWindow == source)?.src;
         // The URL contains a credential. Its 32-bit hash lets a reload continue the session, and never leaves this tab.
         const slot =
           /[?&]session=/.test(src as any) &&
@@ -475,13 +484,15 @@ export const forward = <Service extends string = "svc">(options: Options<Service
 
   /** Add the events and the losses of closed pages to this page's queue, and send the queue. */
   const adopt = () => {
-    let hasMore;
+    // Without consent, look again later: the viewer may decide.
+    let hasMore: unknown;
+    if (IN_PACKAGE) hasMore = !hasConsent();
     if (hasLeft) {
       hasLeft = inFlightBytes = 0;
       returnCount++;
       for (const delivery of queue) delivery.sent = 0;
     }
-    for (const name of Object.keys(store)) {
+    for (const name of Object.keys(IN_PACKAGE && hasMore ? {} : store)) {
       const take = () => {
         const value = store[name];
         // Delete first: saving the events needs the space that they occupied.
@@ -539,7 +550,7 @@ export const forward = <Service extends string = "svc">(options: Options<Service
       const isMessage = type == "message";
       const messages: any =
         isMessage && adapt
-          ? adapt(data).map(complete)
+          ? adapt(data, source).map(complete)
           : data.source === serviceName + "-embed" && data.direction === (isMessage ? "event" : "action") && [data];
       // Mark the message for other forwarders on this page: a second element or import would count it twice.
       event[marker] = messages[0].source;

@@ -14,15 +14,15 @@ export interface Options<Service extends string = "svc"> extends CoreOptions<Ser
   session?: string;
   /**
    * Whether the viewer consents. It is read or called at each event and before each request. Unless it is true, nothing is
-   * forwarded, and what the forwarder has stored in the browser is deleted. Default: true.
+   * forwarded. If it is false, what the forwarder has stored in the browser is deleted. Default: true.
    */
-  consent?: boolean | (() => boolean);
+  consent?: boolean | (() => boolean | undefined);
   /** Called with events that the server has confirmed. Its exceptions are ignored. */
   onDelivered?: (envelopes: Envelope<Service>[]) => void;
 }
 
 export interface Forwarder extends Core {
-  /** Rate the last answer in a chat. `chatId` is that of its `ai-query` events. */
+  /** Rate the last answer in a chat. `chatId` is that of its `ai-query` events, and the rating joins their session. */
   feedback(chatId: string, rating: "up" | "down", text?: string): void;
 }
 

@@ -152,10 +152,10 @@ export interface Options<Service extends string = "svc"> {
     /** Listen to this iframe only. Default: every window of the origin. */
     iframe?: HTMLIFrameElement;
     /**
-     * Convert a message of another vendor's embed to events. It is called with the `data` of each message from `origin`, and the
-     * messages of our own protocol are then ignored.
+     * Convert a message of another vendor's embed to events. It is called with the `data` and the `source` of each message from
+     * `origin`, and the messages of our own protocol are then ignored.
      */
-    adapt?: (data: unknown) => VendorEvent[];
+    adapt?: (data: unknown, source: MessageEventSource | null) => VendorEvent[];
     /** The name of the embed's vendor, such as `looker`. Default: the vendor of the service itself. */
     vendor?: string;
     /**

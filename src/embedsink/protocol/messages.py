@@ -37,7 +37,11 @@ VENDOR_PATTERN = r"^[a-z0-9-]{1,32}$"
 Vendor = Annotated[str, Field(pattern=VENDOR_PATTERN)]
 FilterUrlParameter = Annotated[str, Field(pattern=r"^f_[^.=]+\.[^=]+=[\s\S]")]
 FILTER_NAME_CHARACTERS_MAX = 256
-Filters = dict[Annotated[str, Field(max_length=FILTER_NAME_CHARACTERS_MAX)], Any]
+# Each filter of an event is a row of the report `filters`.
+FILTERS_MAX = 100
+Filters = Annotated[
+    dict[Annotated[str, Field(max_length=FILTER_NAME_CHARACTERS_MAX)], Any], Field(max_length=FILTERS_MAX)
+]
 # The number of reasons is limited, because each one becomes a journal line.
 LOST_REASONS_MAX = 32
 Lost = Annotated[

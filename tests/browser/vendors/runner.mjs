@@ -60,9 +60,9 @@ const start = (module, { kind, target, place }) => {
   const forwarder = { track: (event) => events.push(event) };
   const listeners = new Map();
   if (kind == "message" || kind == "json text") {
-    const adapt = module.createAdapt?.() ?? module.adapt;
+    const window = {};
     const encode = kind == "json text" && !job.isHostile ? JSON.stringify : (message) => message;
-    return { events, send: ({ send }) => events.push(...adapt(encode(send))) };
+    return { events, send: ({ send }) => events.push(...module.adapt(encode(send), window)) };
   }
   if (kind == "callbacks") {
     const callbacks = module.callbacks(forwarder);

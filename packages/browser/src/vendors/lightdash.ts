@@ -1,10 +1,10 @@
 import type { VendorEvent } from "../events.js";
-import { type Adapt, adapter, type Conversions } from "./common/adapter.js";
+import { type Adapt, adapter, adapterOfEach, type Conversions } from "./common/adapter.js";
 import { error, filter, loaded, navigate, view } from "./common/events.js";
 import { count, type Data, path, text } from "./common/values.js";
 
-/** Return an adapter for one embed. It remembers the path of the embed. */
-export const createAdapt = (): Adapt => {
+/** Return the adapter of one embed. It remembers the path of the embed. */
+const adaptOne = (): Adapt => {
   let current: string | undefined;
 
   /** The first location is the load of the embed. A change of the query alone is no navigation. */
@@ -29,5 +29,4 @@ export const createAdapt = (): Adapt => {
   return adapter(conversions, ({ type }) => type, ({ payload }) => payload);
 };
 
-/** The adapter of a page with one embed. */
-export const adapt = createAdapt();
+export const adapt = adapterOfEach(adaptOne);

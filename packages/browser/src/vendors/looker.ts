@@ -13,6 +13,13 @@ const dashboardOf = ({ dashboard }: Data): Place => {
   return { publicId: text(id), title: text(title), path: path(url) };
 };
 
+/** Return the filters of a dashboard that are set. Looker reports the others too, with an empty text. */
+const filtersOf = ({ dashboard }: Data): unknown => {
+  const { dashboard_filters: filters } = object(dashboard);
+  if (typeof filters != "object" || filters === null || Array.isArray(filters)) return undefined;
+  return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== ""));
+};
+
 /** A page of another type than dashboard has no `dashboard:loaded`, so its view is reported here. */
 const pageChanged = ({ page }: Data): VendorEvent[] => {
   const { type, url } = object(page);
@@ -45,7 +52,7 @@ const adaptObject = adapter(
     "page:changed": pageChanged,
     "dashboard:loaded": (data) => view(dashboardOf(data)),
     "dashboard:run:complete": runComplete,
-    "dashboard:filters:changed": (data) => filter(object(data.dashboard).dashboard_filters, dashboardOf(data).path),
+    "dashboard:filters:changed": (data) => filter(filtersOf(data), dashboardOf(data).path),
     "dashboard:download": (data) => download(data.fileFormat, { target: "dashboard", title: dashboardOf(data).title }),
     "dashboard:tile:download": (data) => {
       const { id, title } = object(data.tile);

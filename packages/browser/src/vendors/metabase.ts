@@ -1,7 +1,7 @@
 // The full-app embed posts `{ metabase: { type, … } }`. Of these messages, only locations are events.
 
 import type { VendorEvent } from "../events.js";
-import { type Adapt, adapter } from "./common/adapter.js";
+import { type Adapt, adapter, adapterOfEach } from "./common/adapter.js";
 import { filter, loaded, navigate, type Place, view } from "./common/events.js";
 import { type Forwarder, track } from "./common/listener.js";
 import { type Data, list, object, path, text } from "./common/values.js";
@@ -28,11 +28,11 @@ const placeOf = ({ pathname, search }: Data): Place => {
   const page = path(pathname);
   const tab = new URLSearchParams(typeof search == "string" ? search.slice(0, SEARCH_MAX) : "").get("tab");
   const publicId = page?.match(/^\/dashboard\/(\d+)/)?.[1];
-  return { path: page && tab ? text(`${page}?tab=${tab}`) : page, publicId, surface: "app" };
+  return { path: page && tab ? `${page}?tab=${text(tab)}` : page, publicId, surface: "app" };
 };
 
-/** Return an adapter for one embed. It remembers the location of the embed. */
-export const createAdapt = (): Adapt => {
+/** Return the adapter of one embed. It remembers the location of the embed. */
+const adaptOne = (): Adapt => {
   let current: string | undefined;
   let filtersText = "";
 
@@ -51,14 +51,13 @@ export const createAdapt = (): Adapt => {
       const isTab = current.split("?")[0] === from.split("?")[0];
       return [...navigate(current, from, place.surface), ...(isTab ? [] : view(place))];
     }
-    return filtersText === previousFilters ? [] : filter(filters, current);
+    return filtersText === previousFilters ? [] : filter(filters, current, place.surface);
   };
 
   return adapter({ location: locationChanged }, ({ metabase }) => object(metabase).type);
 };
 
-/** The adapter of a page with one embed. */
-export const adapt = createAdapt();
+export const adapt = adapterOfEach(adaptOne);
 
 /** The properties of a dashboard component of Metabase's SDK that report its events. */
 export interface Callbacks {

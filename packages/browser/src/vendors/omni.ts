@@ -1,7 +1,7 @@
 // Messages that an author configures in Omni have no `source`, so it is not checked.
 
 import type { VendorEvent } from "../events.js";
-import { type Adapt, adapter, type Conversions } from "./common/adapter.js";
+import { type Adapt, adapter, adapterOfEach, type Conversions } from "./common/adapter.js";
 import { download, drilldown, error, filter, loaded, navigate, ready, view } from "./common/events.js";
 import { type Data, json, object, path, text } from "./common/values.js";
 
@@ -17,8 +17,8 @@ const drilled = ({ drill, tile }: Data): VendorEvent[] => {
   return drilldown(text(field), { value, widgetId: text(object(tile).id) });
 };
 
-/** Return an adapter for one embed. It remembers the path of the embed. */
-export const createAdapt = (): Adapt => {
+/** Return the adapter of one embed. It remembers the path of the embed. */
+const adaptOne = (): Adapt => {
   let current: string | undefined;
 
   /** The views of dashboards are `dashboard:ready`. A change of the query alone is no navigation. */
@@ -57,5 +57,4 @@ export const createAdapt = (): Adapt => {
   return adapter(conversions, ({ name }) => name, ({ payload }) => payload);
 };
 
-/** The adapter of a page with one embed. */
-export const adapt = createAdapt();
+export const adapt = adapterOfEach(adaptOne);

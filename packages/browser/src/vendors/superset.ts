@@ -30,11 +30,13 @@ export const attach = (
 ): Detach => {
   let isAttached = true;
   // Superset reports no loads: on the surface `dashboard`, each view would count as never loaded.
-  track(forwarder, () => view({ surface: "app", ...place }));
+  const { surface = "app", path } = place;
+  track(forwarder, () => view({ ...place, surface }));
   dashboard.observeDataMask((dataMask) => {
     track(forwarder, () => {
       const data = object(dataMask);
-      return isAttached && CHANGES.some((name) => data[name] === true) ? filter(filtersOf(data), place.path) : [];
+      if (!isAttached || !CHANGES.some((name) => data[name] === true)) return [];
+      return filter(filtersOf(data), path, surface);
     });
     observer?.(dataMask);
   });

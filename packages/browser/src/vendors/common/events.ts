@@ -1,7 +1,7 @@
 // The events of our protocol. A field that is undefined is not sent. An event without a required field is no event.
 
 import type { VendorEvent } from "../../events.js";
-import { type Data, filterValues } from "./values.js";
+import { type Data, filterValues, isCredential } from "./values.js";
 
 type Surface = NonNullable<VendorEvent["surface"]>;
 
@@ -36,8 +36,9 @@ export const download = (format: unknown, payload: { target: "widget" | "dashboa
   return known ? [{ type: "download", payload: { format: known, ...payload } }] : [];
 };
 
-export const drilldown = (member: string | undefined, payload: Data = {}): VendorEvent[] => [
-  { type: "drilldown", payload: { member: member ?? "unknown", ...payload } },
+/** The value of a member such as `api_token` is not sent. */
+export const drilldown = (member = "unknown", { value, ...payload }: Data = {}): VendorEvent[] => [
+  { type: "drilldown", payload: { member, ...payload, value: isCredential(member) ? undefined : value } },
 ];
 
 export const ask = (query: string | undefined, status: "submitted" | "completed" | "error"): VendorEvent[] => [
@@ -48,6 +49,6 @@ export const error = (message: string | undefined, payload: Data = {}): VendorEv
   { type: "error", payload: { message: message ?? "unknown", ...payload } },
 ];
 
-export const filter = (filters?: unknown, path?: string): VendorEvent[] => [
-  { type: "x-filter", payload: { filters: filterValues(filters), path } },
+export const filter = (filters?: unknown, path?: string, surface: Surface = "dashboard"): VendorEvent[] => [
+  { type: "x-filter", surface, payload: { filters: filterValues(filters), path } },
 ];

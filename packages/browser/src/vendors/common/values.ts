@@ -4,21 +4,26 @@
 const TEXT_MAX = 8_000;
 const VALUES_MAX = 1_000;
 const DEPTH_MAX = 8;
-const FILTERS_MAX = 12_000;
+const FILTERS_MAX = 100;
+const FILTERS_CHARACTERS_MAX = 12_000;
 const FILTER_NAME_MAX = 256;
 // The last millisecond of the year 9999, the end of the range that the server accepts.
 const TIME_MAX = 253_402_300_799_999;
 
-const CREDENTIAL_NAME = /(?:token|secret|password|jwt|api_?key|credential)s?$/i;
+const CREDENTIAL_NAME = /(?:token|secret|passw(?:or)?d|jwt|(?:api|access|private)[_-]?key|credential)s?$/i;
 // What is removed from texts, such as an error message that quotes a signed URL.
 const CREDENTIALS: [RegExp, string][] = [
   [/(https?:\/\/[^\s?#"'<>]+)[?#][^\s"'<>]*/gi, "$1"],
+  [/(\/[^\s?#"'<>]*)\?[^\s=?"'<>]+=[^\s"'<>]*/g, "$1"],
   [/eyJ[\w-]{8,}(?:\.[\w-]*)*/g, "[removed]"],
   [/\bBearer\s+\S+/gi, "Bearer [removed]"],
-  [/((?:token|secret|password|jwt|api_?key|signature)(?:=|"\s*:\s*"))[^\s"&]+/gi, "$1[removed]"],
+  [/((?:token|secret|passw(?:or)?d|jwt|(?:api|access|private)[_-]?key|credential|sig|signature|session)s?(?:=|"\s*:\s*"))[^\s"&]+/gi, "$1[removed]"],
 ];
 
 export type Data = Record<string, unknown>;
+
+/** Return whether the value of a field or filter with this name is a credential. */
+export const isCredential = (name: string): boolean => CREDENTIAL_NAME.test(name);
 
 /** Return an object, or an empty object for any other value. */
 export const object = (value: unknown): Data => (typeof value == "object" && value !== null ? (value as Data) : {});
@@ -63,7 +68,7 @@ export const json = (value: unknown): unknown => {
       return original.map((item) => copy(item, depth + 1));
     }
     const entries = Object.entries(original as object).filter(
-      ([name, item]) => item !== undefined && name.length <= FILTER_NAME_MAX && !CREDENTIAL_NAME.test(name),
+      ([name, item]) => item !== undefined && name.length <= FILTER_NAME_MAX && !isCredential(name),
     );
     // `fromEntries` defines properties, so a `__proto__` in a message changes no prototype.
     return Object.fromEntries(entries.map(([name, item]) => [text(name) ?? "", copy(item, depth + 1)]));
@@ -80,5 +85,6 @@ export const json = (value: unknown): unknown => {
 export const filterValues = (value: unknown): Data | undefined => {
   const copy = json(value);
   const isUsable = typeof copy == "object" && copy !== null && !Array.isArray(copy);
-  return isUsable && JSON.stringify(copy).length <= FILTERS_MAX ? (copy as Data) : undefined;
+  if (!isUsable || Object.keys(copy).length > FILTERS_MAX) return undefined;
+  return JSON.stringify(copy).length <= FILTERS_CHARACTERS_MAX ? (copy as Data) : undefined;
 };
