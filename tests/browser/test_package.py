@@ -223,6 +223,7 @@ def test_a_page_without_consent_deletes_what_an_earlier_page_has_stored(stage: S
     emit(page, 3)
     page.goto(stage.host.add("/elsewhere", "<!doctype html>elsewhere"))
     assert len(page.evaluate(STORED)) > 1
+    wait_until(lambda: stage.gate.refused_count > 0, description="the request of the closing page is refused")
     stage.gate.is_closed = False
     open_page(stage, package, CONSENT, page=page)
     assert page.evaluate(STORED) == []
@@ -236,7 +237,9 @@ def test_an_unknown_consent_keeps_the_queue_until_the_consent(stage: Stage, pack
     page = open_page(stage, package, options, path="/package?consent")
     stage.gate.is_closed = True
     emit(page, 3)
+    page.wait_for_function("problems.length")
     page.goto(stage.host.add("/elsewhere", "<!doctype html>elsewhere"))
+    wait_until(lambda: stage.gate.refused_count > 1, description="the request of the closing page is refused")
     stage.gate.is_closed = False
     open_page(stage, package, options, page=page)
     embed_in(page).evaluate("view('/ignored')")

@@ -141,6 +141,9 @@ QUESTIONS = (
     "Top 5 warehouses by late shipments this year",
 )
 
+# What viewers say about a bad answer.
+COMPLAINTS = ("This is the wrong year.", "The total differs from our report.", "I asked for a list, not a chart.")
+
 AGENTS = ("analyst", "copilot")
 
 _TIMEOUT = Failure("Query timed out after 30 s", "QueryTimeoutError", "widget")

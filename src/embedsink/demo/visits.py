@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from embedsink.demo.fixtures import (
     AGENTS,
     APP_PAGES,
+    COMPLAINTS,
     DASHBOARDS,
     DEPLOYMENTS,
     FAILURES,
@@ -33,6 +34,8 @@ FAILING_SHARE = 0.28
 # The first dashboards have the most views.
 _DASHBOARD_WEIGHTS = (6, 4, 3, 2, 2, 2)
 _STEP_WEIGHTS = {"drilldown": 12, "download": 5, "set-filter": 3, "navigate": 5, "ai-query": 3, "refresh": 1}
+# The share of the answers that viewers rate, and of the good ones among these.
+_RATED_SHARE, _GOOD_SHARE = 0.25, 0.8
 # More than five times the rows of any other export.
 _UNUSUAL_ROW_COUNT = 52_480
 _UNUSUAL_TENANT, _UNUSUAL_VIEWER = "initech", "u_initech_4"
@@ -81,17 +84,21 @@ class Visit:
 
     def add_event(self, name: str, /, **payload: Any) -> None:
         """Append an event, which the embed sends to the page."""
-        self._append("event", name, payload, surface=self.surface)
+        self._append("event", name, payload, self.rng, surface=self.surface)
+
+    def add_feedback(self, rng: Random, /, **payload: Any) -> None:
+        """Append a rating of an answer, whose id the generator `rng` makes."""
+        self._append("event", "x-feedback", payload, rng, surface=self.surface)
 
     def add_action(self, name: str, /, **payload: Any) -> None:
         """Append an action, which the page sends to the embed."""
-        self._append("action", name, payload)
+        self._append("action", name, payload, self.rng)
 
-    def _append(self, direction: str, name: str, payload: dict[str, Any], **fields: str) -> None:
+    def _append(self, direction: str, name: str, payload: dict[str, Any], rng: Random, **fields: str) -> None:
         """Append an envelope with the time of the clock. `fields` are the fields that only events have."""
         self.envelopes.append(
             {
-                "id": new_id(self.rng, self.clock_ms),
+                "id": new_id(rng, self.clock_ms),
                 "seq": len(self.envelopes),
                 "source": "svc-embed",
                 "direction": direction,
@@ -362,6 +369,17 @@ def _ask_question(visit: Visit) -> None:
     # An error is as frequent as a missing answer.
     status = "error" if draw < 2 * unanswered_share else "completed"
     visit.add_event("ai-query", status=status, **{**question, "agentId": agent})
+    if status == "completed":
+        _rate_answer(visit, chat_id)
+
+
+def _rate_answer(visit: Visit, chat_id: str) -> None:
+    """Add feedback on some answers. Its random numbers are separate, so the other events don't depend on it."""
+    rng = Random(f"{chat_id} {visit.clock_ms}")  # noqa: S311  No secret depends on it.
+    if rng.random() < _RATED_SHARE:
+        rating = "up" if rng.random() < _GOOD_SHARE else "down"
+        texts = {"text": rng.choice(COMPLAINTS)} if rating == "down" else {}
+        visit.add_feedback(rng, chatId=chat_id, rating=rating, **texts)
 
 
 def _add_error(visit: Visit, failure: Failure) -> None:
