@@ -108,7 +108,7 @@ class Stage:
         """Close all pages, and open the gate."""
         for context in self.browser.contexts:
             context.close()
-        self._await_farewells()
+        self.await_farewells()
         self.gate.next_responses.clear()
         self.gate.answered.clear()
         self.gate.refused_count = 0
@@ -118,8 +118,8 @@ class Stage:
         self.gate.delay_s = 0.0
         self.gate.modules.clear()
 
-    def _await_farewells(self) -> None:
-        # Requests of closing pages arrive a moment later, and would count for the next test.
+    def await_farewells(self) -> None:
+        """Wait until the requests of closing pages have arrived, which would count for what follows."""
         request_count, quiet_since = -1, 0.0
         until = time.monotonic() + DELIVERED_TIMEOUT_S
         while time.monotonic() < min(until, quiet_since + 0.2) or request_count < 0:

@@ -178,6 +178,18 @@ def test_feedback_belongs_to_the_session_of_the_question(stage: Stage, package: 
     assert other["context"]["session"] != question["context"]["session"]
 
 
+def test_feedback_after_a_reload_belongs_to_the_session_of_the_iframe(stage: Stage, package: Path) -> None:
+    page = open_page(stage, package, "{ iframe: document.querySelector('iframe') }")
+    embed_in(page).evaluate("emit('ai-query', { query: 'why?', status: 'completed', chatId: 'chat_1' }, 'chat')")
+    [question] = stage.delivered(1, at_once=page)
+    page.reload()
+    page.wait_for_function("window.f")
+    page.evaluate("f.feedback('chat_1', 'up')")
+    *_, feedback = stage.delivered(2)
+    assert feedback["context"]["session"] == question["context"]["session"]
+    assert feedback["events"][0]["seq"] == 1
+
+
 def test_without_consent_nothing_is_forwarded_or_stored(stage: Stage, package: Path) -> None:
     page = open_page(stage, package, CONSENT)
     embed_in(page).evaluate("ready(12, 'acme'); view('/secret')")
@@ -223,7 +235,7 @@ def test_a_page_without_consent_deletes_what_an_earlier_page_has_stored(stage: S
     emit(page, 3)
     page.goto(stage.host.add("/elsewhere", "<!doctype html>elsewhere"))
     assert len(page.evaluate(STORED)) > 1
-    wait_until(lambda: stage.gate.refused_count > 0, description="the request of the closing page is refused")
+    stage.await_farewells()
     stage.gate.is_closed = False
     open_page(stage, package, CONSENT, page=page)
     assert page.evaluate(STORED) == []
@@ -239,7 +251,7 @@ def test_an_unknown_consent_keeps_the_queue_until_the_consent(stage: Stage, pack
     emit(page, 3)
     page.wait_for_function("problems.length")
     page.goto(stage.host.add("/elsewhere", "<!doctype html>elsewhere"))
-    wait_until(lambda: stage.gate.refused_count > 1, description="the request of the closing page is refused")
+    stage.await_farewells()
     stage.gate.is_closed = False
     open_page(stage, package, options, page=page)
     embed_in(page).evaluate("view('/ignored')")
@@ -248,6 +260,17 @@ def test_an_unknown_consent_keeps_the_queue_until_the_consent(stage: Stage, pack
     assert stage.gate.answered == []
     page.evaluate("() => { consented = true; dispatchEvent(new Event('online')); }")
     assert paths_of(stage.delivered(3)) == ["/0", "/1", "/2"]
+
+
+def test_adapters_remember_nothing_from_before_the_consent(stage: Stage, package: Path) -> None:
+    adapt = "(data) => { (window.adapted ??= []).push(data); return []; }"
+    page = open_page(stage, package, f"{{ consent: () => consented, adapt: {adapt} }}")
+    embed_in(page).evaluate("parent.postMessage('before', '*')")
+    on_durable(page)
+    page.evaluate("() => { consented = true; }")
+    embed_in(page).evaluate("parent.postMessage('after', '*')")
+    page.wait_for_function("window.adapted")
+    assert page.evaluate("adapted") == ["after"]
 
 
 def test_after_destroy_no_listener_remains(stage: Stage, package: Path) -> None:

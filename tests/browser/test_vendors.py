@@ -34,6 +34,9 @@ NAMES = (
     "api-key",
     "accessKey",
     "db_passwd",
+    "Secret Key",
+    "signature",
+    "Authorization",
     "credentials",
 )
 CREDENTIALS = dict.fromkeys(NAMES, SECRET)
@@ -98,6 +101,10 @@ def with_credentials(value: Any) -> Any:
         for key in TEXTS & {key for key, item in changed.items() if isinstance(item, str)}:
             changed[key] += f" at https://a.example/x?key={SECRET}#{SECRET} /embed/x?a=1&b={SECRET} sig={SECRET}"
             changed[key] += f' "token":"{SECRET}" Bearer {SECRET} {TOKEN}'
+            changed[key] += (
+                f' token: {SECRET} {{\\"token\\":\\"{SECRET}\\"}} password="a {SECRET}" https://u:{SECRET}@h/x'
+            )
+            changed[key] += f" {{'secret_key': '{SECRET}'}} Authorization: Basic {SECRET}"
         return {**changed, **CREDENTIALS} if value else value
     return value
 
@@ -188,6 +195,19 @@ def test_a_clicked_value_of_a_credential_is_not_returned(modules: Path) -> None:
     output = run(modules, [{"vendor": "sigma", "kind": "message", "flows": [flow]}])
     [[event]] = output["results"][0]["steps"]
     assert event["payload"] == {"member": "Users Api Token", "widgetId": "n1"}
+
+
+def test_two_forwarders_get_the_same_events_of_a_message(modules: Path) -> None:
+    code = f"""
+        const {{ adapt }} = await import("{(modules / "lightdash.js").as_uri()}");
+        const message = {{ type: "lightdash:locationChanged", payload: {{ pathname: "/a" }} }};
+        const embed = {{}};
+        console.log(JSON.stringify([adapt(message, embed), adapt(message, embed)]));
+    """
+    command = ["node", "--input-type=module", "--eval", code]
+    first, second = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert first == second
+    assert [event["type"] for event in first] == ["view"]
 
 
 def test_hostile_messages_throw_nothing_and_give_valid_events(modules: Path) -> None:

@@ -231,6 +231,8 @@ export const forward = <Service extends string = "svc">(options: Options<Service
       attempt(() => {
         queue = [];
         slots = {};
+        lost = {};
+        sessions = new WeakMap();
         for (const area of [store, sessionStorage]) for (const name in area) if (isOurs(name)) delete area[name];
       });
     return answer === true;
@@ -282,6 +284,7 @@ export const forward = <Service extends string = "svc">(options: Options<Service
   /** Store the events that are not stored yet. A full storage keeps its old content. */
   const save = () => {
     saveTimer = clearTimeout(saveTimer) as undefined;
+    if (IN_PACKAGE && !hasConsent()) return;
     savedAt = now();
     renew();
     let bytes = 0;
@@ -378,7 +381,7 @@ export const forward = <Service extends string = "svc">(options: Options<Service
       if (chats) {
         // Feedback is tracked. It belongs to the session of the iframe with the chat.
         const { chatId } = message.payload ?? {};
-        if (source == forwarder) source = chats.get(chatId) ?? source;
+        if (source == forwarder) source = chats.get(chatId) ?? (chatId && iframe?.contentWindow) ?? source;
         else if (chatId) chats.set(chatId, source);
       }
       const isReady = message.type == serviceName + ":event:ready";
@@ -540,6 +543,8 @@ export const forward = <Service extends string = "svc">(options: Options<Service
   /** Queue the events of a message, or an action that actions.js has posted. */
   const receive = (event: any) => {
     try {
+      // An adapter remembers what it converts.
+      if (IN_PACKAGE && !hasConsent()) return;
       const { data, source, type } = event;
       if (
         event.origin !== origin ||
@@ -580,6 +585,7 @@ export const forward = <Service extends string = "svc">(options: Options<Service
 
   const destroy = () => {
     origin = undefined;
+    if (chats) chats.clear();
     listening.abort();
     leave();
   };

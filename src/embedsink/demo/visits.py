@@ -374,7 +374,7 @@ def _ask_question(visit: Visit) -> None:
 
 
 def _rate_answer(visit: Visit, chat_id: str) -> None:
-    """Add feedback on some answers. Its random numbers are separate, so the other events don't depend on it."""
+    """Add feedback on some answers. Its random numbers are separate and don't change those of other events."""
     rng = Random(f"{chat_id} {visit.clock_ms}")  # noqa: S311  No secret depends on it.
     if rng.random() < _RATED_SHARE:
         rating = "up" if rng.random() < _GOOD_SHARE else "down"

@@ -130,7 +130,7 @@ class Error(TypedDict):
 
 @_ignore_unknown_fields
 class FilterChange(TypedDict):
-    """An extension of ours: the viewer changes filters. `filters` has the filters after the change, by name."""
+    """An extension of ours: the viewer changes filters. `filters` has the filters that the vendor reports, by name."""
 
     filters: NotRequired[Filters | None]
     path: NotRequired[str | None]
@@ -237,7 +237,7 @@ EVENTS: dict[str, MessageType] = {
     "drilldown": MessageType(Drilldown, "event", DASHBOARD_ONLY),
     "ai-query": MessageType(AiQuery, "event", SURFACES),
     "error": MessageType(Error, "event", SURFACES),
-    # Extensions of ours, for what other vendors tell (docs/wire.md).
+    # Extensions of ours (docs/wire.md).
     "x-filter": MessageType(FilterChange, "event", SURFACES),
     "x-feedback": MessageType(Feedback, "event", SURFACES),
 }

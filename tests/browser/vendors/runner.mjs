@@ -27,6 +27,7 @@ const long = "x".repeat(3e6);
 const JSON_VALUES = [
   null, true, 0, -1, 1e308, "", "{", "[1", "null", long, "\0\ud800", "https://a.example/?".repeat(1e4), "eyJ".repeat(1e5),
   [], [[]], {}, JSON.parse('{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 1}}}'),
+  "/".repeat(8e3), Object.fromEntries(Array.from({ length: 110 }, (_, index) => [`key ${index}`, "/".repeat(8e3)])),
   { [long]: 1 }, Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`key ${index}`, long.slice(0, 99)])),
 ];
 const VALUES = [

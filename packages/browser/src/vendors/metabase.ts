@@ -1,7 +1,7 @@
 // The full-app embed posts `{ metabase: { type, … } }`. Of these messages, only locations are events.
 
 import type { VendorEvent } from "../events.js";
-import { type Adapt, adapter, adapterOfEach } from "./common/adapter.js";
+import { type Adapt, adapter, adapterPerEmbed } from "./common/adapter.js";
 import { filter, loaded, navigate, type Place, view } from "./common/events.js";
 import { type Forwarder, track } from "./common/listener.js";
 import { type Data, list, object, path, text } from "./common/values.js";
@@ -57,7 +57,7 @@ const adaptOne = (): Adapt => {
   return adapter({ location: locationChanged }, ({ metabase }) => object(metabase).type);
 };
 
-export const adapt = adapterOfEach(adaptOne);
+export const adapt = adapterPerEmbed(adaptOne);
 
 /** The properties of a dashboard component of Metabase's SDK that report its events. */
 export interface Callbacks {

@@ -1,7 +1,7 @@
 // Messages that an author configures in Omni have no `source`, so it is not checked.
 
 import type { VendorEvent } from "../events.js";
-import { type Adapt, adapter, adapterOfEach, type Conversions } from "./common/adapter.js";
+import { type Adapt, adapter, adapterPerEmbed, type Conversions } from "./common/adapter.js";
 import { download, drilldown, error, filter, loaded, navigate, ready, view } from "./common/events.js";
 import { type Data, json, object, path, text } from "./common/values.js";
 
@@ -57,4 +57,4 @@ const adaptOne = (): Adapt => {
   return adapter(conversions, ({ name }) => name, ({ payload }) => payload);
 };
 
-export const adapt = adapterOfEach(adaptOne);
+export const adapt = adapterPerEmbed(adaptOne);

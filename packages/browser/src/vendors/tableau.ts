@@ -5,9 +5,12 @@ import { object, path, text } from "./common/values.js";
 
 const sheetPath = (name: unknown): string | undefined => (text(name) ? "/" + text(name) : undefined);
 
+/** Return the path of a view. With trusted authentication, its first part is a ticket, which is a credential. */
+const viewPath = (src: unknown): string | undefined => path(src)?.replace(/^\/trusted\/[^/]+/, "");
+
 /** Listen to a `<tableau-viz>` element. */
 export const attach = (viz: Target & { src?: unknown }, forwarder: Forwarder, place: Place = {}): Detach => {
-  const about = (): Place => ({ ...place, path: place.path ?? path(viz.src) });
+  const about = (): Place => ({ ...place, path: place.path ?? viewPath(viz.src) });
 
   const conversions: Conversions = {
     firstinteractive: () => [...ready(about()), ...view(about()), ...loaded({ publicId: place.publicId })],

@@ -46,5 +46,6 @@ export const attach = (embed: Target, forwarder: Forwarder, place: Place = {}): 
     Error: failed,
     ThoughtspotAuthExpired: () => error("The session has expired.", { name: "ThoughtspotAuthExpired" }),
   };
-  return listen(embed, forwarder, conversions, ({ data }) => data);
+  // The SDK passes its own errors without the member `data`.
+  return listen(embed, forwarder, conversions, (event) => event.data ?? event);
 };

@@ -26,13 +26,18 @@ export const adapter = (
 };
 
 /** Return an adapter that remembers something of each embed: `create` returns the adapter of one. */
-export const adapterOfEach = (create: () => Adapt): Adapt => {
+export const adapterPerEmbed = (create: () => Adapt): Adapt => {
   const adapters = new WeakMap<object, Adapt>();
-  const withoutSource = create();
+  // Several forwarders on a page get the same message.
+  const results = new WeakMap<object, VendorEvent[]>();
+  const withoutSource = {};
   return (message, source) => {
-    if (typeof source != "object" || source === null) return withoutSource(message);
-    let adapt = adapters.get(source);
-    if (!adapt) adapters.set(source, (adapt = create()));
-    return adapt(message);
+    if (typeof message != "object" || message === null) return [];
+    const embed = typeof source == "object" && source !== null ? source : withoutSource;
+    const adapt = adapters.get(embed) ?? create();
+    const events = results.get(message) ?? adapt(message);
+    adapters.set(embed, adapt);
+    results.set(message, events);
+    return events;
   };
 };

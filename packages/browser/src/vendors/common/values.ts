@@ -5,19 +5,26 @@ const TEXT_MAX = 8_000;
 const VALUES_MAX = 1_000;
 const DEPTH_MAX = 8;
 const FILTERS_MAX = 100;
-const FILTERS_CHARACTERS_MAX = 12_000;
+const CHARACTERS_MAX = 12_000;
 const FILTER_NAME_MAX = 256;
 // The last millisecond of the year 9999, the end of the range that the server accepts.
 const TIME_MAX = 253_402_300_799_999;
 
-const CREDENTIAL_NAME = /(?:token|secret|passw(?:or)?d|jwt|(?:api|access|private)[_-]?key|credential)s?$/i;
-// What is removed from texts, such as an error message that quotes a signed URL.
+const NAMES =
+  "token|secret|passw(?:or)?d|passphrase|jwt|(?:api|access|private|secret)[\\s_-]?key|credential|authorization|signature";
+const CREDENTIAL_NAME = new RegExp(`(?:${NAMES})s?$|^(?:auth|pwd|session|sid|sig)$`, "i");
+// A value in quotation marks or without white space. The marks may be escaped, as in JSON within JSON.
+const VALUE = `(?:\\\\?"[^"]*"|'[^']*'|(?:(?:Basic|Bearer)\\s+)?[^\\s"'&,;}]+)`;
+// What is removed from texts, such as an error message that quotes a signed URL. A URL begins where no URL goes on:
+// otherwise, a text of slashes would take quadratic time.
 const CREDENTIALS: [RegExp, string][] = [
-  [/(https?:\/\/[^\s?#"'<>]+)[?#][^\s"'<>]*/gi, "$1"],
-  [/(\/[^\s?#"'<>]*)\?[^\s=?"'<>]+=[^\s"'<>]*/g, "$1"],
+  [/(https?:\/\/)[^\s/?#"'<>@]*@/gi, "$1"],
+  [/(?<![\w/.:%-])(https?:\/\/[^\s?#"'<>]+)[?#][^\s"'<>]*/gi, "$1"],
+  [/(?<![\w/.:%-])(\/[^\s?#"'<>]*)\?[^\s=?"'<>]+=[^\s"'<>]*/g, "$1"],
   [/eyJ[\w-]{8,}(?:\.[\w-]*)*/g, "[removed]"],
   [/\bBearer\s+\S+/gi, "Bearer [removed]"],
-  [/((?:token|secret|passw(?:or)?d|jwt|(?:api|access|private)[_-]?key|credential|sig|signature|session)s?(?:=|"\s*:\s*"))[^\s"&]+/gi, "$1[removed]"],
+  [/((?:session|sig)=)[^\s"'&]+/gi, "$1[removed]"],
+  [new RegExp(`((?:${NAMES})s?(?:\\\\?["'])?\\s?[=:]\\s?)${VALUE}`, "gi"), "$1[removed]"],
 ];
 
 export type Data = Record<string, unknown>;
@@ -58,9 +65,13 @@ export const time = (value: unknown): number | undefined =>
 /** Return a copy of JSON data without credentials; undefined if it is too large, too deep, cyclic or not JSON. */
 export const json = (value: unknown): unknown => {
   let left = VALUES_MAX;
+  let charactersLeft = CHARACTERS_MAX;
   const copy = (original: unknown, depth: number): unknown => {
     if (--left < 0 || depth > DEPTH_MAX) throw new RangeError("too large");
-    if (typeof original == "string") return text(original) ?? "";
+    if (typeof original == "string") {
+      if ((charactersLeft -= Math.min(original.length, TEXT_MAX)) < 0) throw new RangeError("too large");
+      return text(original) ?? "";
+    }
     if (typeof original == "boolean" || original === null || Number.isFinite(original)) return original;
     if (typeof original != "object") throw new TypeError("not JSON");
     if (Array.isArray(original)) {
@@ -86,5 +97,5 @@ export const filterValues = (value: unknown): Data | undefined => {
   const copy = json(value);
   const isUsable = typeof copy == "object" && copy !== null && !Array.isArray(copy);
   if (!isUsable || Object.keys(copy).length > FILTERS_MAX) return undefined;
-  return JSON.stringify(copy).length <= FILTERS_CHARACTERS_MAX ? (copy as Data) : undefined;
+  return JSON.stringify(copy).length <= CHARACTERS_MAX ? (copy as Data) : undefined;
 };
