@@ -88,11 +88,14 @@ def test_the_documented_code_compiles_with_the_types(package: Path, tmp_path: Pa
     assert (compiled.returncode, compiled.stdout) == (0, "")
 
 
-def test_a_new_key_for_a_page_is_printed_with_a_versioned_element(tmp_path: Path) -> None:
+def test_a_new_key_for_a_page_is_printed_with_the_documented_elements(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
     page = ["--origin", "https://app.example.com"]
     result = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
     assert '<script type="module" src="https://YOUR-SERVER/forwarder.js" data-key="THE-KEY-ON-STDOUT" ' in result.stderr
+    inline_script = (ROOT / "docs/browser.md").read_text(encoding="utf-8").partition("```html\n")[2].splitlines()[0]
+    assert inline_script.startswith("<script>embedsink=[]")
+    assert inline_script in result.stderr.splitlines()
     assert re.fullmatch(r"es_ingest_\w+\n", result.stdout)
     assert result.stdout.strip() not in result.stderr, "stderr may end up in a log"
     elsewhere = subprocess.run(command, capture_output=True, text=True, check=True)

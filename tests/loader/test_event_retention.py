@@ -84,8 +84,15 @@ def data(stored: Path, tmp_path: Path) -> Path:
 
 def answer(server: Any, path: str, key: str) -> Any:
     """Return the answer to a GET. While the server exchanges the file, wait."""
-    wait_until(lambda: server.get(path, key=key).status != 503, description="the store is open")
-    return server.get(path, key=key)
+    response: Any = None
+
+    def is_answered() -> bool:
+        nonlocal response
+        response = server.get(path, key=key)
+        return bool(response.status != 503)
+
+    wait_until(is_answered, description="the store is open")
+    return response
 
 
 def viewers(server: Any, key: str) -> dict[str, int]:

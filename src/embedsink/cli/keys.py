@@ -118,7 +118,7 @@ def create(
     if key.kind is KeyKind.INGEST and key.origins is not None:
         # Add the key to the tag only on a terminal that shows the key anyway. Otherwise stderr may be a log.
         is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
-        print_message(_script_tag_advice(token if is_terminal else "THE-KEY-ON-STDOUT"))
+        print_message(_script_tags_advice(token if is_terminal else "THE-KEY-ON-STDOUT"))
     typer.echo(token)
 
 
@@ -186,15 +186,17 @@ def _purpose(key: Key) -> str:
     return f"{purpose}{names} for {' and '.join(limits)}" if limits else f"{purpose}{names}"
 
 
-def _script_tag_advice(token: str) -> str:
-    """Return the advice to add the forwarder's script tag to a page (docs/browser.md)."""
+def _script_tags_advice(token: str) -> str:
+    """Return the advice to add the forwarder's script tags to a page (docs/browser.md)."""
     from embedsink.settings import read_settings
 
     service_name = read_settings().service_name
     # `svc` is also the default of the forwarder.
     service_attribute = "" if service_name == "svc" else f' data-service-name="{service_name}"'
     return (
-        "Add this tag to the page before the iframe. Replace YOUR-SERVER and YOUR-EMBED with your hosts.\n"
+        "Add these tags to the page before the iframe. Replace YOUR-SERVER and YOUR-EMBED with your hosts.\n"
+        # It keeps the messages that arrive before the module runs.
+        '<script>embedsink=[];addEventListener("message",e=>embedsink[98]||embedsink.push(e))</script>\n'
         # This URL without a version stays valid after upgrades.
         '<script type="module" src="https://YOUR-SERVER/forwarder.js" '
         f'data-key="{token}" data-origin="https://YOUR-EMBED"{service_attribute}></script>'
