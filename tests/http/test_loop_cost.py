@@ -37,6 +37,7 @@ IN_PATHS = {
     "id": "u1",
     "module": "forwarder",
     "version": "x",
+    "vendor": "looker",
     "reason": "x",
 }
 
