@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Frame, Page, Pla
 from tests.browser.engines import Engine
 from tests.browser.gate import Gate
 from tests.browser.sites import Site
+from tests.support.paths import ROOT
 from tests.support.servers import RunningServer, wait_until
 
 DELIVERED_TIMEOUT_S = 15.0
@@ -22,6 +23,8 @@ LOCK_CLIENT = """() => navigator.locks.request("own", async () =>
 LOCK_HOLDERS = "async () => (await navigator.locks.query()).held.map(({ clientId }) => clientId)"
 
 FRAME = '<iframe src="{embed}/embed?session=credential-{session}"></iframe>'
+# The inline script that keeps early messages, as documented.
+INLINE_SCRIPT = (ROOT / "docs/browser.md").read_text(encoding="utf-8").partition("```html\n")[2].splitlines()[0]
 # A host page that records the calls of its forwarder `f`: `stages` for onEvent, `problems` for onError.
 HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{frames}
 <script type="module">
@@ -119,7 +122,7 @@ class Stage:
         self.gate.modules.clear()
 
     def await_farewells(self) -> None:
-        """Wait until the requests of closing pages have arrived, which would count for what follows."""
+        """Wait until the requests of closing pages have arrived. Otherwise, they would count for the next step."""
         request_count, quiet_since = -1, 0.0
         until = time.monotonic() + DELIVERED_TIMEOUT_S
         while time.monotonic() < min(until, quiet_since + 0.2) or request_count < 0:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from embedsink.browser.modules import VERSIONS
-from tests.browser.stage import FRAME, Stage, embed_in, emit, events_of, on_durable, waiting
+from tests.browser.stage import FRAME, INLINE_SCRIPT, Stage, embed_in, emit, events_of, on_durable, waiting
 from tests.support.servers import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -16,7 +16,6 @@ TASK_MS_MAX = 50
 REQUESTS_MAX = 60
 BURST_TIMEOUT_S = 60.0
 # The inline script of docs/browser.md, which keeps the messages that arrive before the module runs.
-EARLY = """<script>embedsink=[];addEventListener("message",e=>embedsink[98]||embedsink.push(e))</script>"""
 FILL = """() => {
     for (let size = 1 << 22; size; size >>= 1)
         for (let i = 0; ; i++)
@@ -140,7 +139,7 @@ def test_events_without_space_that_leave_with_their_page_are_counted(stage: Stag
 def test_messages_before_the_module_runs_are_forwarded(stage: Stage) -> None:
     stage.host.add("/slow.js", "document.documentElement.dataset.early = embedsink.length")
     frame = FRAME.format(embed=stage.tenant.url, session="one")
-    html = f"""{EARLY}{frame}<script>
+    html = f"""{INLINE_SCRIPT}{frame}<script>
         addEventListener("message", () => {{
             const module = document.createElement("script");
             Object.assign(module.dataset, {{ key: "{stage.key}", origin: "{stage.tenant.url}" }});
@@ -158,12 +157,12 @@ def test_messages_before_the_module_runs_are_forwarded(stage: Stage) -> None:
 
 
 def test_the_inline_script_is_small_and_keeps_a_limited_number_of_messages(stage: Stage) -> None:
-    page = open_html(stage, EARLY + FRAME.format(embed=stage.tenant.url, session="one"))
+    page = open_html(stage, INLINE_SCRIPT + FRAME.format(embed=stage.tenant.url, session="one"))
     embed_in(page).evaluate("for (let i = 0; i < 500; i++) view('/' + i)")
     page.wait_for_function("embedsink.length == 99")
     on_durable(page)
     assert page.evaluate("embedsink.length") == 99
-    assert len(EARLY) < 120
+    assert len(INLINE_SCRIPT) < 120
 
 
 def test_other_spellings_of_the_endpoint_and_other_versions_count_no_event_twice(stage: Stage) -> None:

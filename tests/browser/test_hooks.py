@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.stage import FRAME, Stage, embed_in, on_durable
+from tests.browser.stage import FRAME, INLINE_SCRIPT, Stage, embed_in, on_durable
 from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.server
@@ -12,7 +12,6 @@ pytestmark = pytest.mark.server
 ADAPT = """(data) => typeof data == "string"
     ? JSON.parse(data).moved.map((path) => ({ type: "navigate", payload: { path }, surface: "app", timestamp: 7 }))
     : []"""
-EARLY = """<script>embedsink=[];addEventListener("message",e=>embedsink[98]||embedsink.push(e))</script>"""
 SAY_MOVED = """parent.postMessage('{"moved": ["/a", "/b"]}', '*')"""
 
 
@@ -59,7 +58,7 @@ def test_with_an_adapter_other_messages_are_ignored_and_its_exceptions_do_not_es
 
 def test_an_element_with_a_vendor_adapts_also_the_messages_before_it_ran(stage: Stage) -> None:
     stage.gate.modules["/vendors/pretend-1.js"] = f"export const adapt = {ADAPT};"
-    page = vendor_page(stage, "pretend-1", before=EARLY)
+    page = vendor_page(stage, "pretend-1", before=INLINE_SCRIPT)
     embed_in(page).evaluate(SAY_MOVED)
     body = stage.gate.first_body()
     assert [event["payload"]["path"] for event in body["events"]] == ["/a", "/b"]
@@ -68,7 +67,7 @@ def test_an_element_with_a_vendor_adapts_also_the_messages_before_it_ran(stage: 
 
 @pytest.mark.parametrize("vendor", ["missing", "Looker", ""])
 def test_without_its_adapter_a_vendor_is_not_sent(stage: Stage, vendor: str) -> None:
-    embed_in(vendor_page(stage, vendor, before=EARLY)).evaluate("view('/a')")
+    embed_in(vendor_page(stage, vendor, before=INLINE_SCRIPT)).evaluate("view('/a')")
     body = stage.gate.first_body()
     assert body["events"][0]["payload"]["path"] == "/a"
     assert "vendor" not in body["context"]

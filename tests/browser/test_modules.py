@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from embedsink.browser.modules import MODULES, VERSIONS, browser_files, vendor_files
+from tests.browser.stage import INLINE_SCRIPT
 from tests.support.paths import ROOT
 
 COMPILER_OPTIONS = {
@@ -93,9 +94,8 @@ def test_a_new_key_for_a_page_is_printed_with_the_documented_elements(tmp_path: 
     page = ["--origin", "https://app.example.com"]
     result = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
     assert '<script type="module" src="https://YOUR-SERVER/forwarder.js" data-key="THE-KEY-ON-STDOUT" ' in result.stderr
-    inline_script = (ROOT / "docs/browser.md").read_text(encoding="utf-8").partition("```html\n")[2].splitlines()[0]
-    assert inline_script.startswith("<script>embedsink=[]")
-    assert inline_script in result.stderr.splitlines()
+    assert INLINE_SCRIPT.startswith("<script>embedsink=[]")
+    assert INLINE_SCRIPT in result.stderr.splitlines()
     assert re.fullmatch(r"es_ingest_\w+\n", result.stdout)
     assert result.stdout.strip() not in result.stderr, "stderr may end up in a log"
     elsewhere = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.stage import DELIVERED_TIMEOUT_S, Stage, embed_in, events_of
+from tests.browser.stage import DELIVERED_TIMEOUT_S, INLINE_SCRIPT, Stage, embed_in, events_of
 from tests.browser.test_vendors import FIXTURES, Fixture
 from tests.support.servers import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-STUB = '<script>embedsink=[];addEventListener("message",e=>embedsink[98]||embedsink.push(e))</script>'
 # An embed that posts messages, the first one before its page has loaded.
 EMBED = """<!doctype html><script>
   const emit = (message) => parent.postMessage(message, "*");
@@ -90,7 +89,7 @@ def test_the_element_forwards_the_events_of_an_embed_that_posts_messages(stage: 
         messages = [json.dumps(message) for message in messages]
     stage.tenant.add("/vendor", EMBED.replace("{first}", json.dumps(messages[0])))
     html = ELEMENT.format(
-        stub=STUB, gate=stage.gate.url, key=stage.key, embed=stage.tenant.url, vendor=fixture["vendor"]
+        stub=INLINE_SCRIPT, gate=stage.gate.url, key=stage.key, embed=stage.tenant.url, vendor=fixture["vendor"]
     )
     page = stage.context().new_page()
     page.goto(stage.host.add("/", html))
@@ -102,7 +101,9 @@ def test_the_element_forwards_the_events_of_an_embed_that_posts_messages(stage: 
 
 def test_two_embeds_of_a_vendor_do_not_share_their_paths(stage: Stage) -> None:
     stage.tenant.add("/vendor", EMBED.replace("{first}", "{}"))
-    element = ELEMENT.format(stub=STUB, gate=stage.gate.url, key=stage.key, embed=stage.tenant.url, vendor="lightdash")
+    element = ELEMENT.format(
+        stub=INLINE_SCRIPT, gate=stage.gate.url, key=stage.key, embed=stage.tenant.url, vendor="lightdash"
+    )
     page = stage.context().new_page()
     page.goto(stage.host.add("/", f'{element}<iframe src="{stage.tenant.url}/vendor"></iframe>'))
     for index, path in enumerate(("/a", "/b")):

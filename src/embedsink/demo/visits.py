@@ -87,7 +87,7 @@ class Visit:
         self._append("event", name, payload, self.rng, surface=self.surface)
 
     def add_feedback(self, rng: Random, /, **payload: Any) -> None:
-        """Append a rating of an answer, whose id the generator `rng` makes."""
+        """Append a rating of an answer. `rng` generates its id."""
         self._append("event", "x-feedback", payload, rng, surface=self.surface)
 
     def add_action(self, name: str, /, **payload: Any) -> None:
@@ -378,8 +378,8 @@ def _rate_answer(visit: Visit, chat_id: str) -> None:
     rng = Random(f"{chat_id} {visit.clock_ms}")  # noqa: S311  No secret depends on it.
     if rng.random() < _RATED_SHARE:
         rating = "up" if rng.random() < _GOOD_SHARE else "down"
-        texts = {"text": rng.choice(COMPLAINTS)} if rating == "down" else {}
-        visit.add_feedback(rng, chatId=chat_id, rating=rating, **texts)
+        optional_fields = {"text": rng.choice(COMPLAINTS)} if rating == "down" else {}
+        visit.add_feedback(rng, chatId=chat_id, rating=rating, **optional_fields)
 
 
 def _add_error(visit: Visit, failure: Failure) -> None:
