@@ -21,6 +21,16 @@ for profile, max_examples in {"few": 4, "quick": 10, "usual": 15, "thorough": 2_
 settings.load_profile("usual")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for the browsers."""
+    parser.addoption(
+        "--engine",
+        action="append",
+        choices=["chromium", "firefox", "webkit"],
+        help="run the tests of tests/browser in this browser (repeatable; default: chromium and firefox)",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slow files first, and the files without servers last, so that all workers end at about the same time."""
     marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("slow", "server")}

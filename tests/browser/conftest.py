@@ -6,14 +6,25 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.browser.engines import ENGINES
+from tests.browser.engines import ENGINES, USUAL_ENGINES
 from tests.browser.stage import Stage, open_stage
 from tests.support.browser_package import built_package
 from tests.support.programs import require
 from tests.support.servers import running_server
 
 
-@pytest.fixture(scope="package", params=ENGINES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test in the browsers of the option `--engine`, unless the test names its own."""
+    if "stage" in metafunc.fixturenames and not _names_its_engines(metafunc):
+        engines = metafunc.config.getoption("--engine") or USUAL_ENGINES
+        metafunc.parametrize("stage", engines, indirect=True, scope="package")
+
+
+def _names_its_engines(metafunc: pytest.Metafunc) -> bool:
+    return any("stage" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+
+
+@pytest.fixture(scope="package")
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A browser, a server behind a gate, a host's site and a tenant's site."""
     engine = ENGINES[request.param]

@@ -1,4 +1,4 @@
-"""The browsers that run the tests of this folder: Debian's Chromium and Firefox, driven by Playwright."""
+"""The browsers of these tests: Debian's Chromium and Firefox, driven by Playwright, and WebKitGTK."""
 
 import contextlib
 import os
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright
 
+from tests.browser.webkit import WebKit
 from tests.support.chromium import ARGUMENTS, PROGRAM, WITH_BACK_FORWARD_CACHE
 
 
@@ -119,4 +120,6 @@ def _cpu_times() -> Iterator[tuple[int, int]]:
             yield pid, used
 
 
-ENGINES: dict[str, Engine] = {"chromium": Chromium(), "firefox": Firefox()}
+ENGINES: dict[str, Engine] = {"chromium": Chromium(), "firefox": Firefox(), "webkit": WebKit()}
+# WebKitGTK is slow to drive, so its tests run only on demand: `scripts/test tests/browser --engine webkit`.
+USUAL_ENGINES = ("chromium", "firefox")

@@ -30,6 +30,19 @@ def with_element(stage: Stage, attributes: str, *, before: str = "") -> str:
     return stage.host.add("/options", f"<!doctype html>{before}{element}{frame}")
 
 
+def test_a_forwarder_with_invalid_options_deletes_nothing_of_the_host(stage: Stage) -> None:
+    page = stage.open()
+    emit(page, 1)
+    names = page.evaluate("""() => {
+        localStorage.undefined = sessionStorage.undefined = "mine";
+        const names = () => JSON.stringify([Object.keys(localStorage), Object.keys(sessionStorage)].flat().sort());
+        const before = names();
+        forward({ onError() {} }).destroy();
+        return [before, names()];
+    }""")
+    assert names[0] == names[1]
+
+
 def test_options_that_throw_are_reported_without_an_exception(stage: Stage) -> None:
     page = stage.open()
     with warnings_of(page) as warnings:

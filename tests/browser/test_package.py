@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
+from embedsink.browser.modules import PACKAGES, package_files
 from tests.browser.stage import Stage, embed_in, emit, on_durable, paths_of, waiting
 from tests.support.browser_package import SOURCE
 from tests.support.paths import ROOT
@@ -71,6 +72,11 @@ def open_page(
     return page
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the content of each file in a folder, by path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_the_types_tell_the_payload_of_an_event_and_refuse_wrong_options(package: Path) -> None:
     folder = package / "types"
     folder.mkdir(exist_ok=True)
@@ -95,6 +101,9 @@ def test_the_tarball_has_only_modules_types_and_the_readme(package: Path, tmp_pa
     with tarfile.open(tarball) as archive:
         names = {name.removeprefix("package/") for name in archive.getnames()}
         archive.extractall(tmp_path, filter="data")
+    with tarfile.open(PACKAGES / tarball.name) as archive:
+        archive.extractall(tmp_path / "served", filter="data")
+    assert contents(tmp_path / "served/package") == contents(tmp_path / "package"), "run scripts/build-browser"
     modules = {str(path.relative_to(SOURCE / "src").with_suffix("")) for path in (SOURCE / "src").rglob("*.ts")}
     built = {f"dist/{module}.{suffix}" for module in modules - {"element"} for suffix in ("js", "d.ts")}
     assert names == {"package.json", "README.md"} | built
@@ -106,6 +115,17 @@ def test_the_tarball_has_only_modules_types_and_the_readme(package: Path, tmp_pa
     assert "dependencies" not in packed
     # A bundler would rewrite it, and an application would contain a path of the machine that built it.
     assert all("import.meta" not in path.read_text() for path in (tmp_path / "package/dist").rglob("*.js"))
+
+
+@pytest.mark.parametrize("stage", ["chromium"], indirect=True)
+def test_npm_installs_the_package_from_a_server_again_with_its_lock_file(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text('{ "name": "application" }')
+    [name] = package_files()
+    run("npm", "install", "--no-audit", f"{stage.server.url}/packages/{name}", folder=tmp_path)
+    shutil.rmtree(tmp_path / "node_modules")
+    run("npm", "ci", "--no-audit", "--cache", tmp_path / "cache", folder=tmp_path)
+    code = 'import { embedUrl } from "@embedsink/browser"; console.log(typeof embedUrl)'
+    assert run("node", "--input-type=module", "--eval", code, folder=tmp_path).strip() == "function"
 
 
 def test_the_lock_file_names_no_registry() -> None:

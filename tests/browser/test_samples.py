@@ -5,8 +5,9 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,6 @@ from tests.support.servers import fetch, free_port, wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-# The browsers differ in what the forwarder does, not in what the frameworks do.
-CHROMIUM = pytest.mark.parametrize("stage", ["chromium"], indirect=True)
 # The samples that Vite builds, with the number of their forwarders: StrictMode mounts a component twice.
 SAMPLES = {"vite": 1, "react-19": 2, "react-18": 2, "vue-3": 1}
 # A sample that consists of another one and the files of its own folder.
@@ -54,13 +53,22 @@ def tarball(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return packed
 
 
-def install(name: str, tarball: Path, folder: Path) -> None:
-    """Copy a sample to a folder, and install its packages there."""
-    ignore = shutil.ignore_patterns("node_modules", "dist", ".next")
-    for source in (BASES.get(name, name), name):
-        shutil.copytree(SOURCE / "samples" / source, folder, ignore=ignore, dirs_exist_ok=True)
-    run(*INSTALL, "--prefer-offline", folder=folder)
-    run(*("npm", "install", "--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", tarball), folder=folder)
+@pytest.fixture(scope="module")
+def installed(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function that copies a sample to a folder, installs its packages there, and returns the folder."""
+
+    @cache
+    def install(name: str) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        ignore = shutil.ignore_patterns("node_modules", "dist", ".next")
+        for source in (BASES.get(name, name), name):
+            shutil.copytree(SOURCE / "samples" / source, folder, ignore=ignore, dirs_exist_ok=True)
+        run(*INSTALL, "--prefer-offline", folder=folder)
+        options = ("--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit")
+        run("npm", "install", *options, tarball, folder=folder)
+        return folder
+
+    return install
 
 
 def open_page(stage: Stage, address: str) -> Page:
@@ -72,9 +80,8 @@ def open_page(stage: Stage, address: str) -> Page:
     return page
 
 
-def open_sample(stage: Stage, name: str, tarball: Path, folder: Path) -> Page:
-    """Build a sample for this stage, add its files to the host's site, and open it."""
-    install(name, tarball, folder)
+def open_sample(stage: Stage, name: str, folder: Path) -> Page:
+    """Build an installed sample for this stage, add its files to the host's site, and open it."""
     # A development build: only there, StrictMode mounts each component twice.
     run(
         *("npm", "run", "build", "--", "--mode", "development", "--base", f"/{name}/"),
@@ -106,22 +113,19 @@ def check_that_each_event_counts_once(stage: Stage, page: Page, *, first_number:
     assert page.evaluate("listeners") == 0
 
 
-@CHROMIUM
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_sample_forwards_each_event_once_until_its_dashboard_is_hidden(
-    name: str, stage: Stage, tarball: Path, tmp_path: Path
+    name: str, stage: Stage, installed: Callable[[str], Path]
 ) -> None:
-    page = open_sample(stage, name, tarball, tmp_path / name)
+    page = open_sample(stage, name, installed(name))
     check_that_each_event_counts_once(stage, page)
     assert page.evaluate("forwarders") == SAMPLES[name]
 
 
-@CHROMIUM
 def test_a_page_that_next_renders_on_the_server_forwards_also_the_events_before_its_hydration(
-    stage: Stage, tarball: Path, tmp_path: Path
+    stage: Stage, installed: Callable[[str], Path]
 ) -> None:
-    folder = tmp_path / "next"
-    install("next", tarball, folder)
+    folder = installed("next")
     run("npm", "run", "build", folder=folder, NEXT_TELEMETRY_DISABLED="1")
     stage.tenant.add("/embed/dashboard/d_81f2", f"{EMBED}<script>ready(12, 'acme')</script>")
     with next_server(stage, folder) as url:

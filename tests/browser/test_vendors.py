@@ -83,7 +83,7 @@ def problems_of(event: dict[str, Any]) -> list[str]:
     if completed["type"] in catalog_for("svc").types:
         parsed = parse(json.dumps(completed).encode(), int(time.time() * 1_000))
         problems += [f"{rejection.detail} {str(event)[:300]}" for rejection in parsed.rejected]
-    elif event["type"] != "x-filter":
+    else:
         problems.append(f"unknown type: {event['type']}")
     if len(json.dumps(completed, ensure_ascii=False).encode()) > ENVELOPE_BYTES_MAX:
         problems.append(f"too large: {str(event)[:300]}")

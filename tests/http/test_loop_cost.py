@@ -38,6 +38,7 @@ IN_PATHS = {
     "module": "forwarder",
     "version": "x",
     "vendor": "looker",
+    "package": "embedsink-browser-0.1.0",
     "reason": "x",
 }
 

@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from embedsink.errors import Refused
+from embedsink.reports.scope import parse_scope
 from embedsink.store.database import Store
 from tests.reports.test_cases import REPORTS, expected_cell, query_of, read_cases, reader_of
 from tests.reports.test_internal import is_event, of_others
+
+
+@pytest.mark.parametrize("vendor", ["Looker", "", "a b", "looker\n", "x" * 33])
+def test_a_text_that_names_no_vendor_is_refused(vendor: str) -> None:
+    with pytest.raises(Refused, match=r"vendor: .* is not the name of a vendor"):
+        parse_scope({"vendor": vendor})
 
 
 @pytest.mark.parametrize("report", REPORTS)

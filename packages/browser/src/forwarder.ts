@@ -584,10 +584,10 @@ export const forward = <Service extends string = "svc">(options: Options<Service
   };
 
   const destroy = () => {
-    origin = undefined;
     if (chats) chats.clear();
+    // After invalid options, there is nothing to leave.
+    origin &&= leave() as undefined;
     listening.abort();
-    leave();
   };
   const forwarder: Forwarder = {
     ignored: 0,

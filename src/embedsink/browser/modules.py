@@ -1,7 +1,8 @@
-"""The JavaScript modules for host pages. `scripts/build-browser` writes them from packages/browser.
+"""The JavaScript modules and the npm package for host pages. `scripts/build-browser` writes them from packages/browser.
 
 A versioned name, such as `forwarder.1471f866f53a13b2.js`, always has the same content. Pages may cache it and pin its
 hash. `versions/` contains every version that was ever served, so that these pages still work after an upgrade.
+`packages/` contains the tarball of each release, because the lock files of applications name its URL and its hash.
 """
 
 import gzip
@@ -14,12 +15,14 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 VERSIONS = FOLDER / "versions"
+PACKAGES = FOLDER / "packages"
 MODULES = ("forwarder", "actions")
 _VERSION_CHARACTERS = 16
 _VERSIONED_NAME = re.compile(rf"([a-z]+)\.[0-9a-f]{{{_VERSION_CHARACTERS}}}\.(js|d\.ts)")
 _JAVASCRIPT = "text/javascript; charset=utf-8"
 # TypeScript declarations have no registered media type. Browsers display plain text.
 _TYPESCRIPT = "text/plain; charset=utf-8"
+_TARBALL = "application/gzip"  # RFC 6713
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,12 @@ def vendor_files() -> dict[str, BrowserFile]:
     """Return the adapters for other vendors' embeds by the name of the vendor, such as `looker`."""
     paths = sorted((FOLDER / "vendors").glob("*.js"))
     return {path.stem: BrowserFile(f"vendors/{path.name}", _JAVASCRIPT, path.read_bytes()) for path in paths}
+
+
+@cache
+def package_files() -> dict[str, BrowserFile]:
+    """Return the tarballs of the npm package by name, such as `embedsink-browser-0.1.0.tgz`."""
+    return {path.name: BrowserFile(path.name, _TARBALL, path.read_bytes()) for path in sorted(PACKAGES.glob("*.tgz"))}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""CORS for the ingest endpoint, which pages of other origins use (Fetch standard, section 3.2)."""
+"""CORS for error responses of the paths that pages of other origins use (Fetch standard, section 3.2)."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,16 +9,20 @@ from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 
 INGEST_PATH = "/api/v1/events"
+ADAPTER_PREFIX = "/vendors/"
 
 
 def cors_headers(request: Request) -> dict[str, str]:
-    """Return the CORS headers of an error response to an ingest request; none without `Origin` or for other paths.
+    """Return the CORS headers of an error response: for an ingest request with `Origin`, and for adapters.
 
     If neither a live ingest key nor an issuer allows the origin, return only `Vary`. Without
-    `Access-Control-Allow-Origin`, the page can't read the response.
+    `Access-Control-Allow-Origin`, the page can't read the response. Adapters are public, so any page may read why one
+    is missing.
     """
     origin = request.headers.get("origin")
     credentials = request.scope.get("state", {}).get("credentials")  # None before the application has started
+    if request.scope["path"].startswith(ADAPTER_PREFIX):
+        return {"Access-Control-Allow-Origin": "*"}
     if origin is None or credentials is None or request.scope["path"] != INGEST_PATH:
         return {}
     if not is_origin_allowed(origin, credentials):

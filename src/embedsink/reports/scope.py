@@ -17,6 +17,7 @@ from embedsink.reports.parameters import parse_choice, parse_text
 from embedsink.store.timezones import naive_utc, timezone_names, utc_of
 
 SURFACES = ("dashboard", "app", "chat")  # as in protocol/messages.py, which takes long to import
+_VENDOR = re.compile(r"[a-z0-9-]{1,32}")  # as in protocol/messages.py
 INTERVALS = ("hour", "day", "week", "month")
 TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
 INTERNAL = ("exclude", "include", "only")
@@ -137,7 +138,7 @@ def parse_scope(
         deployments=requested_deployments,
         tenant=tenant,
         tenants=allowed.tenants,
-        vendor=parse_text("vendor", params.get("vendor")),
+        vendor=_parse_vendor(params.get("vendor")),
         internal=parse_choice("internal", params.get("internal"), INTERNAL),
         shows_names=allowed.shows_names,
         dimensions=_parse_dimensions(params.get("by")),
@@ -148,6 +149,18 @@ def parse_scope(
         hides_ingest_seq=allowed.is_limited,  # It would show how much others send.
         is_relative=_is_age(since) or _is_age(until),
     )
+
+
+def _parse_vendor(text: str | None) -> str | None:
+    """Parse the name of a vendor. Return None for None.
+
+    Raises:
+        Refused: no vendor can have this name (reason `bad_parameter`).
+    """
+    if text is not None and not _VENDOR.fullmatch(text):
+        example = "Names consist of 1 to 32 lowercase letters, digits and hyphens, such as looker."
+        raise Refused(Reason.BAD_PARAMETER, f"vendor: {preview(text)} is not the name of a vendor. {example}")
+    return text
 
 
 def _parse_dimensions(text: str | None) -> tuple[str, ...]:

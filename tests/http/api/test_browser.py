@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from embedsink.browser.modules import VERSIONS, browser_files, vendor_files
+from embedsink.browser.modules import VERSIONS, browser_files, package_files, vendor_files
 from tests.support.app import PAGE, Server, problem
 
 NAMES = sorted(browser_files())
@@ -60,9 +60,27 @@ def test_an_adapter_is_public_and_expires_soon(server: Server, vendor: str) -> N
 
 
 def test_an_unknown_adapter_answers_404_and_lists_the_adapters(server: Server) -> None:
-    response = server.get("/vendors/hex.js")
+    response = server.get("/vendors/hex.js", headers={"origin": PAGE})
     assert response.status_code == 404
     assert "looker" in response.json()["detail"]
+    # Without it, the console of the page would report a missing CORS header instead of the status.
+    assert response.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize("name", sorted(package_files()))
+def test_a_tarball_of_the_npm_package_is_public(server: Server, name: str) -> None:
+    response = server.get(f"/packages/{name}")
+    assert (response.status_code, response.content) == (200, package_files()[name].content)
+    assert response.headers["content-type"] == "application/gzip"
+    assert "content-encoding" not in response.headers
+    tag = response.headers["etag"]
+    assert server.get(f"/packages/{name}", headers={"if-none-match": tag}).status_code == 304
+
+
+def test_an_unknown_tarball_answers_404_and_lists_the_tarballs(server: Server) -> None:
+    response = server.get("/packages/embedsink-browser-9.9.9.tgz")
+    assert response.status_code == 404
+    assert "/packages/embedsink-browser-0.1.0.tgz" in response.json()["detail"]
 
 
 def test_a_cached_file_answers_304(server: Server) -> None:

@@ -1,10 +1,17 @@
-"""`GET /forwarder.js` and the other browser modules, for pages of any origin (docs/browser.md)."""
+"""`GET /forwarder.js` and the other browser modules, for pages of any origin, and the npm package (docs/browser.md)."""
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from embedsink.browser.modules import BrowserFile, browser_files, plain_name, vendor_files, versioned_files
+from embedsink.browser.modules import (
+    BrowserFile,
+    browser_files,
+    package_files,
+    plain_name,
+    vendor_files,
+    versioned_files,
+)
 from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import IMMUTABLE, REVALIDATED, TaggedFile
 from embedsink.http.openapi.errors import ANY_REQUEST_REASONS
@@ -45,6 +52,16 @@ async def show_adapter(request: Request) -> Response:
     )
 
 
+async def show_package(request: Request) -> Response:
+    """Answer with a tarball of the npm package, which `npm install` accepts as a URL."""
+    name = request.path_params["package"] + ".tgz"
+    if file := package_files().get(name):
+        headers = {"Cache-Control": f"public, max-age={UNVERSIONED_MAX_AGE_S}"}
+        return await TaggedFile(file.media_type, f'"{file.version}"', file.content).answer(request, headers)
+    available = ", ".join(f"/packages/{package}" for package in package_files())
+    raise Refused(Reason.NOT_FOUND, f"url: {preview(name)} does not exist. Available: {available}.")
+
+
 async def _file_response(request: Request, file: BrowserFile, cache_control: str) -> Response:
     """Return a browser module or its types, which pages of any origin may load; 304 if the client has the file."""
     headers = {
@@ -61,6 +78,7 @@ ROUTES = [
     Route("/{module}.js", show_file),
     Route("/{module}.d.ts", show_file),
     Route("/vendors/{vendor}.js", show_adapter),
+    Route("/packages/{package}.tgz", show_package),
 ]
 
 
@@ -72,7 +90,27 @@ def operations(_: Settings) -> list[Operation]:
         ),
         _file_operation(".d.ts", operation_id="readTypes", summary="Read the TypeScript types of a browser module"),
         _adapter_operation(),
+        _package_operation(),
     ]
+
+
+def _package_operation() -> Operation:
+    """Describe the route of the npm package."""
+    names = [name.removesuffix(".tgz") for name in package_files()]
+    return Operation(
+        method="get",
+        path="/packages/{package}.tgz",
+        id="readPackage",
+        summary="Read the npm package @embedsink/browser: `npm install https://SERVER/packages/PACKAGE.tgz`",
+        success=Success(200, "The tarball.", {"application/gzip": {}}),
+        error_reasons=(Reason.NOT_FOUND, *ANY_REQUEST_REASONS),
+        parameters=[
+            parameter("package", {"type": "string", "enum": names}, "The name and the version.", location="path"),
+            if_none_match(),
+        ],
+        other_statuses={304: "The file has not changed."},
+        response_headers={"ETag": "Strong. Send it in If-None-Match."},
+    )
 
 
 def _adapter_operation() -> Operation:
