@@ -21,10 +21,12 @@ class Engine(Protocol):
         program: the name of the program.
         refreshes_session_storage: whether a page that returns from the back/forward cache has the sessionStorage of the
             next page. In Firefox, it has its own as of when it left.
+        names_failed_imports: whether the error of a failed import names the URL of the module.
     """
 
     program: str
     refreshes_session_storage: bool
+    names_failed_imports: bool
 
     def launch(self, playwright: Playwright) -> Browser:
         """Start the browser."""
@@ -44,6 +46,7 @@ class Chromium:
 
     program = "chromium"
     refreshes_session_storage = True
+    names_failed_imports = True
 
     def launch(self, playwright: Playwright) -> Browser:
         """Start the browser."""
@@ -73,6 +76,7 @@ class Firefox:
 
     program = "firefox-esr"
     refreshes_session_storage = False
+    names_failed_imports = True
     _options: ClassVar[dict[str, Any]] = {
         "channel": "moz-firefox",
         "executable_path": Path(__file__).with_name("firefox.sh"),

@@ -88,10 +88,12 @@ def test_a_tracked_event_does_not_take_the_session_of_the_iframe(stage: Stage) -
 def test_a_missing_adapter_is_named_in_a_warning_and_breaks_nothing(stage: Stage) -> None:
     page = vendor_page(stage, "missing")
     page.wait_for_function("warnings.length == 1")
-    assert f"{stage.gate.url}/vendors/missing.js" in page.evaluate("warnings[0]")
+    if stage.engine.names_failed_imports:
+        assert f"{stage.gate.url}/vendors/missing.js" in page.evaluate("warnings[0]")
     invalid = vendor_page(stage, "../actions")
     invalid.wait_for_function("warnings.length == 1")
-    assert f"{stage.gate.url}/vendors/..%2Factions.js" in invalid.evaluate("warnings[0]")
+    if stage.engine.names_failed_imports:
+        assert f"{stage.gate.url}/vendors/..%2Factions.js" in invalid.evaluate("warnings[0]")
     assert stage.thrown == []
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Error, Page
+from playwright.sync_api import Page
 
 from tests.browser.stage import Stage, embed_in, on_durable, open_stage
 from tests.support.servers import RunningServer, running_server, wait_until
@@ -49,8 +49,7 @@ class Hosts:
             return self._stage.open(context=self._context)
         else:
             on_durable(page, 0.1)  # A killed tab may lose the events of its last 10 ms.
-            with contextlib.suppress(Error):
-                page.goto("chrome://crash")
+            self._stage.kill(page)
             page.close()
             return self._stage.open(context=self._context)
         page.wait_for_function("window.f")

@@ -77,6 +77,8 @@ class WebKitPage(WebKitFrame):
     @property
     def frames(self) -> list[WebKitFrame]:
         """The page itself and its frames."""
+        if self.evaluate("[...document.querySelectorAll('*')].some((element) => element.shadowRoot)"):
+            unsupported("select a frame in a shadow tree")
         return [self, *(WebKitFrame(self, index) for index in range(self.evaluate("window.length")))]
 
     def goto(self, url: str) -> None:
@@ -131,6 +133,7 @@ class WebKitContext:
         environment = os.environ | {"DISPLAY": display, "LIBGL_ALWAYS_SOFTWARE": "1"}
         self._driver = subprocess.Popen([PROGRAM, f"--port={port}"], env=environment)
         wait_until(self._open, description="WebKit starts")
+        self._first_window = self.call("GET", "window")
 
     def _open(self) -> bool:
         browser = {"binary": _BROWSER, "args": ["--automation"]}
@@ -144,6 +147,7 @@ class WebKitContext:
 
     def new_page(self) -> WebKitPage:
         """Open a window. The first window of the browser remains empty, because the browser ends with its last one."""
+        self.select(self._first_window)
         return WebKitPage(self, self.call("POST", "window/new", {"type": "window"})["handle"])
 
     def set_default_timeout(self, timeout: float) -> None:
@@ -235,6 +239,7 @@ class WebKit:
 
     program = PROGRAM
     refreshes_session_storage = True
+    names_failed_imports = False
 
     def launch(self, playwright: object) -> Any:
         """Start the display of the browsers."""
