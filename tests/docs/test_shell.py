@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 # Blocks that can't be run here: their page, their beginning, and the reason. `test_blocks.py` checks their commands.
 NOT_RUN = {
     ("README.md", "scripts/demo"): "the demo runs until Ctrl-C, and these tests are what scripts/test runs",
-    ("docs/browser.md", "cd packages/browser"): "browser/test_package packs and installs the package",
     ("docs/deployment.md", "docker build"): "no registry can be reached; test_wheel runs the steps of the Dockerfile",
     ("docs/operations.md", "docker run"): "no registry can be reached; its commands are those of other blocks",
     ("CONTRIBUTING.md", "scripts/demo"): "the scripts themselves",
@@ -93,7 +92,7 @@ def run(script: str, folder: Path, documented: Documented) -> "subprocess.Comple
 
 @pytest.mark.parametrize("page", [page for page in TOLD_TO_RUN if page != "CONTRIBUTING.md"])
 def test_the_shell_commands_of_a_page_run(page: str, documented: Documented, tmp_path: Path) -> None:
-    for program in ("bash", "curl", "jq", "promtool"):
+    for program in ("bash", "curl", "jq", "npm", "promtool"):
         require(program)
     if page != "README.md":  # README.md creates it.
         prepare(tmp_path, documented)
